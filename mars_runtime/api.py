@@ -1,7 +1,7 @@
-"""The library's API: load a model, generate, stream, compare and show.
+"""The library's API: load a model, generate, stream, compare and show runs.
 
-Every run is a request to the model's engine, and every figure of a result is a fold over the events
-of the run. All errors are ``MarsError``, with one sentence.
+Every run is a request to the model's engine, and every figure of a result is computed from the
+events of the run. All errors are ``MarsError`` with a one-sentence message.
 """
 
 from __future__ import annotations
@@ -46,16 +46,20 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 DEADLINE = 3600.0
-"""Seconds that a run may take, waiting included."""
+"""Maximum duration of a run in seconds, including waiting."""
 MAX_WAITING = 1024
 MAX_AT_ONCE = 64
-"""Prompts of a list that are submitted at once; each waits for its answer only that long."""
+"""Maximum number of prompts of a list that are submitted at the same time.
+
+The rest of the list is submitted as earlier prompts finish, so a long list does not exceed
+DEADLINE.
+"""
 MAX_SHOWN = 4
-"""Runs that the race view shows next to each other."""
+"""Maximum number of runs that ``show`` accepts."""
 ROLES = ("system", "user", "assistant")
 NO_MESSAGES = (
-    "Give the prompt as text, or as a list of messages, each with a role (system, user or "
-    "assistant) and a content. The last message must be the user's."
+    "The prompt must be text or a list of messages, each with a role (system, user or assistant) "
+    "and content. The last message must be the user's."
 )
 
 
@@ -64,7 +68,7 @@ class GenerationError(MarsError, RuntimeError):
 
 
 class Message(TypedDict):
-    """One turn of a conversation. role: ``system``, ``user`` or ``assistant``."""
+    """One turn of a conversation. ``role`` is ``system``, ``user`` or ``assistant``."""
 
     role: str
     content: str
@@ -74,7 +78,7 @@ Prompt = str | Sequence[Message]
 
 
 class Keywords(TypedDict, total=False):
-    """The settings by name, as of ``DecodeSettings``, for editors and type checkers."""
+    """The settings of ``DecodeSettings`` by name, for editors and type checkers."""
 
     method: Method
     tau: float
@@ -105,9 +109,9 @@ class Keywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """A finished run. A notebook draws its text in groups of tokens that arrived together.
+    """A finished run. A notebook shows its text in groups of tokens that were emitted together.
 
-    trace: its header, all its events and the bytes of its tokens.
+    ``trace`` contains the header, all events and the bytes of the tokens.
     """
 
     trace: Trace
@@ -119,12 +123,13 @@ class Result:
 
     @property
     def tokens_per_forward(self) -> float:
-        """Generated tokens per forward pass, the prefill not counted; NaN if there was none."""
+        """Generated tokens per forward pass, without the prefill; NaN if there was no forward
+        pass."""
         return folds.tpf(self.trace.events)
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated tokens per second of decoding, without the prefill; NaN if there were none."""
+        """Generated tokens per second, without the prefill; NaN if there was no forward pass."""
         return folds.tokens_per_second(self.trace.events)
 
     @property
@@ -136,11 +141,13 @@ class Result:
 
     @property
     def steps(self) -> list[Step]:
-        """The forward passes in order, with what each proposed and accepted."""
+        """The forward passes in order, with what each of them proposed and accepted."""
         return folds.steps(self.trace.events)
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as JSON Lines, which ``show`` and the page open. Raises MarsError."""
+        """Write the trace as JSON Lines, a file that ``show`` and the page can open. Raises
+        MarsError.
+        """
         write_text(Path(path), "\n".join(self.trace.lines()) + "\n")
 
     def __repr__(self) -> str:
@@ -158,7 +165,7 @@ class Result:
 class Comparison:
     """MARS and plain AR on the same prompt, which took turns on the device.
 
-    speedup: the ratio of their tokens per second, and whether it may be reported.
+    ``speedup`` contains the ratio of their tokens per second, and whether it may be reported.
     """
 
     mars: Result
@@ -178,8 +185,9 @@ class Comparison:
 class StreamStep:
     """One forward pass of a stream.
 
-    text: what it added, complete characters only. num_accepted: number of tokens that it accepted,
-    the end of sequence included. step: the event itself.
+    text: the text that it added, complete characters only.
+    num_accepted: number of accepted tokens, EOS included.
+    step: the event of the forward pass.
     """
 
     text: str
@@ -188,7 +196,10 @@ class StreamStep:
 
 
 class TextStream:
-    """A run in progress: iterate over its forward passes, once. Leaving the context stops it."""
+    """A run in progress. Iterate over it once to get its forward passes.
+
+    As a context manager, it stops the run when the block ends.
+    """
 
     def __init__(self, run: Run, header: Header, checkpoint: Checkpoint) -> None:
         self._run, self._header, self._checkpoint = run, header, checkpoint
@@ -197,8 +208,8 @@ class TextStream:
     def settings(self) -> DecodeSettings:
         """The settings from the next forward pass on.
 
-        Setting raises SettingsError if the value is not a DecodeSettings, or has more new tokens
-        than at the start.
+        Assigning raises SettingsError if the value is not a DecodeSettings, or allows more new
+        tokens than at the start.
         """
         return self._run.settings
 
@@ -211,7 +222,7 @@ class TextStream:
         self._run.cancel()
 
     def result(self) -> Result:
-        """Wait for the end and return the whole run. Raises GenerationError if it failed."""
+        """Wait for the end and return the finished run. Raises GenerationError if it failed."""
         self._run.wait()
         events = self._run.events_since(0)
         end = folds.end(events)
@@ -220,9 +231,9 @@ class TextStream:
         return Result(Trace.of(self._header, events, self._checkpoint.tokenizer.token_bytes))
 
     def __iter__(self) -> Iterator[StreamStep]:
-        """Yield each forward pass as soon as it is done. Raises GenerationError if the run fails.
+        """Yield each forward pass when it is done. Raises GenerationError if the run fails.
 
-        A character with incomplete bytes is in the text of the step that completes it.
+        The text of a step includes a character only when all its bytes have arrived.
         """
         text = Detokenizer(self._checkpoint.tokenizer.token_bytes)
         for event in self._run:
@@ -240,7 +251,7 @@ class TextStream:
 
 
 class Model:
-    """A loaded checkpoint and its engine. Close it, or use it in a ``with``."""
+    """A loaded checkpoint and its engine. Close it, or use it in a ``with`` statement."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -260,11 +271,13 @@ class Model:
     def generate(
         self, prompt: Prompt | Sequence[Prompt], **settings: Unpack[Keywords]
     ) -> Result | list[Result]:
-        """Generate an answer to a prompt or a conversation, or one to each of a list of them.
+        """Generate an answer to a prompt or a conversation, or one answer to each of a list of
+        them.
 
-        Prompts of a list share forward passes; an interrupt ends their runs. settings: those of
-        DecodeSettings by name; others have the values that the page recommends. Raises MarsError:
-        SettingsError, TextError, RequestError (too long), EngineBusy, GenerationError.
+        The prompts of a list share forward passes. Interrupting the call ends their runs.
+        ``settings`` are those of DecodeSettings by name; the others have the defaults of the page.
+        Raises MarsError: SettingsError, TextError, RequestError (too long), EngineBusy or
+        GenerationError.
         """
         if _is_one(prompt):
             with self.stream(cast(Prompt, prompt), **settings) as stream:
@@ -283,12 +296,14 @@ class Model:
                 stream.stop()
 
     def stream(self, prompt: Prompt, **settings: Unpack[Keywords]) -> TextStream:
-        """Start to generate, and return the run. Arguments and errors as of ``generate``."""
+        """Start a run and return it as a stream. Arguments and errors are those of ``generate``."""
         request, header = self._request(prompt, read_keywords(settings))
         return TextStream(self._engine.submit(request), header, self.checkpoint)
 
     def compare(self, prompt: Prompt, **settings: Unpack[Keywords]) -> Comparison:
-        """Run MARS and plain AR on a prompt in turns. Arguments and errors as of ``generate``."""
+        """Run MARS and plain AR in turns on a prompt. Arguments and errors are those of
+        ``generate``.
+        """
         chosen = read_keywords(settings)
         common = {name: getattr(chosen, name) for name in OBEYED_BY_ALL}
         plain = DecodeSettings("ar", tau=1.0, block_size=1, **common)
@@ -326,27 +341,29 @@ class Model:
 def load(name_or_path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
     """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
 
-    device: ``auto`` (CUDA if available), ``cpu``, ``cuda``, ``cuda:1``. dtype: ``auto``, ``fp32``,
-    ``bf16`` or ``int8``. Raises CheckpointError, a MarsError.
+    device: ``auto`` (CUDA if available), ``cpu``, ``cuda`` or ``cuda:1``.
+    dtype: ``auto``, ``fp32``, ``bf16`` or ``int8``.
+
+    Raises CheckpointError, a MarsError.
     """
     return Model(load_checkpoint(str(name_or_path), device=device, dtype=dtype))
 
 
 def show(*runs: Result | Comparison | str | Path) -> None:
-    """Replay runs next to each other: in a notebook, or else in a browser.
+    """Replay runs next to each other in a notebook, or in a browser if there is no notebook.
 
-    runs: results, comparisons, or files that ``Result.save`` wrote. The charts need plotly, which
-    the page installs, and are left out in a notebook. Raises MarsError.
+    ``runs`` are results, comparisons, or files written by ``Result.save``. The charts need plotly,
+    which is installed with the page, and are left out in a notebook. Raises MarsError.
     """
     traces = [trace for run in runs for trace in _traces(run)]
     if not 1 <= len(traces) <= MAX_SHOWN:
-        raise MarsError(f"Show 1 to {MAX_SHOWN} runs at a time, got {len(traces)}.")
+        raise MarsError(f"show accepts 1 to {MAX_SHOWN} runs, got {len(traces)}.")
     text = "\n\n".join(folds.text(trace) for trace in traces)
     display(replay_page.replay(traces), "Replay", text)
 
 
 def _traces(run: Result | Comparison | str | Path) -> list[Trace]:
-    """Return the traces of a run. Raises MarsError."""
+    """Return the traces of a run, a comparison or a file. Raises MarsError."""
     if isinstance(run, Result):
         return [run.trace]
     if isinstance(run, Comparison):
@@ -355,13 +372,16 @@ def _traces(run: Result | Comparison | str | Path) -> list[Trace]:
         return [read_trace(read_bytes(Path(run)).splitlines())]
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise MarsError(f"{run} cannot be read ({reason}). Give a file that save wrote.") from error
+        raise MarsError(
+            f"{run} cannot be read ({reason}). Choose a file that Result.save wrote."
+        ) from error
 
 
 def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
-    """Return the settings given by name; others are recommended ones. Raises SettingsError.
+    """Return settings from keyword arguments. Raises SettingsError.
 
-    Methods other than MARS start from the defaults of the table.
+    Settings without a value have the defaults of the page for MARS, and those of DecodeSettings for
+    other methods.
     """
     chosen = with_current_names(settings)
     for name in chosen:
@@ -372,19 +392,19 @@ def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
 
 
 def _is_one(prompt: Prompt | Sequence[Prompt]) -> bool:
-    """Whether this is one prompt: a text or a conversation."""
+    """Return whether this is a single prompt: a text or a conversation."""
     return isinstance(prompt, str) or (bool(prompt) and isinstance(prompt[0], Mapping))
 
 
 def _conversation(prompt: Prompt) -> tuple[list[Said], str]:
-    """Return the turns before the last one, and its text. Raises TextError."""
+    """Return the turns before the last one, and the text of the last one. Raises TextError."""
     if isinstance(prompt, str):
         return [], prompt
     try:
-        said = [(message["role"], message["content"]) for message in prompt]
+        turns = [(message["role"], message["content"]) for message in prompt]
     except (KeyError, TypeError) as error:
         raise TextError(NO_MESSAGES) from error
-    is_valid = all(role in ROLES and isinstance(content, str) for role, content in said)
-    if not said or not is_valid or said[-1][0] != "user":
+    is_valid = all(role in ROLES and isinstance(content, str) for role, content in turns)
+    if not turns or not is_valid or turns[-1][0] != "user":
         raise TextError(NO_MESSAGES)
-    return [*said[:-1]], said[-1][1]
+    return [*turns[:-1]], turns[-1][1]

@@ -1,11 +1,11 @@
-"""Events of decoding: one immutable event per forward, in plain Python values.
+"""Events of decoding: one immutable event per forward pass, as plain Python values.
 
-The module uses no tensors, text or drawing. Every figure and chart is computed from these events.
-They hold everything a reader needs later (all proposals, their confidences, the settings in force)
-and nothing that can be derived.
+The module uses no tensors, text or drawing. Every figure and chart is computed from events. They
+contain what cannot be derived (all proposals, their confidences, the settings that were used) and
+nothing else.
 
-The field types define what an untrusted trace may hold; ``trace.py`` validates them, this module
-does not.
+The field types define what an untrusted trace may contain. ``trace.py`` validates traces with them;
+this module does not validate.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Settings = Annotated[
 ]
 
 Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
-"""Why a row accepted no more in a step.
+"""Why a row accepted no more tokens in a step.
 
-``block``: all B proposals were accepted; ``threshold``: the next proposal was below tau;
-``mismatch``: AR disagreed with a draft (lossless). ``eos``, ``limit`` and ``repeats`` (the text
-began to repeat itself, ``loops.py``) end the row.
+``block``: all B proposals were accepted. ``threshold``: the next proposal was below tau.
+``mismatch``: AR disagreed with a draft (lossless). The others end the row: ``eos``, ``limit`` and
+``repeats`` (the text began to repeat itself, ``loops.py``).
 """
 FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
 """Stops that end a row."""
 
 Wait = Literal["block", "finished"]
-"""Why a row was idle in a forward.
+"""Why a row was idle in a forward pass.
 
-``block``: its cache block is full and it waits for the others; ``finished``: it has ended but still
-occupies its place in the batch.
+``block``: its cache block is full, and it waits for the other rows. ``finished``: it has ended but
+is still part of the batch.
 """
 
 EndReason = Literal["eos", "limit", "repeats", "cancelled", "deadline", "error"]
 
 
 class Proposal(NamedTuple):
-    """The prediction of one slot.
+    """A predicted token.
 
-    runners_up: (token id, probability), best first, without ``token``. confidence: by the metric in
-    force, higher is surer.
+    confidence: measured by the metric of the settings; higher is more certain.
+    runners_up: other likely tokens as (token id, probability), best first.
     """
 
     token: Whole
@@ -63,30 +63,39 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowStep:
-    """What one forward did for one row.
+    """What one forward pass did for one row.
 
-    row: index of the row in the run's batch (0 for a single prompt). start: tokens this row had
-    emitted before, and so the position of ``accepted[0]``. cursor: leading tokens with final keys
-    and values before the forward. num_pending: real tokens fed after the cursor. num_fed: all
-    tokens fed, masks included, without padding to the width of other rows. proposals: predictions
-    from the first emitted position on, in order. The first ``len(accepted)`` were emitted, the next
-    ``num_drafted`` (lossless only) await verification, the rest were rejected. With several mask
-    groups they come from the group after the last confirmed token. accepted: token ids emitted by
-    this forward, EOS included. stop: why no more were accepted. block_size: the automatically
-    chosen B; 0 if the settings fix B. checks: AR's choices for the positions ``start -
-    len(checks)`` to ``start - 1``, as (token id, probability), from the forward that fed their
-    tokens again as real ones. At a temperature above 0 they are AR's samples with the same noise.
-    Present only in runs that request them or whose threshold depends on them. AR's own and verified
-    tokens need no check, and no forward follows the last tokens. groups: masks fed after each of
-    the last ``len(groups)`` pending tokens, of which all but the first are drafts; empty if masks
-    were fed only after the last pending token. looked_up: tokens from prompt lookup that await
-    verification in place of proposals (``num_drafted`` is 0 then). guessed: tokens behind the
-    drafts that await verification, from a rule (jacobi) or a draft model (speculative).
-    num_draft_forwards: forwards of that model, included in the step's time but not counted as
-    forwards of the row. taken: positions, relative to ``start``, that this forward filled (block
-    diffusion only). Tokens are emitted in order: some of ``accepted`` were filled by earlier
-    forwards, positions behind an open one are emitted later, and ``accepted`` may be empty.
-    threshold: the tau in force if the settings let it adapt, else None.
+    row: index of the row in the run's batch (0 for a single prompt).
+    start: number of tokens that the row had emitted before, and so the position of ``accepted[0]``.
+    cursor: number of leading tokens with final keys and values before the forward pass.
+    num_pending: number of real tokens fed after the cursor.
+    num_fed: number of all tokens fed, masks included, without padding to the width of other rows.
+    proposals: predictions in order, from the first emitted position on. The first ``len(accepted)``
+        were emitted, the next ``num_drafted`` (lossless only) await verification, and the others
+        were rejected. With several mask groups, they come from the group after the last confirmed
+        token.
+    accepted: token ids emitted by this forward pass, EOS included.
+    num_drafted: number of proposals that await verification.
+    settings: the settings that were used.
+    stop: why no more tokens were accepted.
+    block_size: the automatically chosen B; 0 if the settings fix B.
+    checks: AR's choices for the positions ``start - len(checks)`` to ``start - 1``, as (token id,
+        probability), from the forward pass that fed their tokens again as real ones. At a
+        temperature above 0 they are AR's samples with the same noise. Present only if the run
+        requested them or its threshold depends on them. AR's own and verified tokens need no check,
+        and the last tokens of a run get none.
+    groups: number of masks fed after each of the last ``len(groups)`` pending tokens, of which all
+        but the first are drafts; empty if masks were fed only after the last pending token.
+    looked_up: tokens from prompt lookup that await verification. They replace proposals, so
+        ``num_drafted`` is 0 then.
+    guessed: tokens after the drafts that await verification, from guesses (jacobi) or a draft model
+        (speculative).
+    num_draft_forwards: number of forward passes of the draft model. Their time is part of the
+        step's time, but they do not count as forward passes of the row.
+    taken: positions, relative to ``start``, that this forward pass filled (block diffusion only).
+        Tokens are emitted in order, so some of ``accepted`` were filled by earlier passes,
+        positions after an open one are emitted later, and ``accepted`` may be empty.
+    threshold: the tau that was used, if the settings let it adapt; else None.
     """
 
     row: RowNumber
@@ -114,16 +123,16 @@ class RowStep:
 
     @property
     def drafts(self) -> tuple[int, ...]:
-        """The tokens that the next forward verifies, from any source."""
+        """The tokens that the next forward pass verifies, from all sources."""
         first = len(self.accepted)
         waiting = self.proposals[first : first + self.num_drafted]
         return (*(self.looked_up or [proposal.token for proposal in waiting]), *self.guessed)
 
 
 class IdleRow(NamedTuple):
-    """A row that a forward fed without emitting for it.
+    """A row that was fed but emitted nothing, because it had to wait or has ended.
 
-    ``cursor``, ``num_pending`` and ``num_fed`` as in RowStep.
+    ``cursor``, ``num_pending`` and ``num_fed`` are as in RowStep.
     """
 
     row: RowNumber
@@ -137,9 +146,10 @@ class IdleRow(NamedTuple):
 class Prefill:
     """The prompts were prefilled.
 
-    num_tokens: over all rows. seconds: device time. cache_bytes: keys and values reserved for the
-    rows, 0 if unknown. num_reused: tokens with keys and values from earlier runs and were not
-    computed.
+    num_tokens: number of tokens of all rows.
+    seconds: device time.
+    cache_bytes: size of the keys and values reserved for the rows; 0 if unknown.
+    num_reused: number of tokens whose keys and values came from earlier runs.
     """
 
     num_tokens: Whole
@@ -150,10 +160,12 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model forward of ``seconds`` (acceptance included) and its results for each live row.
+    """One forward pass of the model and its results for each live row.
 
-    idle: rows that were fed but had to wait. is_commit: the forward committed the pending tokens of
-    all rows and fed no masks (block cache only).
+    seconds: device time, including acceptance.
+    idle: rows that were fed but had to wait.
+    is_commit: whether the pass committed the pending tokens of all rows and fed no masks (block
+        cache only).
     """
 
     rows: Annotated[tuple[RowStep, ...], FIRST, Field(max_length=MAX_ROWS)]
@@ -166,7 +178,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a run. ``message`` is empty, or one sentence for the visitor."""
+    """The end of a run. ``message`` is empty or one sentence for the visitor."""
 
     reason: EndReason
     message: str = ""

@@ -1,6 +1,6 @@
-"""Read untrusted files: regular files of bounded size only.
+"""Read untrusted files: only regular files of limited size.
 
-A named pipe would block the reader, a device may never end, and a huge file exhausts memory.
+Reading a named pipe would block, a device may never end, and a huge file would exhaust memory.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import stat
 from pathlib import Path
 
 MAX_BYTES = 1 << 26
-"""Maximum size of a configuration, a tokenizer or a list; the largest tokenizers have half of
-it."""
+"""Maximum size of a configuration, a tokenizer or a list, twice that of the largest tokenizers."""
 
 
 def check_regular(path: Path) -> int:
@@ -26,38 +25,38 @@ def check_regular(path: Path) -> int:
 def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> bytes:
     """Return the content of a regular file of at most ``most`` bytes. Raises OSError.
 
-    folder: the file must be inside it after links are resolved, and have no other name. The open
-    file is checked, so replacing the path during the call has no effect.
+    If ``folder`` is given, the file must be inside it after links are resolved, and must have no
+    other hard link. The checks use the open file, so replacing the path during the call has no
+    effect.
     """
     with open(path, "rb", opener=_open) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if status.st_size > most:
-            raise OSError(
-                errno.EFBIG, f"it is larger than {most >> 20} MB, the most that is read", str(path)
-            )
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB, the maximum", str(path))
         if folder is not None and not _is_inside(folder, path, status):
             raise FileNotFoundError(errno.ENOENT, "it is not a file inside its folder", path.name)
         return file.read(status.st_size)
 
 
 def _open(path: str, flags: int) -> int:
-    """Open a file without waiting for the writer of a named pipe."""
+    """Open a file without waiting, even if it is a named pipe without a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_inside(folder: Path, path: Path, status: os.stat_result) -> bool:
-    """Return whether an open file is inside a folder, with links resolved, and has no other
-    name."""
+    """Return whether an open file is inside a folder after links are resolved, with no other hard
+    link.
+    """
     try:
-        place = path.resolve()
-        is_same = os.path.samestat(place.lstat(), status)
-    except (OSError, RuntimeError):  # deleted, or a cycle of links
+        resolved = path.resolve()
+        is_same = os.path.samestat(resolved.lstat(), status)
+    except (OSError, RuntimeError):  # The file was deleted, or there is a cycle of links.
         return False
-    return is_same and status.st_nlink == 1 and place.is_relative_to(folder.resolve())
+    return is_same and status.st_nlink == 1 and resolved.is_relative_to(folder.resolve())
 
 
 def read_text(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> str:
-    """Return ``read_bytes`` decoded as UTF-8. Raises OSError, or UnicodeDecodeError."""
+    """Return ``read_bytes`` decoded as UTF-8. Raises OSError or UnicodeDecodeError."""
     return read_bytes(path, most, folder).decode("utf-8")

@@ -1,10 +1,10 @@
-"""Loop detection: where a text begins to repeat itself, as pure functions of token ids.
+"""Loop detection: find where a text begins to repeat itself, as pure functions of token ids.
 
-A text is in a loop if the same tokens recur, or nearly all of them: stanzas with one word changed,
+A text is in a loop if the same tokens recur, or nearly all of them: stanzas with one changed word,
 a list with lines that differ only in their number, a few sentences in changing order. Tokens are
-processed one at a time in order, so the result does not depend on how many tokens a forward
-emitted. A loop must be longer than the refrains, tables and listings that people write;
-``tools/human_loops.py`` counts human texts that are taken for loops nevertheless.
+processed one at a time, so the result does not depend on how many tokens a forward pass emitted. A
+loop must be longer than the refrains, tables and listings in human texts. ``tools/human_loops.py``
+counts human texts that are nevertheless classified as loops.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy.typing as npt
 MAX_PERIOD = 64
 MIN_REPEATED = 48
 
-EVERY = 16  # tokens between two checks for near repetition
+EVERY = 16  # number of tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
     """Rule for near repetition: ``percent`` of the last tokens equal the token one period before.
 
-    The rule covers the last ``at_least`` tokens, or ``halves`` half periods if these are more.
-    Periods are at most ``longest`` tokens.
+    The rule covers the last ``at_least`` tokens, or ``halves`` half periods if these are longer.
+    Periods have at most ``longest`` tokens.
     """
 
     percent: int
@@ -39,9 +39,10 @@ class Nearly(NamedTuple):
 
 
 NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
-"""The first rule finds long stanzas early, if they are nearly unchanged.
+"""Rules for near repetition.
 
-The second finds a repeated line even if a number in it changes.
+The first one finds long stanzas early if they are nearly unchanged. The second finds a repeated
+line even if a number in it changes.
 """
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
@@ -53,8 +54,9 @@ REACH = LONGEST + MOST
 class Phrases(NamedTuple):
     """Rule for repeated phrases in changing order.
 
-    Of the last ``among`` tokens, which have at most ``kinds`` distinct values, ``at_least`` end a
-    phrase of ``length`` tokens that occurred before within the last ``REACH`` tokens.
+    The last ``among`` tokens must have at most ``kinds`` distinct values, and at least ``at_least``
+    of them must end a phrase of ``length`` tokens that occurred before within the last ``REACH``
+    tokens.
     """
 
     length: int
@@ -64,14 +66,14 @@ class Phrases(NamedTuple):
 
 
 PHRASES = Phrases(4, 96, 86, 41)
-"""A refrain has more distinct tokens, or verses in between."""
+"""Human refrains do not match this rule: they have more distinct tokens, or verses in between."""
 
 
 class Loop(NamedTuple):
-    """A loop of a text.
+    """A loop in a text.
 
-    kept: tokens up to the end of the first copy of the repeated part. end: tokens up to the one
-    that completes the evidence.
+    kept: number of tokens up to the end of the first copy of the repeated part.
+    end: number of tokens up to the one at which the loop is detected.
     """
 
     kept: int
@@ -79,16 +81,17 @@ class Loop(NamedTuple):
 
 
 def num_repeated(period: int) -> int:
-    """Return how many tokens must repeat the ones a period before to count as a loop.
+    """Return how many tokens must equal the token one period before to count as a loop.
 
-    That is one and a half periods, at least MIN_REPEATED: a long sentence must occur two and a half
-    times, and a single token 49 times.
+    That is one and a half periods, but at least MIN_REPEATED: a long sentence must occur two and a
+    half times, and a single token 49 times.
     """
     return max(MIN_REPEATED, period + period // 2)
 
 
 def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
-    """Return the first loop that completes behind the first ``first`` tokens of a text, or None."""
+    """Return the first loop that is detected after the first ``first`` tokens of a text, or
+    None."""
     for end in range(first + 1, len(ids) + 1):
         num_kept = _repeated_from(ids, end)
         if num_kept is None and end % EVERY == 0:
@@ -99,10 +102,10 @@ def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
 
 
 def _repeated_from(ids: Sequence[int], end: int) -> int | None:
-    """Return where the last of the first ``end`` tokens begin to repeat exactly, or None."""
+    """Return where exact repetition at the end of the first ``end`` tokens begins, or None."""
     last = ids[end - 1]
     if last not in ids[max(0, end - 1 - MAX_PERIOD) : end - 1]:
-        return None  # the common case, faster than testing every period
+        return None  # This is the usual case and faster than testing every period.
     for period in range(1, min(MAX_PERIOD, end // 2) + 1):
         if ids[end - 1 - period] != last:
             continue
@@ -113,7 +116,7 @@ def _repeated_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _nearly_from(ids: Sequence[int], end: int) -> int | None:
-    """Return where the last of the first ``end`` tokens begin to repeat nearly, or None."""
+    """Return where near repetition at the end of the first ``end`` tokens begins, or None."""
     start = max(0, end - REACH)
     few = end - start
     if few <= SHORTEST:
@@ -121,7 +124,7 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
     some = np.full(REACH, -1)
     some[REACH - few :] = ids[start:end]
     last = some[-MOST:]
-    # before[p - 1, i]: the token p places before last[i].
+    # before[p - 1, i] is the token p positions before last[i].
     before = np.lib.stride_tricks.sliding_window_view(some, MOST)[LONGEST - 1 :: -1]
     repeats = (before == last) & (last >= 0)
     for counted, needed, most in _RULES:
@@ -133,7 +136,7 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _phrases_from(ids: Sequence[int], end: int) -> int | None:
-    """Return where the phrases of the first ``end`` tokens begin to repeat, or None."""
+    """Return where repeated phrases at the end of the first ``end`` tokens begin, or None."""
     start = max(0, end - REACH)
     some = ids[start:end]
     if len(some) < PHRASES.among or len(set(some[-PHRASES.among :])) > PHRASES.kinds:
@@ -149,10 +152,10 @@ def _phrases_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return a rule's numbers for each period from 1 on.
+    """Return the numbers of a rule for each period from 1 on.
 
-    Which of the last MOST tokens are counted, 100 times how many of them must repeat, and the
-    minimum length of the text.
+    They are: which of the last MOST tokens are counted, 100 times how many of them must repeat, and
+    the minimum length of the text.
     """
     periods = np.arange(1, rule.longest + 1)
     looked_at = np.array([rule.num_looked_at(int(period)) for period in periods])
@@ -164,11 +167,11 @@ _RULES = tuple(map(_by_period, NEARLY))
 
 
 def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:
-    """Return how many of the ``new`` tokens are emitted before the text ends as a loop, or None.
+    """Return how many of the ``new`` tokens are emitted if they complete a loop, else None.
 
-    written: the tokens emitted before. None means that no loop completes within ``new``.
+    ``written`` are the tokens emitted before.
     """
-    # Skip whole multiples of EVERY, so that the checks stay at the same positions.
+    # Skip a multiple of EVERY tokens, so that the checks are at the same positions in the text.
     skipped = max(0, len(written) - REACH) // EVERY * EVERY
     behind = written[skipped:]
     loop = find_loop([*behind, *new], len(behind))

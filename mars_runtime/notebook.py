@@ -1,8 +1,8 @@
-"""Show runs in a notebook, or in a browser outside of one.
+"""Show runs in a notebook, or in a browser if there is no notebook.
 
-A cell's output is an ``iframe`` with a document of its own, so its script and styles do not touch
-the notebook, and its text can run nothing. Where a notebook shows no frames (an untrusted one, or
-one rendered by a code host), the plain text is left.
+A cell's output is an ``iframe`` with its own document, so its script and styles do not affect the
+notebook, and text inside it cannot run code. Viewers that show no frames (an untrusted notebook, or
+a code host) show the plain text instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import webbrowser
 from pathlib import Path
 
 HEIGHT = 240
-"""Pixels of a frame until its script has fitted it."""
+"""Height of the frame in pixels until its script adjusts it."""
 FRAME = (
     '<div><pre data-mars-text style="white-space: pre-wrap">{text}</pre>'
     '<iframe title="{title}" srcdoc="{page}" '
@@ -23,14 +23,14 @@ FRAME = (
 
 
 def framed(page: str, title: str, text: str) -> str:
-    """Return HTML that shows a document, or ``text`` where frames are not shown."""
+    """Return HTML that shows a document, and ``text`` where frames are not shown."""
     parts = {"text": text, "title": title, "page": page}
     escaped = {name: html.escape(part) for name, part in parts.items()}
     return FRAME.format(**escaped, height=HEIGHT)
 
 
 def display(page: str, title: str, text: str) -> None:
-    """Show a document in the current notebook, or write it to a file and open a browser."""
+    """Show a document in the current notebook, or save it to a file and open a browser."""
     if _is_notebook():
         from IPython import display as ipython
 

@@ -1,4 +1,4 @@
-"""Output files of commands: checked in advance, one writer at a time, and replaced atomically."""
+"""Output files of commands: checked in advance, written by one process, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mars_runtime.errors import MarsError
 
 try:
     import fcntl
-except ImportError:  # Windows, where concurrent writers are not excluded
+except ImportError:  # On Windows, concurrent writers are not prevented.
     fcntl = None  # type: ignore[assignment]
 
 
 class OutputError(MarsError, ValueError):
-    """The output cannot be written; the message is one sentence with the remedy."""
+    """The output cannot be written; the message is one sentence that says what to do."""
 
 
 def path_of(text: str) -> Path:
-    """Return an option's value as a path. Raises ArgumentTypeError if it is empty."""
+    """Return the value of an option as a path. Raises ArgumentTypeError if it is empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("name a file or a folder")
     return Path(text)
 
 
 def in_words(error: OSError) -> str:
-    """Return a sentence for an OSError that no command has handled."""
+    """Return the error message for an OSError that no command has handled."""
     reason = error.strerror or type(error).__name__
     if error.filename is None:
         return f"The output can't be written ({reason}). Free some space, or redirect it elsewhere."
@@ -39,7 +39,7 @@ def in_words(error: OSError) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Make the folder of a file that is to be written.
+    """Create the folder of a file that is to be written.
 
     Raises OutputError if that fails or the path is not a regular file.
     """
@@ -52,7 +52,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Make a folder that is to be written to. Raises OutputError if that fails."""
+    """Create a folder that is to be written to. Raises OutputError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
@@ -62,9 +62,9 @@ def check_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file through a temporary file in the same folder; a link keeps its target.
+    """Write a UTF-8 file atomically, through a temporary file in the same folder.
 
-    Raises OutputError.
+    If the path is a symbolic link, its target is replaced. Raises OutputError.
     """
     check_file(path)
     target = _target(path)
@@ -81,7 +81,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Return the path with links resolved. Raises OutputError for a cycle of links."""
+    """Return the path with symbolic links resolved. Raises OutputError for a cycle of links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -90,9 +90,10 @@ def _target(path: Path) -> Path:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on an existing file or folder during the block.
+    """Lock an existing file or folder exclusively while the block runs.
 
-    The system releases it with the process. Raises OutputError if another process holds it.
+    The lock ends with the process at the latest. Raises OutputError if another process has the
+    lock.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Settings of decoding, defined once in a table and validated on construction.
+"""Settings of decoding, defined in one table and validated on construction.
 
 Each field of ``DecodeSettings`` is one row of the table. Validation, command-line flags, endpoints,
 the page's controls and the types of its scripts are derived from it. The module uses no model,
@@ -37,12 +37,12 @@ AUTO_OBJECTIVES: tuple[AutoObjective, ...] = get_args(AutoObjective)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # maximum number of drafts that one step verifies, from any source
-MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions of a block of the block cache
-MAX_FED = 64  # maximum number of tokens that one step feeds for a row: pending ones and masks
+MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions per block of the block cache
+MAX_FED = 64  # maximum number of tokens that one step feeds for a row, masks included
 MAX_NEW_TOKENS = 4096
 MAX_BIASES, MAX_BIAS = 300, 100
 MAX_ADDITIVE_PENALTY = 2
-MAX_DIGITS = 20  # a longer integer fits no setting, and may not fit a float either
+MAX_DIGITS = 20  # longer integers are parsed as floats: no setting allows them
 MAX_NAME = 200  # maximum number of characters of a checkpoint's name
 FORMER_NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -52,7 +52,7 @@ FORMER_NAMES: Mapping[str, str] = MappingProxyType(
         "groups": "mask_layout",
     }
 )
-"""Former name -> current name of a setting, for data that was written or sent under the former
+"""Former name -> current name of a setting, for stored data and requests that use the former
 one."""
 FORMER_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType({"mask_layout": {"one": "last"}})
 """Current name of a setting -> its former words -> its current words."""
@@ -60,16 +60,20 @@ T = TypeVar("T")
 
 
 class SettingsError(MarsError, ValueError):
-    """A setting is out of range; the message is one sentence with the remedy."""
+    """A setting is invalid; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Description of a setting, in addition to its name, type and default.
 
-    what: its name in error messages. says: one line for flags and schemas. low, high: its range,
-    inclusive. label, info, titles, step: of its control on the page; titles name its choices, and
-    step 0 makes it a text field. link: its name in links, empty if the page has no control for it.
+    what: subject of its error messages.
+    says: its description in one line, for flags and schemas.
+    low, high: its range, inclusive.
+    label, info, step: label, hint and step of its control on the page; step 0 makes it a text
+        field.
+    titles: titles of its choices on the page.
+    link: its name in links; empty if the page has no control for it.
     is_steered: whether it may change during a run.
     """
 
@@ -89,13 +93,14 @@ class Setting:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The allowed words; empty for a number, a switch or a name."""
+        """The allowed words; empty if the setting is a number, a switch or a name."""
         return tuple(word for word in get_args(self.type) if isinstance(word, str))
 
     @property
     def schema_type(self) -> Any:
-        """The type with its range and allowed words, from which pydantic makes validators and
-        schemas."""
+        """The type with its range and allowed words, from which pydantic builds validators and
+        schemas.
+        """
         if self.type == LogitBias:
             return Annotated[_LOGIT_BIAS, Field(description=self.says)]
         is_name = self.type is str
@@ -125,7 +130,7 @@ class Setting:
 def as_logit_bias(value: Any) -> Any:
     """Return a mapping of token ids, or pairs from JSON, as a ``LogitBias``.
 
-    Anything else is returned unchanged, for validation to reject.
+    Any other value is returned unchanged, and validation rejects it.
     """
     if isinstance(value, Mapping):
         try:
@@ -150,56 +155,57 @@ _LOGIT_BIAS = Annotated[
 ]
 
 
-def setting(default: T, what: str, says: str, **rest: Any) -> T:
-    """Define a field of the table; ``rest`` are arguments of ``Setting``."""
-    line = Setting(what=what, says=says, default=default, **rest)
+def setting(default: T, what: str, says: str, **options: Any) -> T:
+    """Define a field of the table. ``options`` are further arguments of ``Setting``."""
+    line = Setting(what=what, says=says, default=default, **options)
     return field(default=default, metadata={"line": line})
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
-    """Settings for decoding one row (arXiv 2604.07023). The fields are the table of settings.
+    """Settings for decoding one row (arXiv 2604.07023). Each field is a row of the table of
+    settings.
 
-    method: ``ar`` emits one token per forward pass; ``mars`` accepts proposals from left to right;
+    method: ``ar`` emits one token per forward pass. ``mars`` accepts proposals from left to right.
         ``jacobi`` verifies guesses, which are the predictions of the previous forward pass
-        (``decoders/plan.py``); ``speculative`` verifies the drafts of a second, smaller model
-        (``decoders/draft_model.py``); ``block_diffusion`` fills blocks in order of confidence
+        (``decoders/plan.py``). ``speculative`` verifies the drafts of a second, smaller model
+        (``decoders/draft_model.py``). ``block_diffusion`` fills blocks in order of confidence
         (``decoders/diffusion.py``).
     tau: minimum confidence of an accepted proposal. The first proposal is always accepted.
-    block_size: B. B - 1 of the proposals of a forward pass are masks, or guesses of ``jacobi``.
-        ``auto`` chooses the B with the most expected tokens per second, from the costs of the
-        device and the row's acceptance so far. With ``speculative`` it is also the number of tokens
-        to draft.
-    metric: the confidence that is compared with tau (``acceptance.py``).
-    max_new_tokens: maximum number of tokens of the answer, EOS included.
-    temperature: 0 is greedy. Above 0, tokens are sampled with noise keyed by (seed, position).
+    block_size: B. B - 1 of the proposals of a forward pass come from masks, or are guesses of
+        ``jacobi``. ``auto`` chooses the B with the most expected tokens per second, from the costs
+        of forward passes on the device and the row's acceptance so far. With ``speculative`` it is
+        also the number of tokens to draft.
+    metric: the confidence measure that is compared with tau (``acceptance.py``).
+    max_new_tokens: maximum number of tokens in the answer, EOS included.
+    temperature: 0 is greedy. Above 0, tokens are sampled with noise that depends on (seed,
+        position).
     mask_layout: after which tokens masks are fed. ``last``: B - 1 masks after the last pending
-        token. ``every``: B - 1 masks after each draft as well, so that proposals exist for the
-        successors of whichever draft is the last accepted one. Without lossless there are no
-        drafts, and ``every`` equals ``last``. With automatic B, ``every`` lets each forward pass
-        choose the tokens that masks follow.
+        token. ``every``: B - 1 masks after each draft as well, so proposals are available whichever
+        draft is the last accepted one. Without lossless there are no drafts, so ``every`` equals
+        ``last``. With automatic B, ``every`` lets each forward pass choose the tokens that masks
+        follow.
     lookup: also draft tokens that followed an earlier occurrence of the last tokens; lossless only.
-    draft: name of the draft model of ``speculative``; empty for the checkpoint's default.
-    masked: which models of ``speculative`` are fed masks: the draft model, to propose several
-        tokens per forward pass; the target, to propose tokens that further drafts follow. A model
-        must be trained for masks.
+    draft: name of the draft model for ``speculative``; empty for the checkpoint's default.
+    masked: which models are fed masks with ``speculative``: the draft model, to propose several
+        tokens per forward pass, the target, to propose tokens that the draft model continues, both
+        or none. A model must be trained for masks.
     repetition_penalty: lowers the logits of tokens that occur in the prompt or the answer so far
         (``acceptance.Penalty``). Greedy output equals that of transformers' ``generate`` with the
         parameter of this name.
     presence_penalty, frequency_penalty: subtracted from the logit of each token of the answer so
         far, once and per occurrence. The prompt does not count (OpenAI's definition).
-    logit_bias: added to the logits of these tokens.
-    top_k, top_p, min_p: filters of sampled tokens, applied in this order
-        (``acceptance.draw_tokens``).
+    logit_bias: values added to the logits of tokens.
+    top_k, top_p, min_p: filters for sampling, applied in this order (``acceptance.draw_tokens``).
     min_tokens: minimum number of tokens before EOS.
-    ignore_eos: treat EOS like any other token, so that only the limit or a repetition ends a row.
+    ignore_eos: treat EOS like any other token, so only the limit or a repetition ends a row.
     stop_loops: end a row when its text repeats itself (``loops.py``). AR and lossless decoding end
         at the same token, and no earlier token changes.
     tau_policy: ``fixed``, or an adaptive threshold with ``tau`` as its lower bound
-        (``decoders/plan.py``): ``entropy`` raises it with the entropy of AR's own prediction,
-        ``agreement`` until AR would have chosen the share ``agreement_target`` of the accepted
-        tokens. Only for ``mars`` without lossless.
-    auto_objective: what automatic B optimises: time, or the number of forward passes
+        (``decoders/plan.py``). ``entropy`` raises the threshold with the entropy of AR's own
+        prediction. ``agreement`` raises it until AR would have chosen the share
+        ``agreement_target`` of the accepted tokens. Only for ``mars`` without lossless.
+    auto_objective: what automatic B minimises: time, or the number of forward passes
         (``decoders/drafting.py``).
 
     Raises SettingsError for an invalid value.
@@ -365,27 +371,27 @@ class DecodeSettings:
     stop_loops: bool = setting(
         False,
         "Stopping at a loop",
-        "a run ends where its text begins to repeat itself",
+        "end a run when its text begins to repeat itself",
         label="Stop when the text starts to loop",
         link="stop_loops",
     )
     presence_penalty: float = setting(
         0.0,
         "The presence penalty",
-        "subtracted from the logits of tokens that the answer holds so far; 0 is none",
+        "subtracted from the logits of tokens that occur in the answer so far; 0 disables it",
         low=-MAX_ADDITIVE_PENALTY,
         high=MAX_ADDITIVE_PENALTY,
     )
     frequency_penalty: float = setting(
         0.0,
         "The frequency penalty",
-        "subtracted from the logits of tokens for each time that they occur in the answer so far; "
-        "0 is none",
+        "subtracted from the logits of tokens for each of their occurrences in the answer so far; "
+        "0 disables it",
         low=-MAX_ADDITIVE_PENALTY,
         high=MAX_ADDITIVE_PENALTY,
     )
     logit_bias: LogitBias = setting(
-        (), "The logit bias", "added to the logits of tokens, by their ids"
+        (), "The logit bias", "values added to the logits of tokens, by token id"
     )
     top_k: int = setting(
         0,
@@ -397,8 +403,8 @@ class DecodeSettings:
     min_p: float = setting(
         0.0,
         "Min-p",
-        "above temperature 0: draw among tokens that are at least so probable, as a share of the "
-        "most probable token's probability; 0 is all",
+        "above temperature 0: sample from tokens whose probability is at least this share of the "
+        "most probable token's; 0 allows all",
         low=0,
         high=1,
     )
@@ -414,7 +420,7 @@ class DecodeSettings:
     )
 
     def __post_init__(self) -> None:
-        """Validate every setting: τ, B and the others. Raises SettingsError."""
+        """Validate every setting. Raises SettingsError."""
         object.__setattr__(self, "logit_bias", as_logit_bias(self.logit_bias))
         try:
             _check(_VALUES(self))
@@ -431,9 +437,9 @@ class DecodeSettings:
 
     @property
     def num_proposals(self) -> int:
-        """Proposals per forward: AR's own and B - 1 by masks.
+        """Proposals per forward pass: AR's own and B - 1 from masks.
 
-        It is 1 for a method without masks, and with automatic B until B is chosen.
+        It is 1 for a method without masks, and for automatic B until B is chosen.
         """
         has_masks = self.method == "mars" or (
             self.method == "speculative" and self.masked in ("both", "target")
@@ -444,23 +450,23 @@ class DecodeSettings:
 
     @property
     def num_drafts(self) -> int:
-        """Maximum number of tokens from a draft model before each verification."""
+        """Maximum number of tokens that a draft model drafts before each verification."""
         if self.method != "speculative" or self.block_size == "auto":
             return 0
         return min(self.block_size, MAX_DRAFTS)
 
     @property
     def num_guesses(self) -> int:
-        """Guesses that jacobi feeds per forward: B - 1, and 0 for any other method."""
+        """Guesses that jacobi feeds per forward pass: B - 1, and 0 for any other method."""
         if self.method != "jacobi" or self.block_size == "auto":
             return 0
         return self.block_size - 1
 
     @property
     def is_verified(self) -> bool:
-        """Whether drafts are verified before they are emitted, so that the output is AR's.
+        """Whether drafts are verified before they are emitted, so that the output equals AR's.
 
-        AR itself has no drafts.
+        False for AR, which has no drafts.
         """
         facts = METHODS[self.method]
         is_chosen = self.lossless and "lossless" in facts.obeys
@@ -468,7 +474,7 @@ class DecodeSettings:
 
     @property
     def is_ar_lookup(self) -> bool:
-        """Whether the method is plain AR that verifies drafts of prompt lookup, without masks."""
+        """Whether this is AR that verifies drafts from prompt lookup, without masks."""
         return self.method == "mars" and self.lossless and self.lookup and self.block_size == 1
 
     @property
@@ -483,7 +489,7 @@ class DecodeSettings:
 
     @property
     def is_auto(self) -> bool:
-        """Whether B is chosen automatically for each forward."""
+        """Whether B is chosen automatically for each forward pass."""
         return self.block_size == AUTO and METHODS[self.method].has_auto
 
 
@@ -494,10 +500,10 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         for entry in fields(DecodeSettings)
     }
 )
-"""Name -> setting."""
+"""Name of each setting -> its description."""
 _CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.values()))
 OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
-"""Settings that every method uses; the others are listed by the methods that use them."""
+"""Settings that every method uses. ``METHODS`` lists the other settings of each method."""
 STEERED = tuple(name for name, line in SETTINGS.items() if line.is_steered)
 _LINES = tuple(SETTINGS.values())
 _VALUES = attrgetter(*SETTINGS)
@@ -507,7 +513,9 @@ _check = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
 
 
 def number(text: str) -> object:
-    """Parse an integer or a float, else return the text, for DecodeSettings to validate."""
+    """Return the integer or float that a text contains, else the text, for DecodeSettings to
+    validate.
+    """
     try:
         return int(text) if len(text) < MAX_DIGITS else float(text)
     except ValueError:
@@ -521,14 +529,14 @@ def number(text: str) -> object:
 def with_current_names(
     values: Mapping[str, Any], former: Mapping[str, str] = FORMER_NAMES
 ) -> dict[str, Any]:
-    """Return values by their current names, with current words for former ones.
+    """Return the values by current names; former names and words are replaced.
 
-    Other names are kept, known or not. former: former name -> current name. Raises SettingsError if
-    both names of a setting have a value.
+    ``former`` maps former to current names. Unknown names are included unchanged. Raises
+    SettingsError if both names of a setting have a value.
     """
     current: dict[str, Any] = {}
-    for given, value in values.items():
-        name = former.get(given, given)
+    for used_name, value in values.items():
+        name = former.get(used_name, used_name)
         if name in current:
             old = next(old for old, new in former.items() if new == name)
             raise SettingsError(f"{old} is the former name of {name}: give only {name}.")
@@ -537,7 +545,7 @@ def with_current_names(
 
 
 def current_word(name: str, value: Any) -> Any:
-    """Return a value of the setting ``name``, or its current word if it is a former one."""
+    """Return a value of the setting ``name``, with a former word replaced by its current word."""
     words = FORMER_WORDS.get(name, {})
     return words.get(value, value) if isinstance(value, str) else value
 
@@ -556,16 +564,19 @@ def read_settings(value: Any) -> DecodeSettings:
 RECOMMENDED = DecodeSettings(
     tau=0.0, lossless=True, block_size=AUTO, mask_layout="every", lookup=True
 )
-"""The defaults of the page and its endpoints: AR's own text, with drafting that pays here."""
+"""Defaults of the page and its endpoints: AR's own text, with as much drafting as saves time."""
 
 
 AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
-"""Plain AR that verifies drafts of prompt lookup, without masks."""
+"""Plain AR that verifies drafts from prompt lookup, without masks."""
 
 
 def describe(settings: DecodeSettings) -> str:
-    """Return a short name without defaults, such as ``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``,
-    ``lossless τ=0 B=4 groups + lookup``, ``Jacobi B=4`` or ``AR penalty 1.1``."""
+    """Return a short name that leaves out default values.
+
+    Examples: ``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``,
+    ``Jacobi B=4``, ``AR penalty 1.1``.
+    """
     extras = [
         f" {word} {value:g}"
         for word, value, usual in (
@@ -577,10 +588,10 @@ def describe(settings: DecodeSettings) -> str:
         if value != usual
     ]
     extras += [" biased"] * bool(settings.logit_bias) + [" ignores EOS"] * settings.ignore_eos
-    return "".join([_way(settings), *extras])
+    return "".join([_method_name(settings), *extras])
 
 
-def _way(settings: DecodeSettings) -> str:
+def _method_name(settings: DecodeSettings) -> str:
     if settings.method == "ar":
         return "AR"
     if settings.method == "jacobi":

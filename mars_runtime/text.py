@@ -1,8 +1,8 @@
-"""Tokenisation: ChatML prompts from untrusted text, and the exact bytes of every token.
+"""Tokenization: ChatML prompts from untrusted text, and the exact bytes of every token.
 
 Only byte-level BPE tokenizers are supported. A checkpoint's chat template is a program and is never
-run; only a literal system prompt is extracted from it. Control tokens are inserted by id. User text
-goes through an encoder without any added tokens, so typed text can never become a control token.
+run; only a literal system prompt is extracted from it. Control tokens are inserted by id. The
+encoder for user text has no added tokens, so typed text can never become a control token.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", 
 _SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)([^'\"{}<>]+)<\|im_end\|>")
 MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
-"""Maximum number of characters of a system prompt from a visitor, a link or a command."""
+"""Maximum number of characters in a system prompt from a visitor, a link or a command."""
 MAX_TOKENS = 1 << 20
-"""Maximum size of a tokenizer; the largest published ones have a quarter of that."""
-_NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # every text needs these
+"""Maximum number of tokens in a tokenizer, four times that of the largest published ones."""
+_NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # bytes that every tokenizer must have
 Said = tuple[str, "str | Sequence[int]"]
 """A turn of a chat: its role, and its text or token ids."""
 _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
 class TextError(MarsError, ValueError):
-    """A prompt or a tokenizer cannot be used; the message is one sentence with the remedy."""
+    """A prompt or a tokenizer cannot be used; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question as typed and the tokens of its answer, without the EOS token.
+    """A question as typed, and the tokens of its answer without the EOS token.
 
-    The answer is stored as tokens because encoding its text again could split it differently. The
-    next prompt therefore begins with exactly the tokens with keys and values that are cached for
-    this turn.
+    The answer is stored as tokens, because encoding its text again could yield other tokens. So the
+    next prompt begins with exactly the tokens whose keys and values are in the prefix cache.
     """
 
     prompt: str
@@ -56,9 +55,10 @@ class Turn:
 class Context:
     """The conversation around one prompt.
 
-    history: the earlier turns in it, oldest first. num_left_out: older turns that did not fit.
-    num_given: number of trailing prompt tokens that are the given beginning of the answer. system:
-    the system prompt used, empty if there is none.
+    history: the earlier turns in the prompt, oldest first.
+    num_left_out: number of older turns that did not fit.
+    num_given: number of tokens at the end of the prompt that are a given beginning of the answer.
+    system: the system prompt; empty if there is none.
     """
 
     history: tuple[Turn, ...] = ()
@@ -68,14 +68,15 @@ class Context:
 
 
 ALONE = Context()
-"""The context of a first question."""
+"""The context of a first question without a system prompt."""
 
 
 class Tokenizer:
     """A byte-level BPE tokenizer with the ChatML control tokens.
 
-    size: number of ids; model rows at or above it are unused.
-    mask_id, im_start_id, pad_id: control tokens; eos_ids: the tokens that end a turn.
+    size: number of ids. The model's logits for higher ids are unused.
+    mask_id, im_start_id, pad_id: control tokens.
+    eos_ids: the tokens that end a turn.
     forbidden_ids: ids below ``size`` that must never be generated (mask, pad, im_start, unused).
     system: the default system prompt of a conversation.
     """
@@ -89,8 +90,10 @@ class Tokenizer:
         mask: str = MASK,
         system: str | None = None,
     ) -> None:
-        """``encoder`` has no added tokens; ``tokens`` are its own tokens, ``added`` all added
-        ones."""
+        """Build a tokenizer from an encoder without added tokens. Raises TextError.
+
+        ``tokens`` are the encoder's own tokens, ``added`` all added ones.
+        """
         missing = [name for name in (mask, IM_START, IM_END) if name not in added]
         if missing:
             raise TextError(
@@ -111,7 +114,8 @@ class Tokenizer:
         self.eos_ids = frozenset(added[name] for name in (IM_END, END_OF_TEXT) if name in added)
         self.pad_id = added.get(pad or "", added.get("<|pad|>", self.im_end_id))
         ids = [*tokens, *self._added]
-        if min(ids) < 0 or max(ids) >= MAX_TOKENS:  # each id below the largest one takes memory
+        # Memory is allocated for every id up to the largest one.
+        if min(ids) < 0 or max(ids) >= MAX_TOKENS:
             raise TextError(
                 f"The token ids of this tokenizer go from {min(ids)} to {max(ids)}, and at most "
                 f"{MAX_TOKENS:,} tokens are supported: fetch it again."
@@ -132,7 +136,7 @@ class Tokenizer:
     ) -> Tokenizer:
         """Read ``tokenizer.json`` and, if present, its configuration and chat template.
 
-        See ``from_spec``.
+        Arguments and errors are those of ``from_spec``.
         """
         return cls.from_spec(*read_spec(Path(path)), mask=mask, system=system, name=str(path))
 
@@ -146,11 +150,13 @@ class Tokenizer:
         system: str | None = None,
         name: str = "This file",
     ) -> Tokenizer:
-        """Build from the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
+        """Build a tokenizer from the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
 
-        mask: the name of the mask token; None for any control token that no chat needs. system:
-        default system prompt; None reads the one of the chat template. name: names the tokenizer in
-        errors. Raises TextError for anything but byte-level BPE with ChatML and mask tokens.
+        mask: name of the mask token; None chooses a control token that no chat needs.
+        system: default system prompt; None uses the one in the chat template.
+        name: name of the tokenizer in error messages.
+
+        Raises TextError unless the tokenizer is byte-level BPE with ChatML tokens and a mask token.
         """
         pad = config.get("pad_token")
         pad = pad.get("content") if isinstance(pad, dict) else pad
@@ -168,18 +174,19 @@ class Tokenizer:
             )
         except TextError:
             raise
-        # Tokenizers raises Exception, or a panic that is not an Exception.
+        # The tokenizers library raises Exception, or a panic that is not an Exception.
         except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise TextError(
-                f"{name} holds no tokenizer that can be read: export it again with the tokenizers "
+                f"{name} contains no readable tokenizer: export it again with the tokenizers "
                 "library."
             ) from error
 
     def parts(self) -> dict[str, Any]:
-        """Return JSON values from which ``from_parts`` makes an equal tokenizer in another
-        process."""
+        """Return JSON values from which ``from_parts`` builds an equal tokenizer in another
+        process.
+        """
         names = {index: name for name, index in self._names.items()}
         return {
             "encoder": json.loads(self._encoder.to_str()),
@@ -191,9 +198,9 @@ class Tokenizer:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> Tokenizer:
-        """Build from the result of ``parts``.
+        """Build a tokenizer from the result of ``parts``.
 
-        Raises TextError, KeyError or TypeError if invalid.
+        Raises TextError, KeyError or TypeError if it is invalid.
         """
         encoder, _ = plain_encoder(parts["encoder"], {})
         tokens = {index: token for token, index in encoder.get_vocab().items()}
@@ -212,11 +219,11 @@ class Tokenizer:
                 f"Shorten the prompt to at most {MAX_PROMPT_CHARS:,} characters; it has "
                 f"{len(text):,}."
             )
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return list(self._encoder.encode(whole, add_special_tokens=False).ids)
+        valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return list(self._encoder.encode(valid, add_special_tokens=False).ids)
 
     def system_in_force(self, system: str) -> str:
-        """Return ``system``, or the checkpoint's own system prompt if it is empty or blank."""
+        """Return ``system``, or the checkpoint's default system prompt if it is blank."""
         return system if system.strip() else self.system or ""
 
     def encode_prompt(
@@ -228,8 +235,10 @@ class Tokenizer:
     ) -> list[int]:
         """Tokenize a prompt as one user turn, after the turns ``before`` and ``history``.
 
-        system: the system prompt, unless ``before`` begins with one; the checkpoint's own if it is
-        empty. Raises TextError if a text is empty, too long or has no tokens.
+        system: the system prompt, unless ``before`` begins with one; if empty, the checkpoint's
+            default.
+
+        Raises TextError if a text is empty, too long or has no tokens.
         """
         if not text.strip():
             raise TextError("The prompt is empty. Type one.")
@@ -247,14 +256,14 @@ class Tokenizer:
         return len(self.encode_chat(_said([turn]))) - len(self.encode_chat([]))
 
     def encode_chat(self, turns: Sequence[Said]) -> list[int]:
-        """Tokenize (role, content) turns as ChatML, open for the assistant's answer.
+        """Tokenize (role, content) turns as ChatML, ready for the assistant's answer.
 
-        Content given as ids (the model's own output) is used unchanged. So the ids begin with those
-        of the same conversation one turn earlier and of the answer to it.
+        Content that consists of ids (the model's own output) is used unchanged. So the result
+        begins with the ids of the same conversation one turn earlier, followed by its answer.
 
         For text without control tokens the ids equal those of the usual ChatML template: each turn
-        is encoded in one piece (``user\\n`` and the text together). ``system`` comes first unless
-        the turns begin with a system prompt.
+        is encoded in one piece (``user\\n`` and the text together). ``self.system`` comes first
+        unless the turns begin with a system prompt.
         """
         ids: list[int] = []
         is_given = bool(turns) and turns[0][0] == "system"
@@ -266,7 +275,7 @@ class Tokenizer:
         return [*ids, self.im_start_id, *self.encode("assistant\n")]
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the exact bytes of a token; those of an added token are its name."""
+        """Return the exact bytes of a token; for an added token, the bytes of its name."""
         known = self._bytes.get(token)
         if known is None:
             known = self._bytes[token] = self._spell(token)
@@ -287,15 +296,17 @@ class Tokenizer:
 
     def _check_round_trip(self) -> None:
         if self._lost & _NEEDED:
-            raise TextError("This tokenizer lacks plain characters: choose one that has them all.")
+            raise TextError(
+                "This tokenizer has no tokens for some ASCII characters: choose another one."
+            )
         ids = self.encode(_PROBE)
         encodable = bytes(byte for byte in _PROBE.encode() if byte not in self._lost)
         if self._added.keys() & set(ids) or self.decode(ids) != encodable.decode(
             "utf-8", "replace"
         ):
             raise TextError(
-                "This tokenizer changes the text it encodes: choose a byte-level BPE tokenizer "
-                "that gives every text back."
+                "This tokenizer changes the text that it encodes: choose a byte-level BPE "
+                "tokenizer that decodes every text unchanged."
             )
 
 
@@ -331,14 +342,17 @@ class Detokenizer:
         return self._decoder.decode(b"".join(map(self._token_bytes, ids)))
 
     def flush(self) -> str:
-        """Return U+FFFD for an unfinished character at the end, else an empty string."""
+        """Return U+FFFD if the text ends with an incomplete character, else an empty string."""
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text
 
 
 def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return ``tokenizer.json`` and, if present, its configuration with the chat template."""
+    """Return ``tokenizer.json`` and, if present, its configuration with the chat template.
+
+    Raises TextError.
+    """
     spec = _read_json(folder / "tokenizer.json")
     config_path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     config = _read_json(config_path) if config_path.exists() else {}
@@ -361,7 +375,10 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
-    """Return every added token, control or not: typed text must never become one of them."""
+    """Return the id of every added token, control tokens and others.
+
+    Typed text must never become one of them.
+    """
     added = {str(token["content"]): int(token["id"]) for token in spec.get("added_tokens") or []}
     for index, token in (config.get("added_tokens_decoder") or {}).items():
         added.setdefault(str(token["content"]), int(index))
@@ -385,11 +402,11 @@ def default_system(template: object) -> str | None:
 def plain_encoder(
     spec: Mapping[str, Any], added: Mapping[str, int]
 ) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
-    """Return the encoder without added tokens, normalising at most by NFC, and its vocabulary.
+    """Return an encoder without added tokens, and its vocabulary.
 
-    Raises TextError for an unsupported tokenizer.
+    The encoder normalises text by NFC or not at all. Raises TextError for an unsupported tokenizer.
     """
-    import tokenizers  # lazy: decoding a recorded trace must not require this library
+    import tokenizers  # imported here, because decoding a recorded trace must not require it
 
     model = spec.get("model") or {}
     steps = _parts(spec.get("pre_tokenizer"), "pretokenizers")
@@ -402,13 +419,19 @@ def plain_encoder(
         )
     normalizers = _parts(spec.get("normalizer"), "normalizers")
     if any(step.get("type") != "NFC" for step in normalizers):
-        raise TextError("Only tokenizers that leave the text as it is (or NFC) are supported.")
+        raise TextError(
+            "Only tokenizers that normalise text by NFC or not at all are supported: choose "
+            "another one."
+        )
     vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
     if any(not set(token) <= BYTE_OF_CHAR.keys() for token in vocabulary):
         raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
-        raise TextError("Only tokenizers without marks inside of words are supported.")
-    for merge in model.get("merges") or []:  # the library would panic, which is not an Exception
+        raise TextError(
+            "Tokenizers with a subword prefix or a word suffix are not supported: choose another "
+            "one."
+        )
+    for merge in model.get("merges") or []:  # With an invalid merge the library would panic.
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if not {left, right, left + right} <= vocabulary.keys():
             raise TextError("This tokenizer's merges don't fit its vocabulary: fetch it again.")
@@ -424,7 +447,7 @@ def plain_encoder(
 
 
 def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a sequence, flattened."""
+    """Return the steps of a tokenizer component; sequences are flattened."""
     if not step:
         return []
     if step.get("type") != "Sequence":
@@ -433,7 +456,8 @@ def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]
 
 
 def byte_characters() -> dict[int, str]:
-    """Return GPT-2's map from a byte to the printable character for it in a vocabulary.
+    """Return GPT-2's map from each byte to the printable character that represents it in a
+    vocabulary.
 
     Source: openai/gpt-2, src/encoder.py, ``bytes_to_unicode``.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a tensor on ``device`` that holds ``values``, numbers or a tensor.
+    """Return ``values`` (numbers or a tensor) as a tensor on ``device``.
 
     On CUDA the copy is enqueued from pinned memory, so the host does not wait. A tensor that is
     already on the device is returned unchanged.

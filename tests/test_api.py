@@ -95,7 +95,7 @@ SENTENCES = {
     "device": (lambda _: mars.load("mars-tiny", device="tpu"), "Choose the device"),
     "save": (lambda model: model.generate("Once", max_new_tokens=1).save(""), "Name a file"),
     "file": (lambda _: mars.show("nowhere.jsonl"), "cannot be read"),
-    "many": (lambda _: mars.show(), f"Show 1 to {MAX_SHOWN} runs"),
+    "many": (lambda _: mars.show(), f"show accepts 1 to {MAX_SHOWN} runs"),
 }
 
 

@@ -141,7 +141,7 @@ def test_outside_a_notebook_a_browser_opens_the_replay(
 
 def test_what_cannot_be_shown_is_one_sentence(race: Comparison, tmp_path: Path) -> None:
     for runs in ((), (race, race, race)):
-        with pytest.raises(MarsError, match="Show 1 to 4 runs"):
+        with pytest.raises(MarsError, match="show accepts 1 to 4 runs"):
             show(*runs)
     with pytest.raises(MarsError, match="cannot be read"):
         show(tmp_path / "none.jsonl")
