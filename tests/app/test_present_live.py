@@ -103,7 +103,7 @@ def test_a_live_run_that_does_not_begin_is_replaced_by_the_recording(
     page.keyboard.press("l")
     page.wait_for_selector(f"{MARK}[data-kind=fallback]")
     scripted_backend.forward_seconds = 0.01
-    assert "did not begin within three seconds" in page.inner_text(MARK)
+    assert "did not start within three seconds" in page.inner_text(MARK)
     assert "Recorded 2" in page.inner_text(MARK)
     prompt, text = recorded()
     assert prompt in page.inner_text(".pr-prompt")

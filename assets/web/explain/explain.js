@@ -1,4 +1,4 @@
-// The tab "How it works": inserts the pictures into their places on the page.
+// The tab "How it works": draws its pictures, and loads the recordings that the pictures and the tour show.
 
 import { find, make } from "../core/dom.js";
 import { readValue } from "../core/wire.js";
@@ -25,7 +25,7 @@ export const PICTURES = {
 const slotRuns = (lanes) => lanes.map(({ title, lines }) => slotRun(title, lines));
 
 /**
- * Returns a picture of a recorded run, with its prompt and date.
+ * Draws a picture of a recorded run, with its prompt and date above it.
  * @param {HTMLElement} element
  * @param {string} name
  * @param {(lanes: Recording["lanes"]) => unknown} draw
@@ -42,7 +42,7 @@ function ofRecording(element, name, draw) {
 }
 
 /**
- * Called by the component's js_on_load, or by a separate page.
+ * Draws the pictures of "How it works"; called by the component's js_on_load or by a separate page.
  * @param {HTMLElement} element
  */
 export function mountExplain(element) {
@@ -50,13 +50,13 @@ export function mountExplain(element) {
   /** @type {Record<string, unknown>} */
   const pictures = {};
   root.pictures = pictures;
-  const places = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[data-picture]")]);
-  // Each in a task of its own, so that the page stays responsive.
+  const elements = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[data-picture]")]);
+  // Each picture is drawn in a separate task, so that the page stays responsive.
   const drawNext = () => {
-    const place = places.shift();
-    const name = place?.dataset.picture;
-    if (!place || !name) return;
-    pictures[name] = PICTURES[name](place);
+    const picture = elements.shift();
+    const name = picture?.dataset.picture;
+    if (!picture || !name) return;
+    pictures[name] = PICTURES[name](picture);
     setTimeout(drawNext);
   };
   whenRecorded(drawNext);
@@ -64,15 +64,16 @@ export function mountExplain(element) {
 }
 
 /** @type {Promise<void> | null} */
-let arrival = null; // null on a page that contains its recordings
+let loading = null; // null on a page that contains its recordings
 
 /**
- * Loads the recordings after everything that the first paint needs. Called at the end of the page's script.
+ * Loads the recordings with low priority, after everything that the page needs to appear. Called at the end of the
+ * page's script.
  * @param {string} address
  */
 export function mountRecordings(address) {
   const script = make("script", { src: address, fetchpriority: "low" });
-  arrival = new Promise((resolve) => {
+  loading = new Promise((resolve) => {
     script.onload = () => resolve();
     script.onerror = () => resolve();
   });
@@ -80,19 +81,19 @@ export function mountRecordings(address) {
 }
 
 /**
- * Calls back when the recordings are there, or cannot be loaded.
+ * Calls `act` when the recordings have been loaded or cannot be loaded.
  * @param {() => void} act
  */
 export function whenRecorded(act) {
-  if (!arrival || document.getElementById("mars-recorded")) act();
-  else void arrival.then(act);
+  if (!loading || document.getElementById("mars-recorded")) act();
+  else void loading.then(act);
 }
 
 const read = new Map();
 /** @type {{ runs: Record<string, string>, frontier?: FrontierSet | null } | null} */
 let shipped = null;
 
-// Data of the page: values by name, and the tour's frontier.
+// Returns the recorded data of the page: the values of recordings by name, and the results for the tour's frontier.
 export function came() {
   const element = document.getElementById("mars-recorded");
   shipped ||= element ? JSON.parse(element.textContent || "{}") : { runs: {} };
@@ -100,7 +101,7 @@ export function came() {
 }
 
 /**
- * { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null if the page does not have it.
+ * Returns a recording by its name; null if the page does not contain it.
  * @param {string} name
  * @returns {Recording | null}
  */

@@ -1,11 +1,12 @@
-// The training mask as a picture: choose a query, see its keys. Sliders for length, prompt and B.
+// The picture of the attention mask in training: the visitor chooses a query, and its keys are shown. Sliders change
+// the length, the prompt's length and B.
 
 import { group, indexForKey, make, put, shape } from "../core/dom.js";
 import { keyList, knob } from "./parts.js";
 
-const CELL = 20;
-const GAP = 10;
-const EDGE = 34;
+const CELL = 20; // side of a cell in pixels
+const GAP = 10; // gap between the clean and the noisy stream
+const EDGE = 34; // space for the labels
 /** @type {[name: "length" | "prompt" | "blockSize", label: string, least: number, most: number][]} */
 const KNOBS = [
   ["length", "Tokens, L", 4, 24],
@@ -69,10 +70,10 @@ export class MaskView {
     const most = this.values.length - 1;
     this.inputs.prompt.input.max = String(Math.min(most, 12));
     this.values.prompt = Math.min(this.values.prompt, most);
-    for (const [each] of KNOBS) {
-      const { input, output } = this.inputs[each];
-      input.value = String(this.values[each]);
-      put(output, String(this.values[each]));
+    for (const [knobName] of KNOBS) {
+      const { input, output } = this.inputs[knobName];
+      input.value = String(this.values[knobName]);
+      put(output, String(this.values[knobName]));
     }
     const { isNoisy, position } = this.slots[this.at];
     this.rebuild();
@@ -89,7 +90,7 @@ export class MaskView {
   }
 
   /**
-   * Returns where row or column `i` begins; there is a gap before the noisy stream.
+   * Returns the coordinate at which row or column `i` begins. There is a gap before the noisy stream.
    * @param {number} i
    */
   offset(i) {
@@ -138,7 +139,7 @@ export class MaskView {
     );
   }
 
-  // The two streams as they are fed, so that a query's keys can be read as a sentence.
+  // Draws the two streams as strips of slots, in which the keys of the chosen query are highlighted.
   drawStrips() {
     const { length, prompt } = this.values;
     this.cells = [];
@@ -183,12 +184,12 @@ export class MaskView {
     const other = slot.isNoisy ? slot.position : slot.position >= prompt ? length + slot.position - prompt : this.at;
     const last = this.slots.length - 1;
     const [above, below] = [this.at - 1, this.at + 1];
-    const place = indexForKey(
+    const index = indexForKey(
       event,
       { ArrowUp: above, ArrowDown: below, ArrowLeft: other, ArrowRight: other, Home: 0, End: last },
       last,
     );
-    if (place !== null) this.choose(place);
+    if (index !== null) this.choose(index);
   }
 
   /** @param {number} index */
@@ -225,14 +226,13 @@ function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   }
   const begin = prompt + block * blockSize;
   const clean = span("x", 0, begin - 1) || "no clean token";
-  return `Mask m${position}, of block ${block}, sees ${clean} and ${span("m", begin, position)}; of its own block nothing in clear. It learns ${learns}.`;
+  return `Mask m${position}, of block ${block}, sees ${clean} and ${span("m", begin, position)}, but no clean token of its own block. It learns ${learns}.`;
 }
 
-// The mask of one row, as in mars_runtime/lab/training/masks.py.
-//
 /**
- * Returns all queries and keys: the clean stream, then a mask for each position of the response, with its block; -1 in
- * the prompt.
+ * Returns the slots of one training row, which are its queries and keys, as in mars_runtime/lab/training/masks.py: the
+ * clean stream, then the noisy stream with a mask for each position of the response. block: number of the slot's block,
+ * -1 in the prompt.
  * @param {number} length
  * @param {number} prompt
  * @param {number} blockSize
@@ -247,7 +247,7 @@ function streams(length, prompt, blockSize) {
 }
 
 /**
- * Whether a query may attend to a key.
+ * Returns whether a query may attend to a key.
  * @param {MaskSlot} query
  * @param {MaskSlot} key
  */

@@ -1,9 +1,9 @@
-// Common parts of the pictures in How it works: a slider with its value, and the legend.
+// Common parts of the pictures in "How it works": a slider with its value, and the legend.
 
 import { make } from "../core/dom.js";
 
 /**
- * Creates a slider with its name and its value.
+ * Creates a slider with its label and its value. turned: called with the new value.
  * @param {string} label
  * @param {Attributes} attributes
  * @param {(value: number) => void} turned
@@ -15,7 +15,7 @@ export function knob(label, attributes, turned) {
   return { input, output, row: make("label", "ex-knob", make("span", "", label), input, output) };
 }
 
-/** @param {string[][]} entries [kind, text] */
+/** @param {string[][]} entries the kind and the text of each entry */
 export const keyList = (entries) =>
   make(
     "p",

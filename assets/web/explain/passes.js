@@ -1,11 +1,12 @@
-// The first passes of two lanes of one recorded run, one row per pass, with the tokens that it wrote.
+// The picture of the first passes of a recorded run: for each lane one row per pass, with the tokens that the pass
+// wrote.
 
 import { shown } from "../core/bytes.js";
 import { make } from "../core/dom.js";
 import { Lane } from "../core/trace.js";
 import { capital, counted } from "../core/words.js";
 
-const ROWS = 9;
+const ROWS = 9; // maximum number of passes shown for a lane
 
 export class PassesView {
   /**
@@ -25,12 +26,12 @@ function laneOf({ name, title, lines }) {
     const text = tokens.slice(first, first + count).map((token) => shown(token.text).replaceAll("\n", "⏎"));
     return make("li", "", make("span", `ex-wrote rv-c rv-n${Math.min(count, 5)}`, text.join("")));
   });
-  const left = steps.length - rows.length;
+  const numHidden = steps.length - rows.length;
   return make(
     "div",
     { class: "ex-passlane", "data-lane": name },
     make("h4", "", `${capital(title)}: ${counted(steps.length, "pass", "passes")}`),
     make("ol", "", ...rows),
-    make("p", "ex-left", left > 0 ? `and ${counted(left, "more pass", "more passes")}` : ""),
+    make("p", "ex-left", numHidden > 0 ? `and ${counted(numHidden, "more pass", "more passes")}` : ""),
   );
 }

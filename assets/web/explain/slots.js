@@ -1,6 +1,7 @@
-// Recorded forwards as cache slots, lane under lane: input, output, its fate, and a sentence on it. There are two
-// moments per forward: fed, then read. Drawn once; then only classes and texts change. Places count from the end of the
-// prompt: -1 is its last token, 0 the first output token.
+// The picture of recorded passes as KV cache slots, with the lanes one below the other: the input of each slot, its
+// prediction, what became of it, and a sentence about the pass. Each pass is shown at two moments: when its input is
+// fed, and when its output is read. The nodes are created once; after that only classes and texts change. Positions
+// (place) are counted from the end of the prompt: -1 is its last token, 0 the first output token.
 
 import { attribute, button, group, isModified, make, put, targetOf } from "../core/dom.js";
 import { draftIds, headerOf, lastOf } from "../core/folds.js";
@@ -14,6 +15,8 @@ import { keyList } from "./parts.js";
 const NAMES = { final: "final", pending: "fed again", draft: "draft", mask: "mask", ahead: "" };
 /** @type {Record<string, string>} */
 const MARKS = { accepted: "✓", agreed: "✓", replaced: "↺", refused: "✗", dropped: "✗", draft: "?" };
+/** @type {Record<string, string>} */
+const TITLES = { agreed: "confirmed by AR", replaced: "replaced by AR's token", refused: "rejected" };
 
 class SlotLane {
   /** @type {{ place: number, above: HTMLElement, below: HTMLElement }[]} */
@@ -34,7 +37,7 @@ class SlotLane {
     this.build();
   }
 
-  // One column per place: the input above, the prediction for it below.
+  // Creates a column for each position: the input above, and the prediction for this position below.
   build() {
     const { run } = this;
     this.width = Math.max(...run.forwards.map((f) => Math.max(f.first + f.numFed, lastOf(f.predicted).place + 1))) + 1;
@@ -85,7 +88,7 @@ class SlotLane {
     below.className = `ex-cell ex-out ${guess ? `ex-${guess.fate}${fill}` : "ex-empty"}`;
     put(below, guess ? this.run.lane.tokenName(guess.id) : "");
     below.dataset.mark = guess ? MARKS[guess.fate] : "";
-    below.title = guess ? `${guess.fate}, confidence ${probability(guess.confidence)}` : "";
+    below.title = guess ? `${TITLES[guess.fate] ?? guess.fate}, confidence ${probability(guess.confidence)}` : "";
   }
 
   /**
@@ -106,7 +109,7 @@ class SlotLane {
   }
 
   /**
-   * Scrolls to the forward's input; once it is read, and if not both are visible, to its prediction.
+   * Scrolls to the input of the pass. Once its output is read, scrolls to the predictions if both do not fit.
    * @param {{ now: SlotForward | undefined, isRead: boolean }} given
    */
   follow({ now, isRead }) {
@@ -158,7 +161,7 @@ export class SlotPlayer {
     return box;
   }
 
-  // Moves to the next forward, or back to the first, at the moment when it is fed.
+  // Moves to the next pass with a mismatch, or after the last one to the first, at the moment when its input is fed.
   toMismatch() {
     const from = Math.floor((this.moment + 1) / 2);
     const { index } = this.mismatches.find((forward) => forward.index >= from) ?? this.mismatches[0];
@@ -189,7 +192,7 @@ export class SlotPlayer {
     this.show(Math.max(0, Math.min(this.last, moment)));
   }
 
-  // With reduced motion nothing plays: the button steps.
+  // Plays or pauses. If the system asks for reduced motion, makes one step instead.
   toggle() {
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.seek(this.moment + 1);
     else if (this.timer) this.pause();
@@ -203,23 +206,24 @@ export class SlotPlayer {
       if (this.moment >= this.last || !this.range.isConnected) this.pause();
       else this.show(this.moment + 1);
     }, 900);
-    this.face();
+    this.labelButton();
   }
 
   pause() {
     clearInterval(this.timer ?? undefined);
     this.timer = null;
-    this.face();
+    this.labelButton();
   }
 
-  face() {
+  labelButton() {
     const word = this.timer ? "Pause" : "Play";
     put(this.button, word);
     attribute(this.button, { "aria-label": word });
   }
 
   /**
-   * Moment 2k: k forwards are done and the last is read. Moment 2k + 1: the next one is fed, not read.
+   * Shows a moment of the run. At moment 2k, the output of pass k has been read. At moment 2k + 1, the input of pass k
+   * + 1 is fed, but its output is not read yet.
    * @param {number} moment
    */
   show(moment) {
@@ -232,8 +236,9 @@ export class SlotPlayer {
   }
 }
 
-// agreed: a draft that AR confirms. replaced: AR's token in place of a wrong draft. accepted: emitted now. draft: to be
-// verified by the next forward. refused: below the threshold. dropped: after a wrong draft.
+// What became of a proposal, by its fate in folds/proposals.js. accepted: emitted by this pass. agreed: a draft that AR
+// confirmed. replaced: AR's token instead of a wrong draft. draft: to be verified by the next pass. dropped: after a
+// wrong draft. refused: below the threshold, or not used for another reason.
 /** @type {Record<string, string>} */
 const FATES = {
   own: "accepted",
@@ -249,7 +254,7 @@ const FATES = {
 };
 
 /**
- * lines: of a trace, its header first.
+ * Returns a recorded run for the picture. lines: the lines of its trace, which begin with the header.
  * @param {string} title
  * @param {string[]} lines
  */
@@ -265,7 +270,7 @@ export function slotRun(title, lines) {
  */
 function readForward(lane, step) {
   const prompt = promptTokens(lane);
-  // Of several groups of masks only the last is drawn, since it follows everything that was fed.
+  // Of several groups of masks only the last one is drawn: it follows all pending tokens.
   const numDrawn = step.groups.length ? step.pending + lastOf(step.groups) : step.fed;
   const fed = slotsAt(lane, step.index, 0)
     .slice(0, numDrawn)
@@ -289,7 +294,7 @@ function readForward(lane, step) {
 }
 
 /**
- * Returns the state of a run after its first `count` forwards, with the next one fed but not read if `isFed`.
+ * Returns the state of a run after its first `count` passes. isFed: the input of the next pass is already fed.
  * @param {SlotRun} run
  * @param {number} count
  * @param {boolean} isFed
@@ -314,7 +319,7 @@ function legendOf(runs) {
   const entries = [
     ["final", "keys and values final"],
     ["pending", "accepted, fed again as a real token"],
-    ["mask", "mask, overwritten next time"],
+    ["mask", "mask, overwritten by the next pass"],
   ];
   if (isLossless)
     entries.push(
@@ -328,7 +333,7 @@ function legendOf(runs) {
 }
 
 /**
- * Describes a forward with the cursor cache, compared with the block cache.
+ * Describes the current pass with the cursor cache, and the pass with the block cache at the same moment.
  * @param {SlotMoment[]} states
  * @param {SlotRun[]} runs
  */
@@ -359,16 +364,16 @@ export function cacheWords(states, runs) {
 /** @param {SlotForward} f */
 const took = (f) => {
   const k = f.accepted.length;
-  const rest = f.predicted.length - k;
-  const why = f.stop === "threshold" ? `; the next is below τ ${short(f.tau)}` : "";
-  return `${k} of ${counted(k + rest, "proposal")} accepted${why}`;
+  const reason = f.stop === "threshold" ? `; the next is below τ ${short(f.tau)}` : "";
+  return `${k} of ${counted(f.predicted.length, "proposal")} accepted${reason}`;
 };
 
 /** @param {{ accepted: number[] }} given */
-const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accepted.length === 1 ? "is" : "are"} output`;
+const outputText = ({ accepted }) =>
+  `${counted(accepted.length, "token")} ${accepted.length === 1 ? "is" : "are"} output`;
 
 /**
- * Describes what a lossless forward fed, found and corrected.
+ * Describes the current pass of a lossless run: its input, the drafts that AR confirmed, and AR's correction.
  * @param {SlotMoment[]} states
  */
 export function losslessWords([state]) {
@@ -381,7 +386,7 @@ export function losslessWords([state]) {
   }
   const agreed = now.predicted.filter((p) => p.fate === "agreed").length;
   if (now.stop === "mismatch") {
-    return `AR agrees with ${agreed} of ${counted(drafts, "draft")} and disagrees with the next: its own token is used ↺ and the rest is dropped. ${leaving(now)}.`;
+    return `AR agrees with ${agreed} of ${counted(drafts, "draft")} and disagrees with the next: AR's own token is used ↺ and the rest is dropped. ${outputText(now)}.`;
   }
   const checked = drafts
     ? `AR agrees with ${drafts === 1 ? "the draft" : `all ${drafts} drafts`}`
@@ -389,5 +394,5 @@ export function losslessWords([state]) {
   const more = now.drafted
     ? `; ${now.drafted === 1 ? "1 new draft waits" : `${now.drafted} new drafts wait`} for the next pass`
     : "";
-  return `${checked}: ${leaving(now)}${more}.`;
+  return `${checked}: ${outputText(now)}${more}.`;
 }

@@ -1,4 +1,4 @@
-// One recorded forward and a threshold: how many of its proposals would be taken.
+// The picture of a recorded pass and a threshold: how many of its proposals would be accepted.
 
 import { button, make, put } from "../core/dom.js";
 import { probability, short } from "../core/words.js";
@@ -6,7 +6,7 @@ import { acceptPrefix } from "../folds/whatif.js";
 import { knob } from "./parts.js";
 
 /**
- * Returns how many proposals of a forward are accepted at `tau`.
+ * Returns how many proposals of a pass are accepted with threshold `tau`.
  * @param {SlotForward} given
  * @param {number} tau
  */
@@ -28,7 +28,8 @@ export class TauPicture {
   }
 
   /**
-   * Draws a forward's proposals; `tau` determines which are accepted.
+   * Draws the proposals of a pass and which of them are accepted with threshold `tau`. Returns the number of accepted
+   * ones.
    * @param {number} index
    * @param {number} tau
    */
@@ -72,7 +73,7 @@ export class TauView {
   constructor(element, run) {
     this.run = run;
     this.picture = new TauPicture(run);
-    this.index = tellingForward(run);
+    this.index = instructiveForward(run);
     this.said = make("p", { class: "ex-said ex-big", "aria-live": "polite" });
     this.where = make("span", "ex-where");
     this.knob = knob("Threshold τ", { min: 0, max: 1, step: 0.01, value: 0.95, name: "tau" }, () => this.draw());
@@ -104,13 +105,14 @@ export class TauView {
   }
 }
 
-const TRIED = [0.5, 0.8, 0.95, 1]; // the first values for a visitor and in the tour
+const TRIED = [0.5, 0.8, 0.95, 1]; // thresholds that visitors are likely to try
 
 /**
- * Returns the forward that shows the effect of tau best: with the most different counts.
+ * Returns the index of the pass that shows the effect of τ best: its number of accepted tokens differs most between the
+ * thresholds in TRIED.
  * @param {SlotRun} run
  */
-function tellingForward(run) {
+function instructiveForward(run) {
   const scores = run.forwards.map((forward) => new Set(TRIED.map((tau) => numTaken(forward, tau))).size);
   return scores.indexOf(Math.max(...scores));
 }

@@ -1,4 +1,4 @@
-// The tour's stop with measured results: the frontier of methods, from the page's data.
+// The tour's stop with measured results: the frontier of methods, from the data in the page.
 
 import { find, make } from "../core/dom.js";
 import { came } from "../explain/explain.js";
@@ -7,11 +7,11 @@ import { short } from "../core/words.js";
 import { SENTENCES } from "./stops.js";
 
 /**
- * Returns plain AR, the lossless setting with the fewest passes and what was measured without verification, each with a
- * short name.
+ * Returns the points that the tour shows, with short names: plain AR, the unverified methods, and the lossless method
+ * with the fewest passes.
  * @param {FrontierMark[]} marks
  */
-function toldMarks(marks) {
+function marksOfTour(marks) {
   /** @param {FrontierMark} mark */
   const kind = ({ point }) => kindOf(point.settings);
   const lossless = marks.filter((mark) => kind(mark) === "lossless").sort((a, b) => b.x - a.x);
@@ -29,7 +29,7 @@ function nameOf(settings) {
   return kind === "ar" ? "plain AR" : kind === "lossless" ? "lossless" : `unverified, τ ${short(settings.tau)}`;
 }
 
-// The frontier: measured methods by tokens per pass and by how often their answers are plain AR's own.
+// Shows the measured methods by tokens per pass and by the share of their answers that equal plain AR's.
 export class FrontierScene {
   /** @type {Beat[]} */
   beats = [{}];
@@ -46,7 +46,7 @@ export class FrontierScene {
     element.append(place, make("p", "pr-mark", `Measured: ${set.title}`));
     this.chart = new Chart(place, { open() {}, point() {} }, { left: 70, right: 16, top: 30, bottom: 54 });
     this.chart.draw({
-      ...{ marks: toldMarks(marksOf(set)), own: null, curves: [] },
+      ...{ marks: marksOfTour(marksOf(set)), own: null, curves: [] },
       ...{ axis: "answers equal to AR's, %", across: "tokens per pass" },
     });
     find(place, ".fv-plot").setAttribute("aria-label", "Answers equal to AR's, by tokens per pass");

@@ -1,6 +1,7 @@
-// A race in large type: its text grows pass by pass, by the recorded seconds (slowed down equally in all lanes), or as
-// a live run sends it. If a live run fails or does not start, the recording replaces it, with a message. Two more
-// scenes are such races: a dial for τ over recordings of one request, and the audience's own prompt.
+// Scenes of the tour that show a race in large type. The text of a recording grows pass by pass, or at the recorded
+// speed (slowed down equally in all lanes); a live run is drawn as it arrives. If a live run fails or does not start,
+// the recording replaces it and a message says so. Two scenes extend the race: a dial for τ with several recordings of
+// one request, and a prompt from the audience.
 
 import { button, make, put, targetOf } from "../core/dom.js";
 import { LEGEND } from "../core/texts.js";
@@ -18,20 +19,20 @@ import { TauPicture } from "../explain/tau.js";
 import { TokenView } from "../text/text.js";
 import { SENTENCES } from "./stops.js";
 
-const PLAYED_IN = 8; // seconds on the screen for the slowest lane of a recording
-const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85];
-const SCROLLED = 1.05; // size of a text that does not fit at any
+const PLAYED_IN = 8; // seconds in which the slowest lane of a recording is played
+const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85]; // relative font sizes, of which the largest that fits is used
+const SCROLLED = 1.05; // font size of a text that does not fit at any of these sizes, so that it is scrolled
 const SILENT = { token() {}, leave() {}, choose() {} };
 
 /**
- * Returns the first forward (from 1) that stopped after more than one token, or at all, because the model was not
- * confident.
+ * Returns the number (from 1) of the first pass that rejected a proposal below the threshold, preferably after it had
+ * accepted more than one token; 1 if there is none.
  * @param {Step[]} steps
  */
 function refusal(steps) {
-  const refused = steps.filter((step) => step.stop === "threshold");
-  const telling = refused.find((step) => step.count > 1) || refused[0];
-  return telling ? telling.index + 1 : 1;
+  const stopped = steps.filter((step) => step.stop === "threshold");
+  const best = stopped.find((step) => step.count > 1) || stopped[0];
+  return best ? best.index + 1 : 1;
 }
 
 /**
@@ -47,7 +48,7 @@ export function resultText(main, other) {
 }
 
 /**
- * Returns the legend of what these lanes' texts are marked with.
+ * Creates the legend of the marks in the texts of these lanes.
  * @param {Lane[]} lanes
  */
 function marksOf(lanes) {
@@ -68,7 +69,7 @@ class Column {
     this.text = make("div", "rv-text");
     this.passes = make("b");
     this.facts = make("span");
-    this.more = ""; // further facts
+    this.more = ""; // a remark after the other facts
     this.hasTau = true;
     this.count = make("p", "pr-count rv-num", this.passes, " ", this.facts);
     this.element = make("article", "pr-lane", make("h3", "", capital(lane.title)), this.text, this.count);
@@ -104,7 +105,7 @@ export class RaceScene {
   /** @type {number} */
   target;
   /** @type {number} */
-  speed; // units of the clock per second on the screen
+  speed; // units of the clock per second of playback
   /** @type {number} */
   length;
   /** @type {number | null} */
@@ -159,7 +160,7 @@ export class RaceScene {
     this.draw();
   }
 
-  // Finds the largest type at which the whole text of every lane fits.
+  // Sets the largest font size at which the whole text of every lane fits.
   fit() {
     for (const column of this.columns) column.draw(column.lane);
     /** @param {number} size */
@@ -179,7 +180,7 @@ export class RaceScene {
   }
 
   /**
-   * Shows a beat: played from the current position, or at once (when going back, or with reduced motion).
+   * Shows a beat. isPlayed: whether it is played from the current position; otherwise it is shown at once.
    * @param {number} index
    * @param {boolean} isPlayed
    */
@@ -227,12 +228,12 @@ export class RaceScene {
       if (this.clock === CLOCKS.seconds) column.more = `${figure(folds.seconds(shown))} s`;
       column.draw(shown);
     }
-    const isWhole = this.columns.every(({ view }) => view.isWhole); // a jump over many passes takes some frames
-    if (!isWhole && this.panes.isConnected) requestAnimationFrame(() => this.draw());
+    const isComplete = this.columns.every(({ view }) => view.isWhole); // a jump over many passes takes several frames
+    if (!isComplete && this.panes.isConnected) requestAnimationFrame(() => this.draw());
   }
 
   /**
-   * Shows the proposals of forward `number` (from 1) next to their text.
+   * Shows the proposals of a pass next to the text. number: number of the pass, from 1; 0 removes the proposals.
    * @param {number} number
    */
   explain(number) {
@@ -245,9 +246,9 @@ export class RaceScene {
     const forward = run.forwards[Math.min(number, run.forwards.length) - 1];
     const picture = new TauPicture(run);
     const count = picture.show(forward.index, forward.tau);
-    const refused = forward.predicted[count];
-    const reason = refused
-      ? ` “${run.lane.tokenName(refused.id)}” is at ${probability(refused.confidence)}, below τ ${short(forward.tau)}.`
+    const rejected = forward.predicted[count];
+    const reason = rejected
+      ? ` “${run.lane.tokenName(rejected.id)}” is at ${probability(rejected.confidence)}, below τ ${short(forward.tau)}.`
       : "";
     this.why = make(
       "article",
@@ -263,7 +264,7 @@ export class RaceScene {
     return Boolean(this.recorded && this.spec.isLive && LiveRun.isPossible());
   }
 
-  // Runs the recording's prompt and settings on the page.
+  // Runs the recording's prompt with its settings live.
   goLive() {
     const { recorded } = this;
     if (!recorded) return;
@@ -275,7 +276,7 @@ export class RaceScene {
   }
 
   /**
-   * Runs a prompt on the page with the recording's model and settings.
+   * Runs a prompt live, with the recording's model and settings.
    * @param {string} prompt
    */
   ask(prompt) {
@@ -293,7 +294,8 @@ export class RaceScene {
     return Boolean(this.live);
   }
 
-  // The displayed lanes, and whether they are recorded. A live run counts once it is over.
+  // The lanes that the next stop can refer to, with a note on their origin: a finished live run, otherwise the
+  // recording.
   get told() {
     const lanes = this.columns?.map((column) => column.lane) || [];
     if (this.live && !lanes.every((lane) => lane.end)) return { lanes: this.lanes, note: this.note };
@@ -327,8 +329,8 @@ export class RaceScene {
   }
 }
 
-// One request at several τ, and lossless at the end: beats, or the presenter, turn the dial. The whole text is visible,
-// with a mark where it first differs from AR's.
+// One request with several thresholds, and lossless at the end. Beats or the presenter turn the dial. The whole text is
+// visible, with a mark where it first differs from AR's.
 export class DialScene extends RaceScene {
   /**
    * @param {HTMLElement} element
@@ -336,9 +338,9 @@ export class DialScene extends RaceScene {
    */
   constructor(element, spec) {
     super(element, spec);
-    this.places = (spec.recordings || []).flatMap((name) => recording(name) || []);
-    this.beats = this.places.map(() => ({}));
-    const most = Math.max(0, this.places.length - 1);
+    this.recordings = (spec.recordings || []).flatMap((name) => recording(name) || []);
+    this.beats = this.recordings.map(() => ({}));
+    const most = Math.max(0, this.recordings.length - 1);
     this.slider = make("input", { type: "range", min: 0, max: most, step: 1, value: 0, "aria-label": "τ" });
     this.slider.addEventListener("input", () => this.turn(Number(this.slider.value)));
     this.name = make("output", "pr-dialname");
@@ -346,27 +348,27 @@ export class DialScene extends RaceScene {
     this.turn(0);
   }
 
-  /** @param {number} place */
-  turn(place) {
-    if (!this.places[place]) return;
+  /** @param {number} index */
+  turn(index) {
+    if (!this.recordings[index]) return;
     this.stop();
-    this.recorded = this.places[place];
+    this.recorded = this.recordings[index];
     this.useRecording();
-    this.slider.value = String(place);
+    this.slider.value = String(index);
     const [main, ar] = this.lanes;
     const { lossless, tau } = headerOf(main).settings;
     const words = lossless ? "lossless" : `τ ${short(tau)}, unverified`;
     put(this.name, words);
     this.slider.setAttribute("aria-valuetext", words);
     this.time = this.length;
-    this.columns[0].hasTau = false; // the dial shows it
+    this.columns[0].hasTau = false; // the dial already shows τ
     this.draw();
     put(this.mark, `${this.note}.`);
-    const parts = divergence(main, ar, 0);
-    if (parts >= 0) for (const { view } of this.columns) view.markDivergence(parts);
-    this.columns[0].more = parts < 0 ? SENTENCES.same : `differs at token ${parts + 1}`;
+    const differsAt = divergence(main, ar, 0);
+    if (differsAt >= 0) for (const { view } of this.columns) view.markDivergence(differsAt);
+    this.columns[0].more = differsAt < 0 ? SENTENCES.same : `differs at token ${differsAt + 1}`;
     this.columns[0].draw(main);
-    for (const { text } of this.columns) text.scrollTop = 0; // where texts begin to differ
+    for (const { text } of this.columns) text.scrollTop = 0; // the texts differ near the beginning
   }
 
   /** @param {number} index */
@@ -375,7 +377,7 @@ export class DialScene extends RaceScene {
   }
 }
 
-// A prompt from the audience: run live. A recording of another prompt is shown until then, and if the run fails.
+// Runs a prompt from the audience live. Until then, and if the run fails, a recording of another prompt is shown.
 export class AskScene extends RaceScene {
   /**
    * @param {HTMLElement} element
@@ -395,17 +397,17 @@ export class AskScene extends RaceScene {
     const prompts = (spec.prompts || []).map((prompt) => button("", prompt, () => this.pick(prompt)));
     if (LiveRun.isPossible()) this.prompt.before(form, make("div", "pr-prompts", ...prompts));
     if (!this.recorded) return;
-    this.fit(); // next to the box
+    this.fit(); // again, because the box takes some of the space
     this.beat(0, false);
   }
 
-  // This scene is a live run already.
+  // Always false: this scene starts live runs by itself, without the tour's button.
   get canLive() {
     return false;
   }
 
   /**
-   * Keeps keys that are typed in the box from the tour.
+   * Handles keys in the box: Enter runs the prompt, Escape leaves the box. The tour does not handle these keys.
    * @param {KeyboardEvent} event
    */
   typed(event) {
@@ -435,15 +437,15 @@ export class AskScene extends RaceScene {
 }
 
 const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown
-const LONGEST = 100; // milliseconds that a frame may count: a browser that hangs is not a server that hangs
+const LONGEST = 100; // maximum milliseconds that a frame counts as waiting, so that a slow browser is not a late server
 
-// A run on the page behind the tour: requested like any view's, then its lanes are followed. The page stores the
-// previous values of its controls and restores them when the tour is left.
+// A live run in the race view of the page behind the tour. It is requested like a run from any view, and its lanes are
+// drawn as they grow. The page stores the values of its controls and restores them when the tour is closed.
 class LiveRun {
   /** @type {boolean} */
   hasBegun;
 
-  // An exported page has no Run button, so nothing is offered there.
+  // Returns whether the page can run prompts; a separate page has no Run button.
   static isPossible() {
     return Boolean(document.getElementById("run") && LiveRun.view());
   }
@@ -453,13 +455,14 @@ class LiveRun {
   }
 
   /**
-   * report: begin(lanes) at the first token; draw(isOver) once a frame; fail(sentence).
+   * report.begin: called with the lanes at the first token. report.draw: called once per frame. report.fail: called
+   * with a sentence if the run failed or did not start.
    * @param {Omit<WayDetail, "kind">} way
    * @param {LiveReport} report
    */
   constructor(way, report) {
     this.report = report;
-    this.view = /** @type {View} */ (LiveRun.view()); // only requested where there is one
+    this.view = /** @type {View} */ (LiveRun.view()); // exists if isPossible()
     this.before = this.view.run;
     const detail = { kind: "way", isKept: true, ...way };
     this.view.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
@@ -494,7 +497,7 @@ class LiveRun {
     this.report.fail(sentence);
   }
 
-  // Stops a run that is no longer displayed.
+  // Stops following the run, and stops the run itself if it is still in progress.
   leave() {
     cancelAnimationFrame(this.frame);
     const { run } = this.view;

@@ -1,9 +1,9 @@
-// Texts and content of each stop of the tour. Figures are not written here: they come from recordings, and
-// tests/app/test_talk.py checks that each recording shows what the text of its stop claims. A race's beats: play until a number of
-// passes of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that pass. Races play
-// pass by pass unless `clock` says seconds.
+// Texts and content of each stop of the tour. The texts contain no figures, which come from recordings;
+// tests/app/test_talk.py checks that each recording shows what the text of its stop claims. Each beat of a race plays
+// until a number of passes of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of the
+// last pass. Races play pass by pass, unless `clock` is "seconds".
 
-export const MODEL = "mars-smollm2"; // the tour's model, for stops without a run
+export const MODEL = "mars-smollm2"; // the model that is named at stops without a run
 
 export const BUTTONS = {
   back: ["Back", "← key"],
@@ -19,8 +19,8 @@ export const SENTENCES = {
   noFigures: "The measured results of this stop were not loaded.",
   noNotes: "Allow pop-ups for this page to see the notes.",
   starting: "Starting…",
-  failed: "The live run failed, so this is a recording.",
-  late: "The live run did not begin within three seconds, so this is a recording.",
+  failed: "The live run failed; this is a recording.",
+  late: "The live run did not start within three seconds; this is a recording.",
   liveNote: "Run live, just now",
   live: "Live, on this server.",
   same: "the same text",
@@ -34,7 +34,7 @@ export const SENTENCES = {
 export const TOUR = [
   {
     headline: "Several tokens per pass",
-    says: "A token is a word or a part of one. A forward pass is one evaluation of the whole model. Plain AR writes one token per pass; MARS writes each underlined group in one.",
+    says: "A token is a word or a part of one. A forward pass is one evaluation of the whole model. Plain AR writes one token per pass; MARS writes each underlined group in one pass.",
     notes:
       "Both lanes make one pass per tick. Ask the audience to watch the groups. Let the first passes play, then continue to the end. L runs the same request on this server; if it does not start within three seconds, the recording plays and says so. MARS here is the base model with an adapter on mask positions, plus prompt lookup (striped tokens).",
     scene: { kind: "race", recording: "palindrome", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
@@ -43,7 +43,7 @@ export const TOUR = [
     headline: "Fewer passes for the same text",
     says: "Passes are what the method saves. A pass that predicts ahead does more work, so the time falls by less.",
     notes:
-      "These figures are of the run that the audience has just seen, live or recorded. The speed is measured too; it is not reported if the machine was busy.",
+      "These figures are from the run that the audience has just seen, live or recorded. The speed is measured too; it is not reported if the machine was busy.",
     scene: { kind: "figure", recording: "palindrome" },
   },
   {
@@ -62,7 +62,7 @@ export const TOUR = [
     headline: "A lower τ breaks the text. Lossless repairs it",
     says: "A lower τ accepts more tokens, and more mistakes. Lossless verifies each token against plain AR.",
     notes:
-      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Stay at 0.5 for a moment: everybody can see that the text is broken.",
+      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Stay at 0.5 for a moment, where everybody can see that the text is broken.",
     scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
   },
   {
@@ -74,7 +74,7 @@ export const TOUR = [
   {
     headline: "Not every text gets faster",
     says: "Free prose is hard to predict, above all for a small model: fewer groups, and no time saved. The text still equals AR's.",
-    notes: "Say this before somebody asks. The page shows everything that was measured, failures included.",
+    notes: "Say this before anybody asks. The page shows everything that was measured, including failures.",
     scene: {
       kind: "race",
       recording: "rewrite",
@@ -87,7 +87,7 @@ export const TOUR = [
     headline: "Your turn",
     says: "Call out a prompt, or pick one. It runs here and now, lossless, next to plain AR.",
     notes:
-      "Type what somebody suggests and press Enter. The three prompts were checked. If the server does not answer, the recording stays. Leave with Escape: the page is as it was before the talk.",
+      "Type a suggested prompt and press Enter. The three prompts were checked. If the server does not respond, the recording stays. Leave with Escape; the page is then as it was before the talk.",
     scene: {
       kind: "ask",
       recording: "palindrome",

@@ -1,5 +1,5 @@
-// The tour in a dialog over the page (presenter mode), one stop at a time, driven by the space bar. The browser's modal
-// dialog traps the focus, makes the page inert and restores the focus.
+// The tour (presenter mode): a dialog over the page that shows one stop at a time and is driven by the space bar. The
+// browser's modal dialog keeps the focus inside, makes the page inert, and restores the focus when it is closed.
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
@@ -31,9 +31,9 @@ class Presenter {
     this.where = make("span", "pr-where");
     this.model = make("span", "pr-model");
     /** @type {Window | null} */
-    this.notes = null; // a window of their own, so that they are not on the projector
+    this.notes = null; // separate window with the notes, so that the projector does not show them
     /** @type {ShownRun | null} */
-    this.told = null; // the latest displayed run
+    this.told = null; // the run that was shown last
     this.onward = this.button(BUTTONS.next, () => this.next(), "pr-next");
     this.live = this.button(BUTTONS.live, () => this.goLive(), "pr-golive");
     this.dialog = make(
@@ -66,7 +66,7 @@ class Presenter {
   }
 
   /**
-   * @param {string[]} words its text and its title
+   * @param {string[]} words the button's text and its tooltip
    * @param {() => void} act
    * @param {string} [className]
    */
@@ -88,7 +88,7 @@ class Presenter {
     this.scene.leave();
     this.notes?.close();
     this.dialog.remove();
-    /** @type {(() => void) | undefined} */ (window.mars.giveBack)?.(); // a page of its own has no controls
+    /** @type {(() => void) | undefined} */ (window.mars.giveBack)?.(); // not defined on a separate page, which has no controls
   }
 
   toggleNotes() {
@@ -114,7 +114,8 @@ class Presenter {
   }
 
   /**
-   * Shows a stop at a beat. isPlayed: when moving forward, so that it is animated if motion is allowed.
+   * Shows a stop at a beat. isPlayed: whether the beat is animated if the system allows animations; it is when the
+   * presenter moves forward.
    * @param {number} stop
    * @param {number} beat
    * @param {boolean} [isPlayed]
@@ -127,7 +128,7 @@ class Presenter {
       this.stage.replaceChildren();
       this.stage.dataset.kind = scene.kind;
       put(this.headline, headline);
-      put(this.says, says); // words first: a scene gets the remaining space
+      put(this.says, says); // before the scene, which gets the remaining space
       this.scene = new SCENES[scene.kind](this.stage, scene, this.told);
     }
     this.stop = stop;
@@ -185,14 +186,14 @@ class Presenter {
     if (!targetOf(event).matches("input"))
       Object.assign(acts, { ArrowRight: () => this.next(), ArrowLeft: () => this.back() });
     const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    event.stopPropagation(); // not for the page behind
+    event.stopPropagation(); // so that the page behind does not handle the key
     if (!act) return;
     event.preventDefault();
     act();
   }
 }
 
-// Opens the tour over the page; called by its button.
+// Opens the tour over the page; called by the button for it.
 export function mountPresenter() {
   whenRecorded(() => {
     if (!document.querySelector(".mars-present")) new Presenter(TOUR).open();
@@ -210,7 +211,7 @@ class StillScene {
   leave() {}
 }
 
-// Passes and seconds of the run that was shown before, or of the recording if there was none.
+// Shows the passes and the time of the run that was shown before or, if there was none, of the recording.
 class FigureScene extends StillScene {
   /**
    * @param {HTMLElement} element
@@ -247,8 +248,8 @@ function figureLines({ lanes, note }) {
     ? `passes instead of ${whole(folds.forwards(other))}`
     : `tokens per pass instead of ${figure(folds.perForward(other))}`;
   const text = isSame ? `for the same ${counted(folds.tokens(main), "token")}` : "The texts differ";
-  const found = laneSpeedup(main, other);
-  const time = found.kind === "none" ? [] : [make("p", "pr-figureline", `Time: ${speedupSentence(found)}.`)];
+  const speedup = laneSpeedup(main, other);
+  const time = speedup.kind === "none" ? [] : [make("p", "pr-figureline", `Time: ${speedupSentence(speedup)}.`)];
   return [
     make("p", "pr-figure", value, make("small", "", ` ${unit}`)),
     make("p", "pr-figureline pr-passes", `${afterLoop(lanes, text)}.`),
