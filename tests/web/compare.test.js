@@ -108,6 +108,10 @@ test("a batch is summed up by passes if the texts are the same, by tokens per pa
     batchFinding([mars(timed("busy", null, null, null)), ar]),
     `${fewer}; speed is not reported, because the machine was busy.`,
   );
+  assert.match(
+    batchFinding([side("MARS", [[1, 2]], 199, 1), ar]),
+    /in about as many forward passes as plain AR \(199 instead of 200\)/,
+  );
   assert.equal(
     batchFinding([side("MARS", [[1, 2]], 200, 1), ar]),
     "MARS: the same texts in the same number of forward passes as plain AR (200 instead of 200).",

@@ -138,6 +138,7 @@ export class LineView {
 export class PhaseView extends LineView {
   static what = ""; // begins the error message for a malformed line: "<what> cannot be drawn because ..."
   static empty = ""; // status before the first run
+  isHeld = false;
 
   /** @param {ConstructorParameters<typeof LineView>} given */
   constructor(...given) {
@@ -173,9 +174,39 @@ export class PhaseView extends LineView {
     return ["finished", "stopped", "error"].includes(this.root.dataset.phase || "");
   }
 
+  /**
+   * Keeps the height of the finding and the status while a run has shorter ones, so that nothing below them moves.
+   * @param {boolean} isHeld
+   */
+  hold(isHeld) {
+    if (isHeld === this.isHeld) return;
+    this.isHeld = isHeld;
+    for (const node of [this.finding, this.status]) node.style.minHeight = isHeld ? `${node.offsetHeight}px` : "";
+  }
+
+  /**
+   * Shows the finding; without one, the heading of the run.
+   * @param {string} finding
+   */
+  showFinding(finding) {
+    put(this.finding, finding || this.heading);
+  }
+
+  // Names what a run compares, until there is a finding.
+  get heading() {
+    return "";
+  }
+
+  // Called at the start of a run, before its first line.
+  /** @param {Head} head */
+  begin({ run, recorded }) {
+    this.say({ text: run && !recorded ? STATUS.starting : "", kind: "waiting" });
+  }
+
   /** @param {Note} given */
   say({ text, kind }) {
     const { recorded } = this.feed;
+    this.hold(kind === "waiting" || kind === "running");
     this.root.dataset.phase = kind;
     this.root.dataset.recordedRun = String(Boolean(recorded));
     put(this.status, recorded && text ? `Recorded ${recorded}; Run replaces it. ${text}` : text);

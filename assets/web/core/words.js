@@ -52,9 +52,8 @@ export const capitalised = (text) => text.replace(/^[a-z]/, (letter) => letter.t
 export function passesText(passes, baseline) {
   const saved = Math.floor(100 * (1 - passes / baseline));
   if (saved >= 1) return `in ${saved} % fewer forward passes`;
-  return passes > baseline
-    ? `in ${Math.ceil(100 * (passes / baseline - 1))} % more forward passes`
-    : "in the same number of forward passes";
+  if (passes > baseline) return `in ${Math.ceil(100 * (passes / baseline - 1))} % more forward passes`;
+  return passes < baseline ? "in about as many forward passes" : "in the same number of forward passes";
 }
 
 /**
@@ -65,7 +64,7 @@ export function passesText(passes, baseline) {
  */
 export function passesAgainst(passes, baseline, name) {
   const text = passesText(passes, baseline);
-  return `${text} ${text.includes("same") ? "as" : "than"} ${name}`;
+  return `${text} ${/ (fewer|more) /.test(text) ? "than" : "as"} ${name}`;
 }
 
 /** @param {number} seconds */

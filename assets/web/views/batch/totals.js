@@ -163,8 +163,8 @@ export function buildLegend(element, methods, isWhole, onTexts) {
     "bv-keys",
     "KV cache:",
     item(bar("committed"), "stored"),
-    item(bar("filling"), hasBlock ? "added by the pass, or in its block" : "added by the pass"),
-    item(bar("scratch"), "temporary: drafts and masks"),
+    item(bar("filling"), hasBlock ? "added, or in its block" : "added"),
+    item(bar("scratch"), "temporary (drafts, masks)"),
   );
   element.replaceChildren(...marks, cache, toggle("Whole texts", isWhole, onTexts));
 }

@@ -50,7 +50,7 @@ class BatchView extends PhaseView {
     buildLegend(find(root, ".bv-legend"), this.methods, root.classList.contains("bv-whole"), (isOn) =>
       root.classList.toggle("bv-whole", isOn),
     );
-    this.say({ text: "", kind: "waiting" });
+    this.begin(head);
     this.schedule();
   }
 
@@ -67,6 +67,13 @@ class BatchView extends PhaseView {
     else if (target === "rounds") side.rounds = data;
     else if (target === "verdict") side.rows[data.row].verdict = data.right;
     else side.push(data);
+  }
+
+  get heading() {
+    const [first, second] = this.sides;
+    if (!first) return "";
+    const against = second ? `, compared with ${second.title}` : "";
+    return `${counted(first.rows.length, "prompt")}: ${first.title}${against}`;
   }
 
   get methods() {
@@ -91,7 +98,7 @@ class BatchView extends PhaseView {
     this.root.classList.toggle("bv-digits", width >= 11);
     this.root.classList.toggle("bv-thin", width < 5);
     this.totals.update();
-    put(this.finding, batchFinding(this.sides));
+    this.showFinding(batchFinding(this.sides));
     if (!isWhole) this.schedule();
   }
 

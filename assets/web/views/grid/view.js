@@ -90,7 +90,7 @@ class GridView extends PhaseView {
     const all = [this.reference, ...this.rows.flat()];
     this.named = new Map(all.map((known) => [known.name, known]));
     this.frontier.build(all);
-    this.say({ text: "", kind: "waiting" });
+    this.begin(head);
     this.schedule();
   }
 

@@ -47,7 +47,7 @@ const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // line
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
   ["rate", "compare", "Throughput of all requests"],
-  ["open", "compare", "Unfinished requests; above the dotted line: waiting"],
+  ["open", "compare", "Unfinished requests (dotted line: slots)"],
   ["tau", "follow", "τ chosen by the controller"],
   ["size", "draft", "B chosen by the controller"],
   ["answered", "curve", "Requests answered per second, by requests offered"],

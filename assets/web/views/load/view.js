@@ -2,7 +2,7 @@
 
 import { fill, find, make, put, shape, toggle } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
-import { environment, figure, joined, short, whole } from "../../core/words.js";
+import { counted, environment, figure, joined, short, whole } from "../../core/words.js";
 import { LOAD_ORDER } from "../../core/table.js";
 import { arrivalsText, begun, loadFinding, rangeOver, summaryOf, take } from "../../folds/load.js";
 import { LoadPlots } from "./plots.js";
@@ -56,7 +56,7 @@ class LoadView extends PhaseView {
   start(head) {
     this.model = begun(head);
     this.table.build(this.model);
-    this.say({ text: "", kind: "waiting" });
+    this.begin(head);
     this.schedule();
   }
 
@@ -73,13 +73,20 @@ class LoadView extends PhaseView {
     const { model } = this;
     this.root.dataset.run = String(model.head.run);
     this.root.dataset.ways = String(model.ways.length);
+    this.root.classList.toggle("lv-bare", !model.ways.some(({ ticks, points }) => ticks.length || points.length));
     if (!model.ways.length) return;
     this.table.draw(model);
-    put(this.finding, loadFinding(model));
+    this.showFinding(loadFinding(model));
     put(this.arrivals, this.asked());
     put(this.rounds, roundsText(Math.max(...model.ways.map(({ ended }) => ended.length))));
     put(this.env, environment(model.about));
     this.plots.renew(model, this.isFull);
+  }
+
+  get heading() {
+    const { head, ways } = this.model;
+    const on = head.question === "curve" ? "at rising rates" : `on the same ${counted(head.requests, "request")}`;
+    return ways.length ? `${counted(ways.length, "method")} ${on}` : "";
   }
 
   // Describes the arrivals, and how many requests are answered at the same time.

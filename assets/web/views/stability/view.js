@@ -41,7 +41,7 @@ class StabilityView extends PhaseView {
     this.head = head;
     this.lanes = new Map(head.seeds.map((seed) => [`s${seed}`, new Lane({ lane: head.lane, title: head.method })]));
     this.drawn = "";
-    this.say({ text: "", kind: "waiting" });
+    this.begin(head);
     this.schedule();
   }
 
@@ -72,10 +72,15 @@ class StabilityView extends PhaseView {
     const tree = treeOf(done.map(({ lane }) => lane.ids));
     const num = leavesOf(tree).length;
     Object.assign(root.dataset, { answers: done.length, distinct: done.length ? num : 0, common: tree.to });
-    put(this.finding, stabilityFinding(tree));
+    this.showFinding(stabilityFinding(tree));
     put(this.env, environment(header));
     this.tree.replaceChildren(...(done.length ? [make("ul", "", this.nodeOf(tree, done))] : []));
     if (this.isOver && !this.feed.recorded) put(this.live, `${this.status.textContent} ${this.finding.textContent}`);
+  }
+
+  get heading() {
+    const { seeds } = this.head;
+    return seeds.length ? `${whole(seeds.length)} answers to one prompt` : "";
   }
 
   /**
