@@ -1,11 +1,14 @@
-// Rotation, keys and values in blocks, and attention.
+// Rotation, the layout of the KV cache, and attention.
 //
-// The cache of a row is a chain of blocks of 32 slots, in fp16. For each key-value head a block
-// holds the rotated keys, [dim][32], then the values, [32][dim], so that 16 slots are scored at
-// once. A token attends to the slots [0, root) and [start, own]; concatenated, these are its places
-// 0, 1, 2 ... Places are weighted in blocks of 32 in this order, and blocks are merged in order. So
-// a token's result depends only on the keys and values at its places: not on their slots, nor on
-// the other tokens of the forward.
+// The cache of a row consists of blocks of 32 slots, in fp16. For each key-value head a block
+// contains the rotated keys, [dim][32], then the values, [32][dim]. With this layout 16 slots are
+// scored at once.
+//
+// A token attends to the slots [0, root) and from start to its own slot. The slots that a token
+// attends to are numbered 0, 1, 2 ... in this order; these numbers are called its places. Attention
+// is computed for 32 places at a time, and the results are merged in order. So the result for a
+// token depends only on the keys and values at its places, not on their slots or on other tokens of
+// the forward pass.
 #pragma once
 
 #include "product.h"
@@ -14,17 +17,17 @@ constexpr int BLOCK = 32;
 
 struct Cache {
   uint16_t* data;
-  int64_t layer_stride, row_stride, block_stride;  // in fp16 numbers
+  int64_t layer_stride, row_stride, block_stride;  // counted in fp16 numbers, not bytes
 };
 
-// One token of a forward; slots are those of its own row.
+// One token of a forward pass.
 struct Token {
   int64_t id;
-  int row;       // of the cache
-  int slot;      // of its keys and values
-  int position;  // for rotation
-  int root, start;
-  int mask;  // place among the masks of its group; -1: not a mask
+  int row;          // its row of the cache
+  int slot;         // slot of its row for its keys and values
+  int position;     // for rotation
+  int root, start;  // it attends to the slots [0, root) and [start, slot]
+  int mask;         // index among the masks of its group, or -1 if it is not a mask
 
   int num_places() const { return root + slot - start + 1; }
   int num_blocks() const { return (num_places() + BLOCK - 1) / BLOCK; }
@@ -36,17 +39,18 @@ struct Heads {
 
   int group() const { return num_heads / num_kv; }
   int all() const { return (num_heads + 2 * num_kv) * dim; }
-  int block() const { return 2 * BLOCK * dim; }  // numbers per block and head: keys and values
+  // How many numbers a block of the cache has for one head, keys and values together.
+  int block() const { return 2 * BLOCK * dim; }
 };
 
-// Keys and values of one block and head.
+// Returns the address of the keys and values of one block and head.
 static inline uint16_t* block_of(const Cache& cache, const Heads& h, int layer, int row, int block,
                                  int head) {
   return cache.data + layer * cache.layer_stride + row * cache.row_stride +
          block * cache.block_stride + head * h.block();
 }
 
-// Root-mean-square norm of a row. Returns false if the row is not finite.
+// Applies the root-mean-square norm to x. Returns false if x is not finite.
 static inline bool norm(const float* x, const float* weight, int width, float floor, float* to) {
   F squares = all(0.0f);
   for (int i = 0; i < width; i += LANES) squares = fma(load(x + i), load(x + i), squares);
@@ -56,14 +60,15 @@ static inline bool norm(const float* x, const float* weight, int width, float fl
   return std::isfinite(sum);
 }
 
-// The norm of the heads of a layer's queries or keys. weight: [dim], or null if there is none.
+// The norm that a layer applies to each query head or key head. weight: [dim]; null if there is
+// none.
 struct HeadNorm {
   const float* weight;
   float floor;
 };
 
-// Norms a head, then rotates it: dimension i with dimension i + dim / 2. turns: cosines, then
-// sines. to: may be x.
+// Norms a head, then rotates dimension i together with dimension i + dim / 2. turns: cosines, then
+// sines. to: the result; may be equal to x.
 static inline void rotate(const float* x, const HeadNorm& by_norm, const float* turns, int dim,
                           float scale, float* to) {
   if (by_norm.weight) {
@@ -80,7 +85,7 @@ static inline void rotate(const float* x, const HeadNorm& by_norm, const float* 
   }
 }
 
-// Stores the rotated keys and the values of one token and key-value head.
+// Writes the rotated keys and the values of one token and key-value head into the cache.
 static inline void keep(const Heads& h, const Token& token, int head, const float* projected,
                         const HeadNorm& by_norm, const float* turns, float* scratch,
                         const Cache& cache, int layer) {
@@ -97,8 +102,8 @@ static inline void keep(const Heads& h, const Token& token, int head, const floa
   }
 }
 
-// The parts of a weighted mean, one per block: the maximum score, the sum of e^(score - maximum),
-// and the values weighted by these terms.
+// Partial results of attention, one per block: the maximum score, the sum of e^(score - maximum),
+// and the sum of the values weighted with e^(score - maximum).
 struct Parts {
   float *most, *sum, *values;  // [blocks], [blocks], [blocks, dim]
 
@@ -111,7 +116,7 @@ struct Parts {
   }
 };
 
-// Scores of 32 slots for N consecutive queries: keys [dim][32], scores [N][stride].
+// Computes the scores of 32 slots for N queries. keys: [dim][32]. scores: [N][stride].
 template <int N>
 static void score_some(const float* queries, const float* keys, int dim, float* scores,
                        int stride) {
@@ -137,7 +142,8 @@ static inline void score(int count, const float* queries, const float* keys, int
     if (count) score<N - 1>(count, queries, keys, dim, scores, stride);
 }
 
-// Converts 32 scores, `count` of them valid, to weights; returns their maximum and sum.
+// Converts 32 scores, of which `count` are valid, to weights e^(score - maximum). Writes the
+// maximum to `most` and the sum of the weights to `sum`.
 static inline void soften(float* scores, int count, float* most, float* sum) {
   F none = all(-INFINITY), low = load(scores), high = load(scores + LANES);
   low = first_lanes(count, low, none), high = first_lanes(count - LANES, high, none);
@@ -149,8 +155,8 @@ static inline void soften(float* scores, int count, float* most, float* sum) {
   store(scores, low), store(scores + LANES, high);
 }
 
-// Sums up `count` <= 32 weighted places for N queries. row(i) returns the values of place i; to[n]
-// is the result of query n. Processes WIDE vectors of a row at a time.
+// Computes the weighted sums of the values at up to 32 places for N queries. row(i) returns the
+// values of place i. to[n]: the result of query n. WIDE: number of vectors processed at a time.
 template <int N, int WIDE, class RowOf>
 static void weigh_some(const float* weights, int stride, int count, RowOf row, int dim,
                        float* const* to) {
@@ -186,8 +192,8 @@ static void weigh(int queries, const float* weights, int stride, int count, RowO
     if (queries) weigh<N - 1>(queries, weights, stride, count, row, dim, to);
 }
 
-// Converts keys and values of one head and block to fp32, and prefetches the head's next block, at
-// a distance of `stride`.
+// Converts the keys and values of one head and block to fp32, and prefetches the next block of the
+// head, which is `stride` numbers further.
 static inline void widen(const uint16_t* block, int64_t stride, int dim, float* to) {
   for (int i = 0; i < 2 * BLOCK * dim; i += 2 * LANES) {
     prefetch(block + stride + i);

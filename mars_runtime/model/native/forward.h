@@ -1,12 +1,16 @@
-// One forward: tokens in, hidden states out; writes keys and values into the cache.
+// A forward pass: computes hidden states of tokens and writes their keys and values into the cache.
 #pragma once
 
 #include "model.h"
 
-constexpr int MOST_TOKENS = 16;  // of an attention task, so that its parts fit a processor cache
-constexpr int LEAST_BLOCKS = 8;  // of a task without all blocks: with fewer, merging costs more
+// Maximum number of tokens in an attention task. More parts would not fit a processor cache.
+constexpr int MOST_TOKENS = 16;
+// Minimum number of blocks in a task if the blocks of a head are split between tasks. With fewer,
+// merging costs more than it saves.
+constexpr int LEAST_BLOCKS = 8;
 
-// Splits attention into tasks by rows, heads and tokens and, if these are few, by blocks.
+// Splits attention into tasks by rows, heads and tokens. If that gives too few tasks for the
+// threads, blocks are split as well.
 static void plan_attention(Model& m, int num_threads) {
   int rows = (int)m.cursors.size(), kv = m.heads.num_kv, longest = 0, count = m.first_of[1];
   for (int cursor : m.cursors) longest = cursor > longest ? cursor : longest;
@@ -36,11 +40,11 @@ static void plan_attention(Model& m, int num_threads) {
   if (pieces > 1) grow(m.parts, size);
 }
 
-// Prepares the tokens `first` to `end` of each row, masks last, their visibility, and the attention
-// tasks.
+// Prepares a pass over the tokens `first` to `end` of each row: the list of tokens, with masks
+// last, and the attention tasks.
 static void plan(Model& m, const Feed& feed, int first, int end) {
   int rows = (int)feed.num_rows, width = (int)feed.num_tokens;
-  std::vector<Token> found;
+  std::vector<Token> unsorted;
   for (int r = 0; r < rows; r++) {
     int cursor = (int)feed.cursors[r];
     std::vector<int> masks(width, -1);
@@ -54,14 +58,14 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
         masks[q] = before < 0 ? 0 : masks[before] + 1;
       }
       if (q >= first)
-        found.push_back({feed.ids[at], r, cursor + q, cursor + position, cursor + root,
+        unsorted.push_back({feed.ids[at], r, cursor + q, cursor + position, cursor + root,
                          cursor + start, masks[q]});
     }
   }
   m.tokens.clear(), m.places.clear();
   for (int is_mask = 0; is_mask < 2; is_mask++) {
-    for (size_t i = 0; i < found.size(); i++) {
-      const Token& token = found[i];
+    for (size_t i = 0; i < unsorted.size(); i++) {
+      const Token& token = unsorted[i];
       if ((token.mask >= 0) != (is_mask == 1)) continue;
       int q = token.slot - (int)feed.cursors[token.row];
       m.places.push_back(token.row * width + q);
@@ -79,7 +83,7 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
   plan_attention(m, (int)feed.num_threads);
 }
 
-// Stores keys and values of a row's tokens for one head.
+// Writes the keys and values of a row's tokens into the cache, for one key-value head.
 static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
                         int row, int head) {
   grow(desk.wide, m.heads.dim);
@@ -91,7 +95,7 @@ static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cac
   }
 }
 
-// Norms and rotates the queries of a task, ordered by token.
+// Norms and rotates the queries of a task and stores them ordered by token.
 static void turn_queries(const Model& m, Desk& desk, const Feed& feed, int layer,
                          const AttentionTask& task) {
   const Heads& h = m.heads;
@@ -107,7 +111,7 @@ static void turn_queries(const Model& m, Desk& desk, const Feed& feed, int layer
   }
 }
 
-// Computes the parts of the task's tokens for a block that is completely visible to all of them.
+// Computes the attention parts of a task for a block that all its tokens attend to completely.
 static void attend_block(const Model& m, Desk& desk, const Cache& cache, int layer,
                          const AttentionTask& task, int block, float* parts) {
   const Heads& h = m.heads;
@@ -126,8 +130,8 @@ static void attend_block(const Model& m, Desk& desk, const Cache& cache, int lay
         desk.sums.data());
 }
 
-// Computes the parts of the task's tokens for the blocks from the cursor's on, in which each token
-// has its own visible places.
+// Computes the attention parts of a task for the blocks from the cursor's on. In these blocks each
+// token attends to other slots.
 static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int layer,
                         const AttentionTask& task, float* parts) {
   const Heads& h = m.heads;
@@ -150,12 +154,12 @@ static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int laye
     const Token& token = m.tokens[m.by_row[task.first + t]];
     float* scores = desk.scores.data() + (size_t)t * group * width;
     int places = token.num_places();
-    auto slot = [&](int place) {  // relative to the origin
+    auto slot = [&](int place) {  // the slot of a place, relative to the origin
       return (place < token.root ? place : token.start + place - token.root) - origin;
     };
-    float* told = scores;
+    float* by_place = scores;
     if (!token.is_plain()) {
-      told = ordered;
+      by_place = ordered;
       for (int i = 0; i < group; i++)
         for (int place = origin; place < places; place++)
           ordered[i * width + place - origin] = scores[i * width + slot(place)];
@@ -165,14 +169,14 @@ static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int laye
       int at = from / BLOCK - task.first_block;
       for (int i = 0; i < group; i++) {
         Parts part = task.part(parts, t * group + i, h.dim);
-        soften(told + i * width + from - origin, number, part.most + at, part.sum + at);
+        soften(by_place + i * width + from - origin, number, part.most + at, part.sum + at);
         desk.sums[i] = part.values + (size_t)at * h.dim;
       }
       auto values = [&](int i) {
         int at = slot(from + i);
         return &desk.wide[(size_t)(at / BLOCK) * h.block() + (BLOCK + at % BLOCK) * h.dim];
       };
-      weigh(group, told + from - origin, width, number, values, h.dim, desk.sums.data());
+      weigh(group, by_place + from - origin, width, number, values, h.dim, desk.sums.data());
     }
   }
 }
@@ -189,8 +193,8 @@ static void attend(Model& m, Desk& desk, const Feed& feed, const Cache& cache, i
   if (task.end_block > cursor) attend_tail(m, desk, cache, layer, task, parts);
 }
 
-// Merges the parts of query i of some tasks, which together cover consecutive blocks, into the rows
-// of the output product.
+// Merges the attention parts of query i and writes the result to m.mixed, the input of the output
+// product. The tasks must cover all blocks of the query, in order.
 static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, int i) {
   const Heads& h = m.heads;
   int token = m.by_row[tasks->first + i / h.group()];
@@ -227,8 +231,8 @@ static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, i
   }
 }
 
-// If tokens or blocks of one head are split, keys and values must be stored before attention
-// starts, and all parts must be complete before they are merged.
+// Runs the attention of one layer. If several tasks share a head, all keys and values are stored
+// before attention starts. If its blocks are split, all parts are computed before they are merged.
 static void run_attention(Model& m, Team& team, int thread, const Feed& feed, int layer) {
   const Heads& h = m.heads;
   Desk& desk = m.desks[thread];
@@ -262,6 +266,8 @@ static void embed(Model& m, int token) {
   memcpy(x, s.mask_embeddings + row * s.hidden, sizeof(float) * s.hidden);
 }
 
+// Up to this number of rows, each thread computes the norm of all rows itself, because that is
+// faster than a barrier.
 constexpr int FEW = 4;
 
 static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int index) {
@@ -271,17 +277,16 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
   Desk& desk = m.desks[thread];
   Cache cache{feed.cache, feed.layer_stride, feed.row_stride, feed.block_stride};
   int count = (int)m.tokens.size(), hidden = (int)s.hidden;
-  // For few rows each thread computes the norm itself, which is faster than a barrier.
   Rows& normed = count <= FEW ? desk.normed : m.normed;
   auto normalise = [&](const float* weight) {
     grow(desk.wide, hidden);
-    auto one = [&](int i) {
+    auto norm_row = [&](int i) {
       norm(&m.x[(size_t)i * hidden], weight, hidden, s.norm_floor, desk.wide.data(), normed, i);
     };
     if (count <= FEW) {
-      for (int i = 0; i < count; i++) one(i);
+      for (int i = 0; i < count; i++) norm_row(i);
     } else {
-      team.each(thread, count, one);
+      team.each(thread, count, norm_row);
     }
     m.clock.lap(thread, NORMS);
   };
@@ -313,7 +318,7 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
   product(m, team, thread, layer.down, m.gated, TILES_AT_ONCE, &layer.down_low, add_to_x);
 }
 
-// Runs the tokens `first` to `end` of each row; out: [rows, tokens, hidden].
+// Runs the layers on the tokens `first` to `end` of each row. out: [rows, tokens, hidden].
 static void run_pass(Model& m, const Feed& feed, int first, int end, float* out) {
   const Spec& s = m.spec;
   plan(m, feed, first, end);
@@ -339,9 +344,10 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   });
 }
 
-constexpr int PASS = 64;  // maximum tokens of a row per pass, for prompts
+constexpr int PASS = 64;  // maximum number of tokens per row in one pass over the layers
 
-// Runs a prompt in passes; a tree of tokens is run in one pass.
+// Runs a forward pass. A long prompt is processed in several passes over the layers, a tree of
+// tokens always in one.
 static void run_forward(Model& m, const Feed& feed, float* out) {
   std::lock_guard<std::mutex> turn(m.turn);
   int width = (int)feed.num_tokens;

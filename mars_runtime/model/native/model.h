@@ -1,5 +1,5 @@
-// A model in memory, the inputs of a forward, and the working memory of forwards.
-// library.py fills the structures above the line, field by field.
+// A model in memory, the inputs of a forward pass, and its working memory.
+// library.py fills the structures above the line of dashes, field by field.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,8 @@
 
 #include "attention.h"
 
-// y += b (a x), for masks only. a.data is null if there is no update.
+// The low-rank update of an adapter, y += b (a x), applied to masks only. a.data is null if there
+// is no update.
 struct LowRank {
   Matrix a, b;
 };
@@ -15,21 +16,20 @@ struct LowRank {
 struct Layer {
   const float* attention_norm;
   Matrix qkv;
-  const float* qkv_bias;                // or null
-  const float *query_norm, *key_norm;  // of each head, [dim], or null
+  const float* qkv_bias;                // null if there is no bias
+  const float *query_norm, *key_norm;  // [dim], applied to each head; null if there is no norm
   Matrix output;
   const float* feed_norm;
-  Matrix gate_up;  // 32 rows of gate, the 32 of up that they multiply, and so on
+  Matrix gate_up;  // alternates 32 rows of gate and the 32 rows of up that they are multiplied with
   Matrix down;
   LowRank qkv_low, output_low, gate_up_low, down_low;
 };
 
-// The sampler head of an adapter: precomputed products of each token's embedding with both layers,
-// in 8 bits with a scale per token, and the matrix from states to the inner layer, whose data is
-// null if there is no sampler.
+// The sampler head of an adapter. `previous` and `candidate` are the precomputed products of each
+// token's embedding with the two layers, in 8 bits with one scale per token.
 struct Sampler {
-  Matrix state;
-  const int8_t *previous, *candidate;  // [vocabulary, inner]; inner: a multiple of 16
+  Matrix state;  // from states to the inner layer; its data is null if there is no sampler head
+  const int8_t *previous, *candidate;  // [vocabulary, inner], where inner is a multiple of 16
   const float *previous_scales, *candidate_scales;
 };
 
@@ -39,29 +39,30 @@ struct Spec {
   const Layer* layers;
   const float* final_norm;
   Matrix embedding, head;
-  int64_t mask_id;  // -1: none
+  int64_t mask_id;  // -1 if there is no mask token
   const float* mask_embeddings;
-  int64_t num_mask_embeddings;  // 0: masks are embedded like any token
+  int64_t num_mask_embeddings;  // if 0, masks are embedded like other tokens
   Sampler sampler;
 };
 
 struct Feed {
-  int64_t num_rows, num_tokens;  // tokens of each row
+  int64_t num_rows, num_tokens;  // num_tokens: per row
   const int64_t* ids;            // [rows, tokens]
   const int64_t* cursors;        // [rows]
-  const int64_t *positions, *roots, *starts;  // [rows, tokens], or null: plain causal
-  const float* turns;            // [positions, dim]: cosines, then sines
+  const int64_t *positions, *roots, *starts;  // [rows, tokens]; null if all rows are causal
+  const float* turns;            // rotations, [positions, dim]: cosines, then sines
   uint16_t* cache;
   int64_t layer_stride, row_stride, block_stride;
   int64_t num_threads;
-  int64_t first_layer, end_layer;  // to run; unless it is 0, `out` holds the input states
+  // The layers to run. If first_layer is not 0, `out` contains the input states at the start.
+  int64_t first_layer, end_layer;
 };
 
 // ---
 
 enum Part { PRODUCTS, ATTENTION, NORMS, HEAD, ADAPTER, NUM_PARTS };
 
-// Time of forwards by part, measured on thread 0. Switched off, it costs a branch.
+// Measures the time of each part of forward passes on thread 0.
 struct Clock {
   bool is_on = false;
   double seconds[NUM_PARTS] = {};
@@ -85,16 +86,17 @@ static inline void grow(Vector& v, size_t size) {
 
 // Working memory of one thread.
 struct Desk {
-  Buffer<float> queries;     // of an attention task, rotated
-  Buffer<float> wide;        // keys and values of some blocks, in fp32
-  Buffer<float> scores;      // of the queries
-  std::vector<float*> sums;  // where the weighted sums are stored
+  Buffer<float> queries;     // rotated queries of an attention task
+  Buffer<float> wide;        // values in fp32: keys and values of some blocks, a normed row, ...
+  Buffer<float> scores;      // attention scores of the queries
+  std::vector<float*> sums;  // addresses to which weighted sums are written
   Buffer<float> parts;       // results of attention, block by block
   Buffer<float> out;         // products of some tiles
-  Rows normed;               // rows to multiply, if each thread computes them itself
-  Buffer<float> middle;      // of a low-rank product, each thread for itself: the first matrix is
-                             // so small that waiting for another thread would take longer
-  Rows low;                  // the middle rows in 8 bits
+  Rows normed;               // normed rows, if each thread computes them itself
+  // Result of the first matrix of a low-rank product. Each thread computes all of it, because that
+  // takes less time than waiting for other threads.
+  Buffer<float> middle;
+  Rows low;                  // the rows of `middle` in 8 bits
 
   F* tiles(int num_tiles, int num_rows) {
     grow(out, (size_t)num_tiles * num_rows * LANES);
@@ -102,22 +104,22 @@ struct Desk {
   }
 };
 
-// A unit of attention work: some tokens of a row, one key-value head, some blocks.
+// A unit of attention work: some tokens of one row, one key-value head, some blocks.
 struct AttentionTask {
   int row, head;
-  int first, end;              // tokens, as Model::by_row counts them
-  int first_block, end_block;  // the tail, from the cursor's block on, is never split
-  size_t offset;               // where its parts are stored until they are merged
+  int first, end;              // the tokens, as indices into Model::by_row
+  int first_block, end_block;  // the blocks from the cursor's on are never split between tasks
+  size_t offset;               // where its parts are stored in Model::parts until they are merged
 
   int num_tokens() const { return end - first; }
   size_t size(const Heads& h) const {
     return (size_t)num_tokens() * h.group() * Parts::size(end_block - first_block, h.dim);
   }
-  // Keys and values of the task's head in a block.
+  // The keys and values of the task's head in block `number`.
   const uint16_t* block(const Cache& cache, int layer, const Heads& h, int number) const {
     return block_of(cache, h, layer, row, number, head);
   }
-  // The parts of query i; queries are ordered by token.
+  // The parts of query i. Queries are ordered by token, then by head.
   Parts part(float* parts, int i, int dim) const {
     int blocks = end_block - first_block;
     return Parts::at(parts + i * Parts::size(blocks, dim), blocks);
@@ -128,23 +130,24 @@ struct Model {
   Spec spec;
   Heads heads;
   Clock clock;
-  std::mutex turn;  // one forward at a time
-  std::vector<Desk> desks;
-  std::vector<Token> tokens;  // tokens of this forward, masks last
+  std::mutex turn;  // held during a forward pass: the model runs one at a time
+  std::vector<Desk> desks;    // one per thread
+  std::vector<Token> tokens;  // the tokens of this forward pass, masks last
   std::vector<int> places;    // index of each token in the output
   std::vector<int> cursors;
-  int num_real = 0;
+  int num_real = 0;           // number of tokens that are not masks
   std::vector<AttentionTask> tasks;  // tasks of the same tokens and head are in the order of blocks
-  int num_pieces = 1;                // into which the blocks are split
-  std::vector<int> by_row;     // tokens by row; those of row r start at first_of[r]
-  std::vector<int> first_of;   // with their number as last element
+  int num_pieces = 1;                // number of tasks that the blocks of a head are split into
+  std::vector<int> by_row;    // indices of tokens, sorted by row; row r starts at first_of[r]
+  std::vector<int> first_of;  // one element per row, then the number of all tokens
   Buffer<float> x, projected, parts, prepared;
   Rows normed, mixed, gated;
 
   explicit Model(const Spec& spec)
       : spec(spec), heads{(int)spec.num_heads, (int)spec.num_kv, (int)spec.dim} {}
 
-  // Memory for a task's parts, which are merged immediately if the task has all blocks.
+  // Returns memory for a task's parts. If the task has all blocks, its parts are merged
+  // immediately, so the thread's own memory is enough.
   float* parts_of(Desk& desk, const AttentionTask& task) {
     if (num_pieces > 1) return &parts[task.offset];
     grow(desk.parts, task.size(heads));
@@ -152,7 +155,8 @@ struct Model {
   }
 };
 
-// Root-mean-square norm of a row, quantised. Returns false if the row is not finite.
+// Applies the root-mean-square norm to x and stores the result in 8 bits as a row of `to`. Returns
+// false if x is not finite.
 static inline bool norm(const float* x, const float* weight, int width, float floor, float* scratch,
                         Rows& to, int row) {
   bool is_finite = norm(x, weight, width, floor, scratch);
@@ -160,9 +164,9 @@ static inline bool norm(const float* x, const float* weight, int width, float fl
   return is_finite;
 }
 
-// Multiplies tasks of up to `span` tiles with all rows and calls done(tile, count, out, stride) for
-// each: row r of tile `tile` + s is out[s * stride + r]. Masks, the rows from model.num_real on,
-// are multiplied with the low-rank matrices as well.
+// Multiplies the matrix w with all rows of x, in tasks of up to `span` tiles. After each task,
+// done(tile, count, out, stride) is called: the result for row r and tile `tile` + s is
+// out[s * stride + r]. For masks, the rows from model.num_real on, the low-rank update is added.
 template <class Done>
 static void product(Model& model, Team& team, int thread, const Matrix& w, const Rows& x, int span,
                     const LowRank* low, Done done) {
@@ -174,7 +178,7 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
     int rank = (int)low->b.ins, tiles = low->a.tiles();
     grow(desk.middle, (size_t)num_masks * rank);
     float* middle = desk.middle.data();
-    // A group of b's inputs may be longer than a's outputs.
+    // b's inputs are padded to a multiple of 32, so a may have fewer outputs than b has inputs.
     memset(middle, 0, sizeof(float) * num_masks * rank);
     F* out = desk.tiles(tiles, num_masks);
     tile_product(low->a, 0, tiles, x, real, num_rows, out, num_masks);

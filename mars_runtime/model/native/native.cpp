@@ -1,4 +1,5 @@
-// The functions that library.py calls. Compiled on the machine it runs on; see library.py.
+// The functions that library.py calls. library.py also compiles this file, on the machine that uses
+// it.
 #include "forward.h"
 #include "quantise.h"
 #include "read.h"
@@ -19,7 +20,8 @@ EXPORTED int64_t mars_sizes(int64_t which) {
   return sizes[which];
 }
 
-// Quantises dense rows into the layout of a matrix. Returns 1 if a number is not finite, else 0.
+// Quantises dense rows and writes them in the packed layout. Returns 1 if a number is not finite,
+// else 0.
 EXPORTED int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
                       int64_t num_threads, uint8_t* out) {
   Matrix shape{nullptr, bits, outs, ins};
@@ -33,7 +35,7 @@ EXPORTED void* mars_new(const Spec* spec) {
 
 EXPORTED void mars_free(void* model) { delete static_cast<Model*>(model); }
 
-// Returns 1 if an id is outside the vocabulary, else 0.
+// Runs a forward pass. Returns 1 if a token id is outside the vocabulary, else 0.
 EXPORTED int64_t mars_hidden(void* model, const Feed* feed, float* out) {
   Model& m = *static_cast<Model*>(model);
   for (int64_t i = 0; i < feed->num_rows * feed->num_tokens; i++)
@@ -54,7 +56,7 @@ EXPORTED void mars_logits(void* model, int64_t num_threads, const float* hidden,
   run_logits(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, out);
 }
 
-// Switches the clock on or off; returns the measured seconds and resets them.
+// Writes the seconds measured since the last call, then switches the clock on or off.
 EXPORTED void mars_clock(void* model, int64_t is_on, double* seconds) {
   Clock& clock = static_cast<Model*>(model)->clock;
   memcpy(seconds, clock.seconds, sizeof clock.seconds);

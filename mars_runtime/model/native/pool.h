@@ -1,10 +1,10 @@
-// Thread pool for one forward.
+// Thread pool for forward passes.
 //
-// `Pool::run` calls a function on n threads at once, including the caller's. Inside, `Team::each`
-// distributes tasks and is a barrier. A forward has hundreds of phases of microseconds, so threads
-// spin while they wait, but only briefly: next to a busy process the awaited thread may not be
-// running, and a spinning thread takes the time it needs. Threads are never joined: a process may
-// end, or fork, at any time.
+// `Pool::run` calls a function on n threads at once, including the caller's. Within it,
+// `Team::each` distributes tasks and ends with a barrier. A forward pass has hundreds of phases
+// that take microseconds, so waiting threads spin, but only briefly: next to a busy process the
+// awaited thread may not be running, and a spinning thread would take the processor time that it
+// needs. Threads are never joined, because a process may end or fork at any time.
 #pragma once
 
 #ifdef __linux__
@@ -31,14 +31,16 @@ static inline void relax() {
 #endif
 }
 
-constexpr int SPIN_IN_FORWARD = 10;  // microseconds until a waiting thread sleeps
-constexpr int SPIN_BETWEEN = 500;    // longer, since the next forward often follows immediately
+// Microseconds that a waiting thread spins before it sleeps: within a forward pass, and between
+// two. The latter is longer, because the next forward pass often follows immediately.
+constexpr int SPIN_IN_FORWARD = 10;
+constexpr int SPIN_BETWEEN = 500;
 
-// A number that threads can wait on until it changes.
+// A number; threads can wait until it changes.
 class Signal {
  public:
   uint32_t get() const { return value_.load(std::memory_order_acquire); }
-  // Call before other threads can wait on it.
+  // Sets the value without waking threads. Call it before any thread waits.
   void prepare(uint32_t value) { value_.store(value, std::memory_order_relaxed); }
   void set(uint32_t value) {
     value_.store(value);
@@ -48,7 +50,7 @@ class Signal {
     if (value_.fetch_sub(1) == 1) wake();
   }
 
-  // Returns the first value seen that is not `old`.
+  // Waits until the value differs from `old`, and returns it. microseconds: how long to spin.
   uint32_t wait_while(uint32_t old, int microseconds) {
     std::chrono::steady_clock::time_point until;
     for (int round = 1;; round++) {
@@ -68,14 +70,14 @@ class Signal {
 
  private:
 #ifdef __linux__
-  // If the value has changed, the kernel returns immediately.
+  // The kernel returns immediately if the value is no longer `old`.
   void sleep(uint32_t old) { syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, old, nullptr, 0, 0); }
   void wake() {
     if (num_asleep_.load() > 0) syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
   }
 #else
-  // A thread that sleeps has raised num_asleep_ before it checks the value, and a thread that wakes
-  // has set the value before it checks num_asleep_, so no change is missed.
+  // A sleeping thread increments num_asleep_ before it checks the value. A waking thread sets the
+  // value before it checks num_asleep_. So one of the two always notices the other.
   void sleep(uint32_t old) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return value_.load() != old; });
@@ -100,9 +102,9 @@ class Team {
  public:
   explicit Team(int size) : size(size) {}
 
-  // Calls task(i) for each i < count; a barrier follows. Each thread has its own share, the same in
-  // every phase with as many tasks, so that its data is still in its caches. A thread that has
-  // finished its share helps with the others'.
+  // Calls task(i) for each i < count, then waits until all threads have finished. Each thread has a
+  // fixed share of the tasks. The share is the same in every phase with this count, so its data is
+  // still in the thread's caches. A thread that has finished its share helps with other shares.
   template <class Task>
   void each(int thread, int count, Task task) {
     if (size == 1) {
@@ -121,7 +123,7 @@ class Team {
     meet();
   }
 
-  // Barrier: returns when every thread has called it.
+  // A barrier: returns when every thread of the team has called it.
   void meet() {
     if (size == 1) return;
     uint32_t now = meetings_.get();
@@ -141,14 +143,14 @@ class Team {
     std::atomic<int> value{0};
   };
 
-  Taken taken_[MAX_THREADS];  // number of tasks taken from each thread's share
+  Taken taken_[MAX_THREADS];  // number of tasks of each thread's share that were started
   alignas(64) std::atomic<int> arrived_{0};
   Signal meetings_;
 };
 
 class Pool {
  public:
-  // The pool of this process; a forked child starts with a new one.
+  // Returns the pool of this process. A forked child starts with a new pool.
   static Pool& shared() {
 #ifndef _WIN32
     static std::once_flag once;
@@ -175,7 +177,7 @@ class Pool {
       job.work(job.team, thread);
     };
     left_.prepare(size - 1);
-    // The number of the job; its lowest byte is the number of threads.
+    // The ticket is the number of the job; its lowest byte is the number of threads.
     ticket_.set(((ticket_.get() >> 8) + 1) << 8 | (uint32_t)size);
     work(team, 0);
     for (uint32_t left = left_.get(); left;) left = left_.wait_while(left, SPIN_IN_FORWARD);
@@ -183,7 +185,7 @@ class Pool {
 
  private:
   static Pool*& current() {
-    static Pool* pool = new Pool;  // never freed: threads may outlive every destructor
+    static Pool* pool = new Pool;  // never freed, because its threads may outlive all destructors
     return pool;
   }
 

@@ -1,14 +1,15 @@
-// Integer matrices in groups of 32, rows in 8 bits, and their products.
+// Matrices of integers with scales for groups of 32, rows in 8 bits, and the products of both.
 //
-// A matrix is stored in tiles of 16 outputs, two tiles interleaved: for each group of 32 inputs
-// first the data of one tile, then that of the other. A tile's group holds the integers of its 16
-// outputs, then their 16 scales (and 16 minimums) in fp16. So a product reads memory once,
-// sequentially:
-//   4 bits: 256 bytes; byte 64 i + 4 o + j holds inputs 4 i + j (low) and 16 + 4 i + j (high) of
-//           output o; then scales and minimums. weight = scale * number + minimum
-//   8 bits: 512 bytes; byte 64 i + 4 o + j holds input 4 i + j of output o, plus 128; then scales.
-// Within a group all arithmetic is in integers and exact. Groups are added in order in fp32, by the
-// same operations for every row, whatever other rows there are.
+// A matrix is stored in tiles of 16 outputs. Two tiles form a pair and are interleaved: each group
+// of 32 inputs is stored for the first tile, then for the second. A group of a tile consists of the
+// integers of its 16 outputs, then their 16 scales (and 16 minimums) in fp16. A product therefore
+// reads the memory once, sequentially. The integers are stored as follows:
+//   4 bits: 256 bytes. Byte 64 i + 4 o + j contains, for output o, input 4 i + j in its low 4 bits
+//           and input 16 + 4 i + j in its high 4 bits. weight = scale * integer + minimum
+//   8 bits: 512 bytes. Byte 64 i + 4 o + j contains input 4 i + j of output o, plus 128.
+//           weight = scale * (byte - 128)
+// All arithmetic within a group uses integers and is exact. The groups are added in fp32, in the
+// same order and by the same operations for every row, so a row's result does not depend on others.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,8 @@
 #include "pool.h"
 #include "simd.h"
 
-// Memory aligned to cache lines, so that a tile's sixteen numbers fill one line and threads that
-// write neighbouring tiles do not contend for it.
+// Allocator of memory that is aligned to cache lines. The sixteen numbers of a tile then fill one
+// line, and threads that write neighbouring tiles do not contend for a line.
 template <class T>
 struct Aligned {
   using value_type = T;
@@ -41,23 +42,23 @@ struct Aligned {
 template <class T>
 using Buffer = std::vector<T, Aligned<T>>;
 
-constexpr int PAIR = 2;  // tiles
+constexpr int PAIR = 2;  // number of tiles that are interleaved
 
 struct Matrix {
   const uint8_t* data;
-  int64_t bits, outs, ins;  // ins: a multiple of 32
+  int64_t bits, outs, ins;  // ins is a multiple of 32
 
   int groups() const { return (int)(ins / GROUP); }
   int tiles() const { return (int)((outs + LANES - 1) / LANES); }
   int group_bytes() const { return bits == 4 ? BYTES_4 : BYTES_8; }
   int group_step() const { return PAIR * group_bytes(); }
-  // Offset of a tile's first group; the others follow at group_step().
+  // Offset of a tile's first group. The other groups follow at distances of group_step().
   int64_t place(int tile) const {
     return (int64_t)(tile / PAIR) * groups() * group_step() + tile % PAIR * group_bytes();
   }
   const uint8_t* tile(int i) const { return data + place(i); }
 
-  // One output's weights, for embedding tables.
+  // Writes the weights of one output in fp32. Used for embeddings.
   void row(int64_t out, float* to) const {
     const uint8_t* p = tile((int)(out / LANES));
     int lane = (int)(out % LANES);
@@ -78,7 +79,7 @@ struct Matrix {
   }
 };
 
-// Rows from a given one on, as a product reads them.
+// A view of `Rows` that begins at one of the rows.
 struct RowsFrom {
   const int8_t* values;
   const float *scales, *sums;
@@ -86,11 +87,11 @@ struct RowsFrom {
   int width, groups;
 };
 
-// Rows in 8 bits, each group of 32 with its own scale.
+// Rows in 8 bits, with one scale per group of 32 numbers.
 struct Rows {
   Buffer<int8_t> values;
-  Buffer<float> scales, sums;  // sums: sum of the dequantised numbers of a group
-  Buffer<int32_t> counts;      // sum of the integers of a group
+  Buffer<float> scales, sums;  // sums: for each group, the sum of its dequantised numbers
+  Buffer<int32_t> counts;      // for each group, the sum of its integers
   int width = 0, groups = 0;
 
   void shape(int rows, int width) {
@@ -106,7 +107,7 @@ struct Rows {
     return {&values[(size_t)row * width], &scales[at], &sums[at], &counts[at], width, groups};
   }
 
-  // Writes 32 numbers as group g of a row.
+  // Quantises 32 numbers and stores them as group g of a row.
   void put(int row, int g, F low, F high) {
     float most = largest(larger(magnitude(low), magnitude(high)));
     F turn = all(most > 0 ? 127.0f / most : 0.0f);
@@ -124,15 +125,15 @@ struct Rows {
   }
 };
 
-// Prefetch distances in bytes, large enough to hide memory latency. Data that further rows will use
-// is fetched into the second-level cache, then into the first. Data that is used once bypasses the
-// second level, to keep it for other data, unless the processor prefetches that way only slowly
-// (`choose_fetch`).
+// Prefetch distances in bytes, large enough to hide memory latency. Weights that are used for
+// several groups of rows are prefetched into the second-level cache, then into the first. Weights
+// that are used once bypass the second level, which leaves it to other data, unless such a prefetch
+// is slow on this processor (`choose_fetch`).
 constexpr int FAR = 8192, NEAR = 1024;
-constexpr double WORTH = 1.1;  // accepted slow-down, for keeping the second-level cache free
+constexpr double WORTH = 1.1;  // maximum slow-down that is accepted for bypassing the second level
 static std::atomic<bool> goes_past{true};
 
-// Prefetches what follows the `bytes` at p.
+// Prefetches `bytes` bytes at the prefetch distances behind p. is_past: bypass the second level.
 INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
   if (is_past) {
     for (int line = 0; line < bytes; line += 64) prefetch_once(p + FAR + line);
@@ -142,9 +143,9 @@ INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
   }
 }
 
-// Multiplies 16 outputs of each of T tiles of a pair with N rows from `first` on: out[t * stride +
-// i] is the result of tile t and row first + i. Tiles that are multiplied together share the loaded
-// rows. is_past: whether prefetches bypass the second-level cache.
+// Multiplies T tiles of a pair with N rows: out[t * stride + i] is the result for tile t and row
+// first + i. The loaded rows are used for all T tiles. is_past: whether prefetches bypass the
+// second-level cache.
 template <int BITS, int T, int N>
 static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int stride,
                       bool is_past) {
@@ -180,7 +181,7 @@ static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int st
 
 using TileRows = void (*)(const uint8_t*, const Rows&, int, F*, int, bool);
 
-// Returns the function for one tile or for TILES_AT_ONCE, and for `count` rows.
+// Returns the instance of tile_rows for `count` rows and for one tile or TILES_AT_ONCE.
 template <int BITS, int... N>
 static inline TileRows rows_function(int tiles, int count, std::integer_sequence<int, N...>) {
   static const TileRows one[] = {tile_rows<BITS, 1, N + 1>...};
@@ -188,14 +189,15 @@ static inline TileRows rows_function(int tiles, int count, std::integer_sequence
   return (tiles == 1 ? one : more)[count - 1];
 }
 
-// Returns how many of `left` rows to process next, at most `most`, in pieces of similar size.
+// Returns how many of `left` rows to process next, so that all pieces have similar sizes, at most
+// `most`.
 static inline int share(int left, int most) {
   int pieces = (left + most - 1) / most;
   return (left + pieces - 1) / pieces;
 }
 
-// Multiplies `num_tiles` tiles from t on (t is the first of a pair if there are several) with the
-// rows `first` to `end`: out[s * stride + i] is the result of tile t + s and row first + i.
+// Multiplies `num_tiles` tiles with the rows `first` to `end`: out[s * stride + i] is the result
+// for tile t + s and row first + i. If there are several tiles, t must be the first of a pair.
 static inline void tile_product(const Matrix& w, int t, int num_tiles, const Rows& x, int first,
                                 int end, F* out, int stride) {
   constexpr std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
@@ -213,8 +215,9 @@ static inline void tile_product(const Matrix& w, int t, int num_tiles, const Row
   }
 }
 
-// Measures which kind of prefetch is faster on this processor, with products of one row and slices
-// of a matrix, each read once. Results are the same with both.
+// Measures which prefetch is faster on this processor, and sets goes_past. The measurement
+// multiplies slices of a matrix with one row; each slice is read once. The choice does not change
+// results.
 static void choose_fetch(const Matrix& w) {
   using Time = std::chrono::steady_clock;
   constexpr int SLICES = 10;

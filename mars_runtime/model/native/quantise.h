@@ -1,7 +1,7 @@
-// Quantises dense rows into the layout of product.h: the nearest matrix in groups of 32.
+// Quantises dense rows and writes them in the layout of product.h.
 //
-// The arithmetic equals `GroupedMatrix.quantize` to the last bit. Loops are written so that
-// compilers vectorise them: floats are compared as integers, which is associative.
+// The results equal those of `GroupedMatrix.quantize` to the last bit. Floats are compared as
+// integers, because compilers vectorise a maximum of integers but not one of floats.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 enum Kind { FP32 = 0, BF16 = 1, FP16 = 2 };
 constexpr uint32_t NOT_FINITE = 0x7f800000;  // bit pattern of infinity; those of NaN are larger
 constexpr float LEAST_SCALE = 1e-30f;
-constexpr float MAGIC = 12582912.0f;  // 1.5 * 2^23: added to a small number, rounds it to even
+constexpr float MAGIC = 12582912.0f;  // 1.5 * 2^23; adding and subtracting it rounds to an integer
 
 static inline void widen(const void* from, int64_t at, Kind kind, float* to) {
   if (kind == FP32) {
@@ -33,10 +33,11 @@ static inline float as_float(uint32_t bits) {
   return x;
 }
 
-// Maps bits of floats to integers in the same order, and back.
+// Maps the bits of a float to an integer such that integers compare as the floats do. The function
+// is its own inverse.
 static inline int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// The largest magnitude of a group, as bits.
+// Returns the bits of the largest absolute value of a group.
 static inline uint32_t most_of(const float* x) {
   uint32_t bits[GROUP], most = 0;
   memcpy(bits, x, sizeof bits);
@@ -44,7 +45,8 @@ static inline uint32_t most_of(const float* x) {
   return most;
 }
 
-// Writes a group of one output in 8 bits, plus 128, to `to`; returns its scale.
+// Writes a group of one output in 8 bits, plus 128. most: bits of its largest absolute value.
+// Returns the scale.
 static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
   float scale = std::max(as_float(most) / 127.0f, LEAST_SCALE);
   uint8_t whole[GROUP];
@@ -56,7 +58,8 @@ static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
   return scale;
 }
 
-// Writes a group in 4 bits, its last 16 numbers in the high halves; returns its scale and minimum.
+// Writes a group of one output in 4 bits, the last 16 numbers into the high halves of the bytes.
+// Returns the scale and writes the minimum to `minimum`.
 static inline float put_four(const float* x, uint8_t* to, float* minimum) {
   int32_t bits[GROUP], low = INT32_MAX, high = INT32_MIN;
   memcpy(bits, x, sizeof bits);
@@ -76,8 +79,8 @@ static inline float put_four(const float* x, uint8_t* to, float* minimum) {
   return scale;
 }
 
-// Writes tiles `first` to `end` of a matrix that begins at `to`. Returns false if a number is not
-// finite.
+// Quantises the tiles `first` to `end` of a matrix and writes them; the matrix begins at `to`.
+// Returns false if a number is not finite.
 static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, int first, int end,
                       uint8_t* to) {
   uint32_t worst = 0;
@@ -102,11 +105,12 @@ static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, i
   return worst < NOT_FINITE;
 }
 
-// `rows`: the address of each output's numbers. Uses `num_threads` threads.
+// Quantises a matrix on `num_threads` threads. rows: the address of each output's dense numbers.
+// Returns false if a number is not finite.
 static bool run_quantise(const void* const* rows, Kind kind, const Matrix& shape, int num_threads,
                          uint8_t* to) {
   std::atomic<bool> is_finite{true};
-  // Pairs are complete: missing outputs are zero.
+  // The last pair of tiles is written completely; outputs that the matrix does not have are zero.
   int64_t tiles = (shape.tiles() + PAIR - 1) / PAIR * PAIR;
   auto part = [&](int64_t i) {
     int first = (int)(tiles * i / num_threads), end = (int)(tiles * (i + 1) / num_threads);
@@ -115,6 +119,6 @@ static bool run_quantise(const void* const* rows, Kind kind, const Matrix& shape
   std::vector<std::thread> others;
   for (int i = 1; i < num_threads; i++) others.emplace_back(part, i);
   part(0);
-  for (std::thread& one : others) one.join();
+  for (std::thread& other : others) other.join();
   return is_finite;
 }

@@ -1,17 +1,18 @@
-// Reranks masks from left to right, each given the token chosen before it; see reranker.py.
+// Reranks the candidates of masks from left to right, each given the token chosen before it. See
+// reranker.py.
 #pragma once
 
 #include "model.h"
 
-constexpr int BEST = 4;  // candidates of a slot
+constexpr int BEST = 4;  // number of candidates of a slot
 
-// A group of masks among the read slots: `count` of them from `first` on, behind the token of slot
-// `before`.
+// A group of `count` masks among the slots that are read. `first` is the slot of the first mask,
+// `before` the slot that predicts the token before it.
 struct MaskGroup {
   int32_t before, first, count;
 };
 
-// Computes the contribution of each slot to the inner layer, [rows, inner], from m.normed.
+// Computes the contribution of each normed state to the inner layer: m.prepared, [rows, inner].
 static void prepare(Model& m, Team& team, int thread, int num_rows) {
   const Matrix& state = m.spec.sampler.state;
   Desk& desk = m.desks[thread];
@@ -22,7 +23,7 @@ static void prepare(Model& m, Team& team, int thread, int num_rows) {
   });
 }
 
-// silu of the contributions of a slot and of the token before it.
+// Computes the inner layer: silu of the contribution of a slot plus that of the token `before`.
 static void inner_layer(const Sampler& s, const float* prepared, int before, float* inner) {
   const int8_t* row = s.previous + before * s.state.outs;
   F scale = all(s.previous_scales[before]);
@@ -38,8 +39,8 @@ static float score(const Sampler& s, const float* inner, int token) {
   return s.candidate_scales[token] * total(sum);
 }
 
-// Reorders the candidates of one slot and redistributes their probability. Missing ones, with an id
-// below 0, stay last.
+// Redistributes the total probability of a slot's candidates by their scores and sorts them.
+// Missing candidates, whose id is below 0, stay last.
 static void rank_slot(const Sampler& s, const float* inner, int32_t* ids, float* probabilities) {
   float scores[BEST], most = -INFINITY, sum = 0, shared = 0;
   int count = 0;
@@ -50,12 +51,12 @@ static void rank_slot(const Sampler& s, const float* inner, int32_t* ids, float*
   }
   for (int i = 0; i < count; i++) sum += scores[i] = std::exp(scores[i] - most);
   for (int i = 0; i < count; i++) {
-    float now = scores[i] * shared / sum;
+    float probability = scores[i] * shared / sum;
     int32_t id = ids[i];
     int at = i;
-    for (; at > 0 && now > probabilities[at - 1]; at--)
+    for (; at > 0 && probability > probabilities[at - 1]; at--)
       ids[at] = ids[at - 1], probabilities[at] = probabilities[at - 1];
-    ids[at] = id, probabilities[at] = now < 1 ? now : 1;
+    ids[at] = id, probabilities[at] = probability < 1 ? probability : 1;
   }
 }
 
@@ -68,7 +69,7 @@ static void rank_groups(Model& m, Team& team, int thread, int num_rows, int num_
     grow(inner, s.state.outs);
     int before = groups[g].before;
     for (int slot = groups[g].first; slot < groups[g].first + groups[g].count; slot++) {
-      if (ids[before * BEST] < 0) break;  // no token is allowed there
+      if (ids[before * BEST] < 0) break;  // all tokens of that slot are forbidden
       inner_layer(s, &m.prepared[slot * s.state.outs], ids[before * BEST], inner.data());
       rank_slot(s, inner.data(), ids + slot * BEST, probabilities + slot * BEST);
       before = slot;

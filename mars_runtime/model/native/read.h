@@ -1,20 +1,21 @@
-// Predictions from hidden states: the head's product, the best tokens and their confidence.
+// Computes predictions from hidden states: the output head, the best tokens and their
+// probabilities.
 //
-// Logits are read where they are computed. Each thread keeps the best tokens it has seen; of equal
-// logits the lower id wins, so their order does not matter. Sums are kept per piece of the
-// vocabulary and joined in order. So results do not depend on the number of threads or on other
-// rows.
+// The vocabulary is processed in pieces, and the logits of a piece are never stored. Each thread
+// keeps the best tokens of its pieces; of equal logits the lower id wins, so the order of pieces
+// does not matter. Sums of exponentials are computed per piece and added in a fixed order. So the
+// results do not depend on the number of threads or on other rows.
 #pragma once
 
 #include <algorithm>
 
 #include "rank.h"
 
-constexpr int PIECE = 32;  // number of vocabulary tiles read together
+constexpr int PIECE = 32;  // number of tiles of the vocabulary in a piece
 
-// Changes of a slot's logits before they are read; see acceptance.py.
+// Changes to a slot's logits before they are read; see acceptance.py.
 struct Penalty {
-  const int32_t* first_at;  // [vocabulary]; null without a repetition penalty
+  const int32_t* first_at;  // [vocabulary]; null if there is no repetition penalty
   int32_t known;
   float factor;
   int64_t num_added;
@@ -22,7 +23,7 @@ struct Penalty {
   const float* amounts;
 };
 
-// Applies it to one row's logits of a piece, whose first id is `first`.
+// Applies a penalty to the logits of a piece for one row. first: the first token id of the piece.
 static inline void penalise(const Penalty& p, float* logits, int count, int first) {
   if (p.first_at)
     for (int j = 0; j < count; j++)
@@ -33,9 +34,10 @@ static inline void penalise(const Penalty& p, float* logits, int count, int firs
     logits[*id - first] += p.amounts[id - p.ids];
 }
 
+// The tokens with the highest logits, in descending order.
 struct Best {
   float logits[BEST];
-  int32_t ids[BEST];  // -1: none
+  int32_t ids[BEST];  // -1 if there are fewer tokens
 
   Best() {
     for (int i = 0; i < BEST; i++) logits[i] = -INFINITY, ids[i] = -1;
@@ -47,13 +49,13 @@ struct Best {
     for (int i = BEST - 1; i > at; i--) logits[i] = logits[i - 1], ids[i] = ids[i - 1];
     logits[at] = logit, ids[at] = id;
   }
-  // Inserts one row's logits of a piece, whose first id is `first`.
-  void look(const float* some, int count, int first) {
+  // Inserts `count` logits of consecutive token ids, which begin at `first`.
+  void insert_all(const float* values, int count, int first) {
     for (int i = 0; i < count; i += LANES) {
-      unsigned better = above(load(some + i), all(logits[BEST - 1]));
+      unsigned better = above(load(values + i), all(logits[BEST - 1]));
       for (; better; better &= better - 1) {
         int at = i + __builtin_ctz(better);
-        insert(some[at], first + at);
+        insert(values[at], first + at);
       }
     }
   }
@@ -62,7 +64,8 @@ struct Best {
   }
 };
 
-// sum: of e^(logit - most). weighed: of the same terms times (logit - most), for the entropy.
+// Sums over logits: most is their maximum, sum is the sum of e^(logit - most). weighed is the sum
+// of e^(logit - most) * (logit - most), needed for the entropy.
 struct Sums {
   float most = -INFINITY, sum = 0, weighed = 0;
 
@@ -96,8 +99,8 @@ struct Sums {
   }
 };
 
-// Applies the final norm to `count` rows, then calls done(piece, logits) for each piece, with
-// logits [count, PIECE * 16].
+// Applies the final norm to `count` rows, then computes logits piece by piece and calls done(piece,
+// logits) for each piece. logits: [count, PIECE * 16].
 template <class Done>
 static void head_product(Model& m, Team& team, int thread, const float* hidden, int count,
                          bool* is_finite, Done done) {
@@ -125,9 +128,10 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
   });
 }
 
-// For each of `count` rows: the four best ids with their probabilities, the entropy over allowed
-// tokens in nats, and whether the row was finite. Masks of groups are reranked.
-// forbidden: ids in ascending order. penalties: null, or one per row. entropies: may be null.
+// Writes, for each of `count` rows: the ids of the BEST most probable tokens and their
+// probabilities, the entropy over all allowed tokens in nats, and whether the row is finite. Then
+// reranks the masks in groups. forbidden: ids in ascending order. penalties: one per row, or null.
+// entropies: may be null.
 static void run_read(Model& m, int num_threads, const float* hidden, int count,
                      int num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                      int num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
@@ -154,7 +158,7 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
         for (const int64_t* id = from; id < end && *id < first + number; id++)
           row[*id - first] = -INFINITY;
         for (int j = number; j < padded; j++) row[j] = -INFINITY;
-        own[i].look(row, padded, first);
+        own[i].insert_all(row, padded, first);
         sums[(size_t)i * pieces + piece] = Sums::of(row, padded, entropies);
       }
     });
@@ -174,7 +178,7 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
   });
 }
 
-// Computes all logits: [count, vocabulary].
+// Writes all logits of `count` rows: [count, vocabulary].
 static void run_logits(Model& m, int num_threads, const float* hidden, int count, float* out) {
   std::lock_guard<std::mutex> turn(m.turn);
   const Spec& s = m.spec;

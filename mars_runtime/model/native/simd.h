@@ -1,10 +1,10 @@
 // Vectors of sixteen numbers, with the same functions on every processor.
 //
-// F holds 16 floats, I holds 16 integers. The files below implement the same functions with
-// AVX-512, AVX2, NEON and without any of them; the compiler's target selects one. A product of a row is the
-// same sequence of these functions whatever other rows there are, and the compiler must not fuse a
-// multiplication and an addition (-ffp-contract=off) that is not written as `fma` here. That makes
-// results bitwise independent of the other rows.
+// F contains 16 floats, I contains 16 integers. The files included below implement the same
+// functions with AVX-512, AVX2, NEON, or none of them; the compiler's target selects one. The
+// product of a row is always the same sequence of these functions. The compiler must not fuse a
+// multiplication and an addition that is not written as `fma` (-ffp-contract=off). So the result of
+// a row does not depend, to the last bit, on the other rows.
 #pragma once
 
 #include <cmath>
@@ -12,10 +12,11 @@
 #include <cstring>
 
 constexpr int LANES = 16;
-constexpr int GROUP = 32;  // weights that share a scale, along the inputs
-constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;  // of a group of 16 outputs; see product.h
+constexpr int GROUP = 32;  // number of consecutive weights of an output that share a scale
+// Sizes of a group of a tile with weights of 4 and of 8 bits; see product.h.
+constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;
 
-// Without always_inline GCC stops inlining some of them and passes vectors through memory.
+// Without always_inline GCC does not inline some functions and passes vectors through memory.
 #define INLINE static inline __attribute__((always_inline))
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -28,7 +29,7 @@ constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;  // of a group of 16 outpu
 #include "simd_portable.h"
 #endif
 
-// e^x to 2 units in the last place; 0 below -87, and at most e^88.
+// e^x, exact to 2 units in the last place. x is limited to the range from -87 to 88.
 INLINE F exponential(F x) {
   F bounded = smaller(larger(x, all(-87.0f)), all(88.0f));
   I whole = rounded(mul(bounded, all(1.44269504088896341f)));

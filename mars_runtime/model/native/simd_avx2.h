@@ -1,4 +1,5 @@
-// AVX2, sixteen numbers as two halves; uses AVX-VNNI if available. See simd.h.
+// Implementation for AVX2: sixteen numbers are two vectors of eight. Uses AVX-VNNI if available.
+// See simd.h.
 #pragma once
 
 #include <immintrin.h>
@@ -103,17 +104,19 @@ INLINE __m256i four_of(const int8_t* x) {
   return _mm256_set1_epi32(four);
 }
 
-// Products of one group, for N rows at once: each piece of the weights is unpacked into registers
-// and used for all rows. There are 16 registers, which the sums of one tile fill.
+// Products of one group with N rows at once: each vector of weights is unpacked into registers and
+// used for all rows. The sums of one tile fill the 16 registers.
 
-// weights: the unsigned numbers of 8 outputs x 4 inputs. four: those inputs of a row.
+// Adds the products of weights and inputs to `sum`. weights: unsigned, 8 outputs x 4 inputs. four:
+// the 4 inputs of a row, repeated.
 #ifdef __AVXVNNI__
 INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
   return _mm256_dpbusd_avx_epi32(sum, weights, four);
 }
 INLINE __m256i whole(__m256i sum) { return sum; }
 #else
-// Pairs are added in 16 bits: eight times 2 x 15 x 127 is 30,480, which fits.
+// Products are added in pairs, in 16 bits. The largest sum is eight times 2 x 15 x 127 = 30,480,
+// which fits.
 INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
   sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, four));
   asm("" : "+x"(sum));  // keeps GCC from reordering the sums, which would need more registers
@@ -122,7 +125,8 @@ INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
 INLINE __m256i whole(__m256i sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 #endif
 
-// The numbers of 16 outputs x 4 inputs, twice: the low and the high halves of the bytes.
+// Weights of 16 outputs: those in the low halves of the bytes (4 inputs) and in the high halves (4
+// other inputs).
 struct Halves {
   __m256i a, b, high_a, high_b;
 };
@@ -135,7 +139,7 @@ INLINE Halves halves(const uint8_t* p) {
           _mm256_and_si256(_mm256_srli_epi16(b, 4), low)};
 }
 
-// out[n]: sum of unsigned 4-bit weights times row n of x; rows are `width` apart.
+// Writes to out[n] the sum of unsigned 4-bit weights times row n of x. Rows are `width` apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   I sum[N];
@@ -151,7 +155,8 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   for (int n = 0; n < N; n++) out[n] = floats(I{whole(sum[n].a), whole(sum[n].b)});
 }
 
-// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
+// Like products4, for 8-bit weights, which are stored plus 128. counts: the sum of each row of x,
+// by which the 128 is subtracted again.
 #ifdef __AVXVNNI__
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
@@ -170,8 +175,8 @@ INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_
   for (int n = 0; n < N; n++) out[n] = floats(sum[n]);
 }
 #else
-// Weights are split into two halves of 4 bits, so that pairs can be added in 16 bits; two rows fill
-// the registers.
+// Weights are split into two halves of 4 bits, so that pairs of products can be added in 16 bits.
+// The sums of two rows fill the registers.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {

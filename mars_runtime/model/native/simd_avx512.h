@@ -1,10 +1,10 @@
-// AVX-512 with VNNI. See simd.h.
+// Implementation for AVX-512 with VNNI. See simd.h.
 #pragma once
 
 #include <immintrin.h>
 
 #define SIMD_NAME "AVX-512 VNNI"
-constexpr int ROWS_AT_ONCE = 8, TILES_AT_ONCE = 2;  // their sums take half of the 32 registers
+constexpr int ROWS_AT_ONCE = 8, TILES_AT_ONCE = 2;  // the sums use 16 of the 32 registers
 constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
 
 typedef __m512 F;
@@ -54,7 +54,8 @@ INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0);
 INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 INLINE void prefetch_once(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_NTA); }
 
-// The numbers of 16 outputs x 4 inputs, twice: the low and the high halves of the bytes.
+// Weights of 16 outputs: those in the low halves of the bytes (4 inputs) and in the high halves (4
+// other inputs).
 struct Halves {
   __m512i low, high;
 };
@@ -69,9 +70,9 @@ INLINE __m512i four_of(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
-// Products of one group: out[t * N + n] is the sum of unsigned 4-bit weights of tile t times row n
-// of x; rows are `width` apart. Each piece of the weights is used for all rows, and each piece of a
-// row for all tiles, while they are in registers.
+// Computes the products of one group: out[t * N + n] is the sum of unsigned 4-bit weights of tile t
+// times row n of x. Rows are `width` apart. While a vector of weights is in a register, it is used
+// for all rows; while inputs of a row are in a register, they are used for all tiles.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   __m512i sum[T][N];
@@ -90,7 +91,8 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
     for (int n = 0; n < N; n++) out[t * N + n] = floats(sum[t][n]);
 }
 
-// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
+// Like products4, for 8-bit weights, which are stored plus 128. counts: the sum of each row of x,
+// by which the 128 is subtracted again.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {

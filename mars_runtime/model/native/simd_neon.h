@@ -1,4 +1,5 @@
-// ARM with dot products of 8-bit integers; uses its matrix products if available. See simd.h.
+// Implementation for ARM with dot products of 8-bit integers. Uses matrix products (i8mm) if
+// available. See simd.h.
 #pragma once
 
 #include <arm_neon.h>
@@ -92,11 +93,11 @@ INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
-// Products of one group. A vector of weights holds 4 outputs x 4 inputs. A lane of a row, the same 4
-// inputs, is multiplied with all of them by one instruction. All sums are exact, so a row's products
-// do not depend on which of the functions below computes them.
+// Products of one group. A vector of weights contains 4 outputs x 4 inputs. One instruction
+// multiplies it with the 4 inputs in a lane of a row. All sums are exact, so the result for a row
+// does not depend on which of the functions below computes it.
 
-// 32 inputs of N rows.
+// A group of 32 inputs for each of N rows.
 template <int N>
 struct Inputs {
   int8x16_t low[N], high[N];
@@ -114,7 +115,8 @@ INLINE int8x16_t high_half(uint8x16_t bytes) {
   return vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
 }
 
-// Adds the products of inputs 4 LANE to 4 LANE + 3, and of those 16 later, with 4-bit weights.
+// Adds the products with 4-bit weights for the inputs 4 LANE to 4 LANE + 3 and for the four inputs
+// that are 16 further.
 template <int LANE, int N>
 INLINE void plus_four(const uint8_t* p, const Inputs<N>& x, I* sum) {
   EACH {
@@ -127,7 +129,7 @@ INLINE void plus_four(const uint8_t* p, const Inputs<N>& x, I* sum) {
   }
 }
 
-// Adds the products of 4 inputs, `LANE` of each row's 16, with 8-bit weights, stored plus 128.
+// Adds the products with 8-bit weights, stored plus 128, for the inputs 4 LANE to 4 LANE + 3.
 template <int LANE, int N>
 INLINE void plus_eight(const uint8_t* p, const int8x16_t* x, I* sum) {
   EACH {
@@ -142,9 +144,9 @@ INLINE void plus_eight(const uint8_t* p, const int8x16_t* x, I* sum) {
 }
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
-// Four rows by matrix products: 2 outputs x 8 inputs times 8 inputs x 2 rows. With fewer rows the
-// zips of weights cost more than they save.
-constexpr int WHOLE = 4;
+// Four rows are multiplied with matrix products of 2 outputs x 8 inputs and 8 inputs x 2 rows. With
+// fewer rows, rearranging the weights costs more than matrix products save.
+constexpr int MATRIX_ROWS = 4;
 
 INLINE int8x16_t zipped_low(int8x16_t a, int8x16_t b) {
   return vreinterpretq_s8_s64(vzip1q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
@@ -152,12 +154,12 @@ INLINE int8x16_t zipped_low(int8x16_t a, int8x16_t b) {
 INLINE int8x16_t zipped_high(int8x16_t a, int8x16_t b) {
   return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
 }
-// 8 inputs of two rows, for both pairs of rows.
+// The 32 inputs of four rows: v[p][s] has 8 inputs of each row of pair p.
 struct Pairs {
   int8x16_t v[2][4];
 };
 INLINE Pairs pairs(const int8_t* x, int width) {
-  const Inputs<WHOLE> in = inputs<WHOLE>(x, width);
+  const Inputs<MATRIX_ROWS> in = inputs<MATRIX_ROWS>(x, width);
   Pairs r;
   for (int n = 0; n < 2; n++) {
     r.v[n][0] = zipped_low(in.low[2 * n], in.low[2 * n + 1]);
@@ -167,7 +169,7 @@ INLINE Pairs pairs(const int8_t* x, int width) {
   }
   return r;
 }
-// 8 inputs of two outputs, and of the next two.
+// Weights of 4 outputs x 8 inputs: v[0] has the first two outputs, v[1] the other two.
 struct Zipped {
   uint8x16_t v[2];
 };
@@ -175,12 +177,13 @@ INLINE Zipped zipped(const uint8_t* p) {
   uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(p)), b = vreinterpretq_u32_u8(vld1q_u8(p + 64));
   return {{vreinterpretq_u8_u32(vzip1q_u32(a, b)), vreinterpretq_u8_u32(vzip2q_u32(a, b))}};
 }
-// For each pair of rows and two outputs: sums of the first output, then of the second.
+// Sums for each pair of rows and each pair of outputs: two for the first output, then two for the
+// second.
 struct PairSums {
   int32x4_t v[2][4][2];
 };
 INLINE void write(const PairSums& sum, F* out) {
-  for (int n = 0; n < WHOLE; n++)
+  for (int n = 0; n < MATRIX_ROWS; n++)
     EACH {
       int32x4_t a = sum.v[n / 2][i][0], b = sum.v[n / 2][i][1];
       out[n].v[i] = vcvtq_f32_s32(n % 2 ? vuzp2q_s32(a, b) : vuzp1q_s32(a, b));
@@ -220,11 +223,11 @@ INLINE void matrix_products8(const uint8_t* p, const Pairs& x, const int32_t* co
 }
 #endif
 
-// out[n]: sum of unsigned 4-bit weights times row n of x; rows are `width` apart.
+// Writes to out[n] the sum of unsigned 4-bit weights times row n of x. Rows are `width` apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
 #ifdef __ARM_FEATURE_MATMUL_INT8
-  if constexpr (N == WHOLE) return matrix_products4(p, pairs(x, width), out);
+  if constexpr (N == MATRIX_ROWS) return matrix_products4(p, pairs(x, width), out);
 #endif
   const Inputs<N> in = inputs<N>(x, width);
   I sum[N] = {};
@@ -233,13 +236,14 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   for (int n = 0; n < N; n++) out[n] = floats(sum[n]);
 }
 
-// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
+// Like products4, for 8-bit weights, which are stored plus 128. counts: the sum of each row of x,
+// by which the 128 is subtracted again.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
   I sum[N] = {};
 #ifdef __ARM_FEATURE_MATMUL_INT8
-  if constexpr (N == WHOLE) return matrix_products8(p, pairs(x, width), counts, groups, out);
+  if constexpr (N == MATRIX_ROWS) return matrix_products8(p, pairs(x, width), counts, groups, out);
   for (int n = 0; n < N; n++) EACH sum[n].v[i] = vdupq_n_s32(-128 * counts[n * groups]);
 #endif
   const Inputs<N> in = inputs<N>(x, width);

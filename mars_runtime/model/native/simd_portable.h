@@ -1,5 +1,6 @@
-// Four vectors of 128 bits, in the vector types of GCC and clang: for processors without a file of
-// their own, such as x86 without AVX2 and ARM without dot products. See simd.h.
+// Implementation with the vector types of GCC and clang, as four vectors of 128 bits. Used on
+// processors for which there is no other file, such as x86 without AVX2 and ARM without dot
+// products. See simd.h.
 #pragma once
 
 #ifdef __SSSE3__
@@ -58,7 +59,8 @@ INLINE F smaller(const F& a, const F& b) {
   return r;
 }
 INLINE F magnitude(const F& a) { F r; EACH r.v[i] = (Floats)((Bits)a.v[i] & 0x7fffffffu); return r; }
-// Adding 1.5 * 2^23 rounds a float of at most 2^22 to even, into its last bits.
+// Adding 1.5 * 2^23 to a float of at most 2^22 rounds it to the nearest integer, ties to even; the
+// last bits of the sum are then this integer.
 INLINE I rounded(const F& a) {
   I r;
   EACH r.v[i] = (Ints)(a.v[i] + 12582912.0f) - 0x4b400000;
@@ -107,21 +109,21 @@ INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
 INLINE Bits choose(Ints mask, Bits a, Bits b) { return (a & (Bits)mask) | (b & ~(Bits)mask); }
-// Halves in the low 16 bits of each lane, to floats.
+// Converts half-precision numbers, in the low 16 bits of each lane, to floats.
 INLINE Floats from_half(Bits h) {
-  Bits rest = h & 0x7fffu, sign = (h & 0x8000u) << 16;
-  Bits bits = (Bits)((Floats)(rest << 13) * 5.192296858534828e33f);  // 2^112
-  return (Floats)(bits | sign | ((Bits)((Ints)rest > 0x7bff) & 0x7f800000u));
+  Bits absolute = h & 0x7fffu, sign = (h & 0x8000u) << 16;
+  Bits bits = (Bits)((Floats)(absolute << 13) * 5.192296858534828e33f);  // 2^112
+  return (Floats)(bits | sign | ((Bits)((Ints)absolute > 0x7bff) & 0x7f800000u));
 }
-// To the nearest half, ties to even.
+// Rounds floats to half precision, ties to even.
 INLINE Bits to_half(Floats x) {
   Bits bits = (Bits)x, sign = (bits >> 16) & 0x8000u;
   bits &= 0x7fffffffu;
   Bits normal = (bits + ((bits >> 13) & 1u) + 0xc8000fffu) >> 13;
   Bits small = (Bits)((Floats)choose(bits < 0x38800000u, bits, bits & 0u) * 16777216.0f + 8388608.0f);
-  Bits found = choose(bits < 0x38800000u, small & 0x7fffu, normal);
-  found = choose(bits >= 0x477ff000u, found * 0u + 0x7c00u, found);
-  return sign | choose(bits > 0x7f800000u, found * 0u + 0x7e00u, found);
+  Bits half = choose(bits < 0x38800000u, small & 0x7fffu, normal);
+  half = choose(bits >= 0x477ff000u, half * 0u + 0x7c00u, half);
+  return sign | choose(bits > 0x7f800000u, half * 0u + 0x7e00u, half);
 }
 #ifdef __clang__
 #define INTERLEAVED(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
@@ -145,9 +147,9 @@ INLINE void store_half(uint16_t* p, const F& x) {
   }
 }
 
-// Products of one group. A vector of weights holds 4 outputs x 4 inputs in bytes. Products of two
-// inputs are added in lanes of 16 bits. With numbers of 4 bits a lane holds the sum of 16 products of
-// at most 15 x 127.
+// Products of one group. A vector of weights contains 4 outputs x 4 inputs as bytes. The products
+// of two inputs are added in lanes of 16 bits. Weights of 4 bits are used, so that a lane can
+// contain the sum of 16 products, each at most 15 x 127.
 
 #ifdef __SSSE3__
 struct Inputs {
@@ -158,7 +160,7 @@ INLINE Words products(Words weights, const Inputs& x) {
   return (Words)_mm_maddubs_epi16((__m128i)weights, x.four);
 }
 #else
-// The even and the odd ones of 4 inputs, for each output.
+// 4 inputs, repeated for each output: the first and third, and the second and fourth.
 struct Inputs {
   Words even, odd;
 };
@@ -173,10 +175,10 @@ INLINE Words products(Words weights, const Inputs& x) {
 #endif
 INLINE Words low_halves(Words bytes) { return bytes & 0x0f0f; }
 INLINE Words high_halves(Words bytes) { return (bytes >> 4) & 0x0f0f; }
-// Adds the two lanes of each output.
+// Adds the two 16-bit lanes of each output.
 INLINE Ints whole(Words sum) { return ((Ints)sum << 16 >> 16) + ((Ints)sum >> 16); }
 
-// out[n]: sum of unsigned 4-bit weights times row n of x; rows are `width` apart.
+// Writes to out[n] the sum of unsigned 4-bit weights times row n of x. Rows are `width` apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   Words sum[N][4] = {};
@@ -192,8 +194,8 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   for (int n = 0; n < N; n++) EACH out[n].v[i] = __builtin_convertvector(whole(sum[n][i]), Floats);
 }
 
-// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x. Weights are split
-// into two halves of 4 bits.
+// Like products4, for 8-bit weights, which are stored plus 128 and split into two halves of 4 bits.
+// counts: the sum of each row of x, by which the 128 is subtracted again.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
