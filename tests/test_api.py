@@ -92,7 +92,7 @@ SENTENCES = {
     "last": (lambda model: model.generate([{"role": "system", "content": ""}]), NO_MESSAGES),
     "length": (lambda model: model.generate("Once " * 5000), "tokens"),
     "checkpoint": (lambda _: mars.load("nobody"), "There is no checkpoint 'nobody'"),
-    "device": (lambda _: mars.load("mars-tiny", device="tpu"), "Choose the device"),
+    "device": (lambda _: mars.load("mars-tiny", device="tpu"), "The device must be"),
     "save": (lambda model: model.generate("Once", max_new_tokens=1).save(""), "Name a file"),
     "file": (lambda _: mars.show("nowhere.jsonl"), "cannot be read"),
     "many": (lambda _: mars.show(), f"show accepts 1 to {MAX_SHOWN} runs"),

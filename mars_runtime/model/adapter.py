@@ -1,9 +1,9 @@
-"""Low-rank updates that act on mask tokens only: files, weights, and their use in a forward.
+"""Adapters: low-rank updates of a base model that act on mask tokens only.
 
-A folder holds ``adapter.json`` and one or more ``adapter*.safetensors``. The base is unchanged, and
-real tokens are computed as without an adapter: the low-rank products of their rows are multiplied
-by zero before they are added, so each row equals the base's to the last bit. Related: gated LoRA
-(arXiv 2507.11851), I-DLM (arXiv 2604.11035).
+The folder of an adapter contains ``adapter.json`` and one or more ``adapter*.safetensors``. The
+weights of the base model stay unchanged. The low-rank products of real tokens are multiplied by
+zero before they are added, so the results of real tokens are bitwise those of the base model.
+Related: gated LoRA (arXiv 2507.11851), I-DLM (arXiv 2604.11035).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any
 
 import torch
@@ -33,7 +34,10 @@ SAMPLER = ("sampler.first.weight", "sampler.second.weight")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """y = W x + b (a x), with ``a`` [rank, in] and ``b`` [out, rank]; b includes any scale."""
+    """Low-rank update of one matrix W: y = W x + b (a x).
+
+    a: [rank, in]. b: [out, rank], already multiplied by the scale of the update, if it has one.
+    """
 
     a: Tensor
     b: Tensor
@@ -41,14 +45,15 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The weights that are added to a base for its masks.
+    """The weights of an adapter and the metadata in its ``adapter.json``.
 
-    mask_embedding: [n, hidden], the embeddings of masks by their place in a group (how many masks
-        directly precede them); the last one serves all further places.
-    layers: for each layer the updates by part. ``qkv`` holds queries, then keys, then values in
-        transformers' order of rows, ``gate_up`` the gate, then up.
-    block_size: the B it was trained with. mask_token: the base's token that serves as mask. base:
-        description of the base it was trained on. sampler: the sampler head, if there is one.
+    mask_embedding: [n, hidden], the embeddings of masks by their index in a group. Masks after the
+        first n of a group use the last embedding.
+    layers: for each layer, the updates by part. The rows of ``qkv`` are queries, keys and values in
+        transformers' order; those of ``gate_up`` are gate, then up.
+    block_size: the B that the adapter was trained with.
+    mask_token: the token of the base model that is used as mask.
+    base: name of the base model that the adapter was trained on.
     """
 
     mask_embedding: Tensor
@@ -60,28 +65,41 @@ class Adapter:
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
-        """Load the adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
+        """Load the adapter in ``folder`` for a base with this configuration.
+
+        Raises CheckpointError.
+        """
         description = _read_json(folder / ADAPTER)
         tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
-            raise CheckpointError(_advice(folder, f"has no {EMBEDDING} of the base's size"))
+            raise CheckpointError(
+                _message(
+                    folder,
+                    f"has no {EMBEDDING} with rows of {config.hidden_size} numbers, the hidden "
+                    "size of its base",
+                )
+            )
         sampler = _sampler(tensors, config, folder)
         layers = tuple(dict(_updates(tensors, i, config, folder)) for i in range(config.num_layers))
         if tensors:
             raise CheckpointError(
-                _advice(folder, f"has a weight of no use, {printable(min(tensors))}")
+                _message(folder, f"contains the unknown weight {printable(min(tensors))}")
             )
         block_size, mask_token = description.get("block_size"), description.get("mask_token")
         if type(block_size) is not int or block_size < 1 or not isinstance(mask_token, str):
             raise CheckpointError(
-                _advice(folder, "does not say its block_size and mask_token in adapter.json")
+                _message(
+                    folder,
+                    "must have a positive whole block_size and a mask_token in adapter.json, got "
+                    f"{shown(block_size)} and {shown(mask_token)}",
+                )
             )
         base = str(description.get("base", ""))
         return cls(embedding, layers, block_size, mask_token, base, sampler)
 
     def weights(self) -> Iterator[Tensor]:
-        """Yield every weight, to measure or to check."""
+        """Yield every weight, for measurements and checks."""
         yield self.mask_embedding
         for layer in self.layers:
             for update in layer.values():
@@ -93,7 +111,7 @@ class Adapter:
 def _sampler(
     tensors: dict[str, Tensor], config: ModelConfig, folder: Path
 ) -> SamplerWeights | None:
-    """Remove the sampler head from ``tensors`` and return it, or None."""
+    """Remove the sampler head from ``tensors`` and return it; None if there is none."""
     weights = [tensors.pop(name) for name in SAMPLER if name in tensors]
     if not weights:
         return None
@@ -103,21 +121,33 @@ def _sampler(
         (hidden, len(weights[0])),
     ]
     if not fits:
-        raise CheckpointError(_advice(folder, "has a sampler that does not fit the base"))
+        raise CheckpointError(
+            _message(
+                folder,
+                f"has a sampler head that does not fit the base's hidden size, {hidden}",
+            )
+        )
     return SamplerWeights(*weights)
 
 
 def _updates(
     tensors: dict[str, Tensor], layer: int, config: ModelConfig, folder: Path
 ) -> Iterator[tuple[str, Update]]:
-    """Remove a layer's updates from ``tensors`` and yield them. Parts may be missing."""
+    """Remove a layer's updates from ``tensors`` and yield them by part.
+
+    A part may have no update. Raises CheckpointError for one that is incomplete or does not fit.
+    """
     for part, (outputs, inputs) in part_shapes(config).items():
         a, b = (tensors.pop(f"layers.{layer}.{part}.{name}", None) for name in "ab")
         if a is None and b is None:
             continue
         if a is None or b is None or a.dim() != 2 or not _fits(a, b, inputs, outputs):
             raise CheckpointError(
-                _advice(folder, f"does not fit the base in layer {layer}, {part}")
+                _message(
+                    folder,
+                    f"has an update of {part} in layer {layer} that is incomplete or does not fit "
+                    f"the base's {outputs} x {inputs} matrix",
+                )
             )
         yield part, Update(a, b)
 
@@ -127,7 +157,7 @@ def _fits(a: Tensor, b: Tensor, inputs: int, outputs: int) -> bool:
 
 
 def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """Return (outputs, inputs) of each part of a layer."""
+    """Return the numbers of outputs and inputs of the matrix of each part of a layer."""
     hidden, heads = config.hidden_size, config.num_heads * config.head_dim
     both = heads + 2 * config.num_kv_heads * config.head_dim
     return {
@@ -139,7 +169,7 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors, stored as bf16 or fp16, in fp32. Raises CheckpointError."""
+    """Return all tensors of an adapter's folder, converted to fp32. Raises CheckpointError."""
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder, ADAPTER_FILES):
         try:
@@ -147,12 +177,14 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             with safe_open(path, framework="pt") as file:
                 of_file = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError) as error:
-            raise CheckpointError(_advice(folder, f"cannot be read, {path.name}")) from error
-        if both := tensors.keys() & of_file.keys():
-            raise CheckpointError(_advice(folder, f"holds {printable(min(both))} in two files"))
+            fault = f"has the unreadable file {printable(path.name)}"
+            raise CheckpointError(_message(folder, fault)) from error
+        if duplicates := tensors.keys() & of_file.keys():
+            fault = f"contains {printable(min(duplicates))} in two files"
+            raise CheckpointError(_message(folder, fault))
         tensors |= of_file
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-        raise CheckpointError(_advice(folder, "has weights that are not finite"))
+        raise CheckpointError(_message(folder, "has weights that are not finite"))
     return tensors
 
 
@@ -160,22 +192,23 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(_advice(path.parent, "has no readable adapter.json")) from error
+        raise CheckpointError(_message(path.parent, "has no readable adapter.json")) from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise CheckpointError(_advice(path.parent, f"is not of format {FORMAT}"))
+        fault = f"does not have format {FORMAT} in adapter.json"
+        raise CheckpointError(_message(path.parent, fault))
     return value
 
 
-def _advice(folder: Path, fault: str) -> str:
+def _message(folder: Path, fault: str) -> str:
     return f"The adapter in {folder} {fault}: restore it from the repository."
 
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
-    """The masks among the N tokens of one forward, and what the adapter adds to them.
+    """The masks among the N tokens of one forward pass, and the adapter's weights for them.
 
-    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], each mask's embedding by its place.
-    updates: for each layer (a [in, rank], b [rank, out]) by part.
+    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], the mask embedding for each token's
+    index in its group. updates: for each layer, (a [in, rank], b [rank, out]) by part.
     """
 
     gate: Tensor
@@ -183,18 +216,21 @@ class MaskRows:
     updates: Sequence[Mapping[str, tuple[Tensor, Tensor]]]
 
     def embed(self, x: Tensor) -> Tensor:
-        """Return the embeddings [N, hidden] with the masks' own in their places."""
+        """Return ``x`` [N, hidden] with the rows of masks replaced by their mask embeddings."""
         return torch.where(self.gate.bool(), self.embedding, x)
 
     def add(self, y: Tensor, x: Tensor, layer: int, part: str) -> None:
-        """Add the masks' update to ``y`` [N, out], the product of ``x`` [N, in]."""
+        """Add the update of a part to the masks' rows of ``y`` [N, out], in place.
+
+        x: [N, in], the input of the matrix product that ``y`` is the result of.
+        """
         if part in self.updates[layer]:
             a, b = self.updates[layer][part]
             y.addmm_((x @ a).mul_(self.gate), b)
 
 
 class MaskAdapter:
-    """An adapter prepared for one model: on its device, in its dtype and in its order of rows."""
+    """An adapter on the device of a model, in the model's dtype and order of features."""
 
     def __init__(
         self,
@@ -219,9 +255,9 @@ class MaskAdapter:
         ]
 
     def groups(self, tokens: Tensor) -> Branches:
-        """Return branches for causal rows of tokens [R, Q].
+        """Return branches for causal rows of tokens [R, Q]. Consecutive masks form a group.
 
-        Consecutive masks form a group, so positions - roots is the place of each mask in its group.
+        ``positions - roots`` is then the index of each mask in its group.
         """
         slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         is_mask = tokens == self._mask_id
@@ -230,7 +266,10 @@ class MaskAdapter:
         return Branches(slots, first, first)
 
     def find(self, tokens: Tensor, branches: Branches | None) -> MaskRows | None:
-        """Return the masks among tokens [R, Q]; None if there are none (detected on a CPU only)."""
+        """Return the masks among tokens [R, Q], or None on a CPU if there are none.
+
+        On a GPU this check is left out because the host would have to wait for the device.
+        """
         is_mask = tokens == self._mask_id
         if self._is_cpu and not is_mask.any():
             return None
@@ -242,7 +281,7 @@ class MaskAdapter:
 
 
 def _prepared(part: str, a: Tensor, b: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Return a [in, rank] and b [rank, out], ordered like the matrices that they are added to."""
+    """Return a [in, rank] and b [rank, out], their features ordered like the model's matrices."""
     dim = config.head_dim
     heads = packed_order(config.num_heads, config.num_kv_heads)
     if part == "qkv":

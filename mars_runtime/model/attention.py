@@ -1,12 +1,12 @@
-"""Rotary positions and attention over the cursor cache, with few operations per layer.
+"""Rotary positions and attention over the KV cache, with few operations per layer.
 
 Two techniques keep the number of operations low:
 
-- The rows of the query and key projections are reordered at load so that the two halves that
-  rotary embedding rotates together are adjacent (``rotary_order``). A rotation is then one
+- The rows of the query and key projections are reordered when a model is loaded, so that the two
+  features that are rotated together are adjacent (``rotary_order``). A rotation is then one
   multiplication of complex numbers. Reordering does not change a dot product.
-- Query heads are reordered so that the heads that share a key-value head can be read as further
-  queries of it (packed grouped-query attention): keys and values are never repeated.
+- Query heads are reordered so that the heads that share a key-value head can be read as additional
+  queries of one head (packed grouped-query attention). Keys and values are never repeated.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from mars_runtime.model.forward import Branches
 from mars_runtime.transfers import to_device
 
 SHORT = 64
-"""Maximum length of a forward whose causal bias is cached; prefill chunks are longer."""
+"""Maximum number of tokens per row for which the causal bias is cached; prefill uses more."""
 
 
 @dataclass(slots=True)
 class Window:
-    """What one forward reads and writes; the same for every layer.
+    """The rotations, cache slots and bias that every layer of one forward pass uses.
 
-    turn_queries: complex [R*Q, 1, D/2]. turn_stored: complex [R*Q, 2*Hkv, D/2] (ones for values).
-    targets: per layer, the destination: the slots themselves, [R, Q, 2*Hkv, D], if all rows have
-    the same cursor; else all slots of all rows, [R*capacity, 2*Hkv, D], indexed by ``slot_ids``.
-    keys, values: per layer [R, Hkv, T, D]. bias: added to the scores; None if Q = 1.
+    turn_queries: rotations of the queries, complex [R*Q, 1, D/2].
+    turn_stored: rotations of keys and values, complex [R*Q, 2*Hkv, D/2]; those of values are 1.
+    keys, values: per layer, the slots to read, [R, Hkv, T, D].
+    targets: per layer, where new keys and values are written. If all rows have the same cursor,
+        these are exactly the new slots, [R, Q, 2*Hkv, D]. Otherwise they are all slots of all rows,
+        [R*capacity, 2*Hkv, D], to be indexed with ``slot_ids``.
+    bias: added to the attention scores; None if Q = 1.
     """
 
     num_rows: int
@@ -49,16 +52,16 @@ class Window:
 
 
 class Positions:
-    """Tables that depend on positions only, computed once: rotations and causal biases."""
+    """Tables of rotations and causal biases, which depend on positions only and are cached."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         self._config = config
         self._dtype = dtype
         self._device = device
-        # Rotations by position: [P, 1, D/2] for queries, [P, 2*Hkv, D/2] for what is stored.
+        # Rotations by position: [P, 1, D/2] for queries, [P, 2*Hkv, D/2] for keys and values.
         self._turns = torch.empty(0, 1, config.head_dim // 2, dtype=torch.complex64, device=device)
         self._stored_turns = self._turns
-        # Captured forwards still read the tables they were recorded with.
+        # Smaller tables that were replaced. Captured forward passes still read them.
         self._outgrown: list[Tensor] = []
         self._biases: dict[int, Tensor] = {}
 
@@ -69,18 +72,20 @@ class Positions:
         num_queries: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Return the window of a forward of rows 0 .. num_rows-1, ``num_queries`` tokens each.
+        """Return the window of a forward pass of the first ``num_rows`` rows of the cache.
 
-        Raises ValueError if a row would write behind the end of the cache.
+        num_queries: number of tokens per row. Raises ValueError if they do not fit the cache.
         """
         cursors = cache.cursors[:num_rows]
         start, end = min(cursors), max(cursors) + num_queries
         if end > cache.capacity:
-            raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
+            raise ValueError(
+                f"the forward pass needs {end} slots, but the cache has {cache.capacity}"
+            )
         if branches is not None or end - num_queries != start:
-            where = to_device(cursors, self._device)
+            device_cursors = to_device(cursors, self._device)
             branches = None if branches is None else branches.to(self._device)
-            return self.open_at(cache, where, num_queries, end, branches)
+            return self.open_at(cache, device_cursors, num_queries, end, branches)
         self.extend(cache.capacity)
         turns, stored_turns = self._turns[start:end], self._stored_turns[start:end]
         if num_rows > 1:
@@ -105,10 +110,10 @@ class Positions:
         context: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Return the window of rows whose cursors are a tensor, [R] int64, on the device.
+        """Return the window of a forward pass of rows with any cursors, or with branches.
 
-        The host does not wait for the device. Every row must fit (cursor + Q <= context), except
-        rows whose results are not used.
+        cursors: int64 [R], on the device; the host does not wait for the device. context: number of
+        slots that attention reads; every row whose result is used must have cursor + Q <= context.
         """
         self.extend(cache.capacity)
         num_rows = len(cursors)
@@ -130,10 +135,10 @@ class Positions:
         )
 
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
-        """Return the bias [R, 1, Q * group, T].
+        """Return the bias [R, 1, Q * group, T], which hides slots from tokens.
 
-        Each token attends to the slots up to its own. In a tree it attends only to those of its
-        root and its branch, and in a diffusion block to the whole block.
+        Without branches, a token attends to all slots up to its own. In a tree it attends to the
+        slots before its root and to those of its branch, in a diffusion block to the whole block.
         """
         slot = torch.arange(end, device=self._device)
         ends = slots
@@ -151,21 +156,21 @@ class Positions:
     def _causal(self, num_queries: int, end: int) -> Tensor:
         """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
 
-        The last columns of a longer table are the same, so one table serves every cursor. Tables of
-        short forwards are cached.
+        The last columns of a longer table are the same, so one table per ``num_queries`` is enough.
+        Tables for at most SHORT queries are cached.
         """
-        is_kept = num_queries <= SHORT
+        is_cached = num_queries <= SHORT
         bias = self._biases.get(num_queries)
         if bias is None or bias.shape[1] < end:
-            length = max(SHORT, 2 * end) if is_kept else end
+            length = max(SHORT, 2 * end) if is_cached else end
             size = (num_queries, num_queries)
             hidden = torch.full(size, -math.inf, dtype=self._dtype, device=self._device).triu(1)
             bias = F.pad(hidden, (length - num_queries, 0))
             bias = bias.repeat_interleave(self._config.group, dim=0)
-            if is_kept:
+            if is_cached:
                 self._biases[num_queries] = bias
         bias = bias[:, -end:]
-        # Attention on CUDA reads several numbers at a time, so a slice may not be aligned.
+        # Attention on CUDA needs an aligned bias, because it reads several numbers at a time.
         return bias if self._device.type == "cpu" else bias.contiguous()
 
     def extend(self, length: int) -> None:
@@ -179,7 +184,7 @@ class Positions:
             )
             turns = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
             self._turns = turns.to(self._device)
-            # Keys are rotated, values are not: a rotation by one leaves every bit unchanged.
+            # Values are multiplied by 1, which leaves every bit unchanged.
             heads = self._config.num_kv_heads
             both = torch.cat(
                 [turns.expand(-1, heads, -1), torch.ones_like(turns).expand(-1, heads, -1)], 1
@@ -190,16 +195,19 @@ class Positions:
 def _readable(
     cache: BlockKVCache, num_rows: int, end: int
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return views of the first ``end`` slots' keys and values, per layer [R, Hkv, end, D]."""
-    read = cache.store[:, :num_rows, :end].transpose(2, 3)
-    return read[:, :, : cache.num_kv_heads].unbind(0), read[:, :, cache.num_kv_heads :].unbind(0)
+    """Return views of the keys and of the values in the first ``end`` slots.
+
+    Each is a tuple with one tensor [R, Hkv, end, D] per layer.
+    """
+    slots = cache.store[:, :num_rows, :end].transpose(2, 3)
+    return slots[:, :, : cache.num_kv_heads].unbind(0), slots[:, :, cache.num_kv_heads :].unbind(0)
 
 
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
-    """Write the keys and values of the new tokens, then attend to all slots so far.
+    """Write the keys and values of the new tokens into the cache, then compute attention.
 
-    projected: [R*Q, (Hq + 2*Hkv) * D], queries, keys and values in ``rotary_order``.
-    Returns [R*Q, Hq * D], heads in ``packed_order``.
+    projected: [R*Q, (Hq + 2*Hkv) * D], queries, keys and values; the features of queries and keys
+    are in ``rotary_order``. Returns [R*Q, Hq * D], with the heads in ``packed_order``.
     """
     rows, queries, heads, dim = (
         window.num_rows,
@@ -226,29 +234,31 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Return the order of a head's features that puts i and i + D/2, rotated together, in a
-    pair."""
+    """Return the order of a head's features that makes i and i + D/2 adjacent.
+
+    These two features are rotated together.
+    """
     return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
 
 
 def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
-    """Return the order of query heads by place in the group, then by key-value head."""
+    """Return the order of query heads: sorted by index in their group, then by key-value head."""
     return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
 
 
 def frequencies(config: ModelConfig) -> Tensor:
-    """Return radians per position, [D/2], in fp32, computed as in transformers."""
+    """Return the rotary frequencies in radians per position, fp32 [D/2], as in transformers."""
     steps = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     plain = 1.0 / (config.rope_theta**steps)
     scaling = config.rope_scaling
     if scaling is None:
         return plain
     if isinstance(scaling, RopeScaling):
-        return _stretched(plain, scaling)
+        return _scaled(plain, scaling)
     return plain / torch.tensor(scaling)
 
 
-def _stretched(plain: Tensor, scaling: RopeScaling) -> Tensor:
+def _scaled(plain: Tensor, scaling: RopeScaling) -> Tensor:
     turns = scaling.original_max_positions * plain / (2 * math.pi)
     span = scaling.high_freq_factor - scaling.low_freq_factor
     keep = ((turns - scaling.low_freq_factor) / span).clamp(0, 1)

@@ -1,8 +1,9 @@
 """Choose the implementation of a model by its weights, the device and the requested dtype.
 
-Integer weights on a CPU use the native forward, which is compiled at its first use, or PyTorch's
-own kernels, with a log message, if it cannot be compiled. Dense weights on a CPU use it in 8 bits,
-unless a short measurement finds fp32 faster. Everything else uses ``transformer.py``.
+Integer weights on a CPU use the native forward pass, which is compiled at its first use. If it
+cannot be compiled, they use PyTorch's own kernels, and the log says why. Dense weights on a CPU use
+the native forward pass in 8 bits, unless a short measurement finds fp32 faster. All other models
+use ``transformer.py``.
 """
 
 from __future__ import annotations
@@ -58,21 +59,25 @@ def build_model(
     mask_id: int | None = None,
     tell: Tell = lambda share: None,
 ) -> Model:
-    """Return a model of these weights, named as in a transformers checkpoint.
+    """Build a model from its weights.
 
-    dtype: auto (on a CPU integer weights unchanged and dense weights as ``quickest`` chooses, on
-    CUDA bf16), fp32, bf16, or int8 or int4 on a CPU. adapter: acts on the tokens ``mask_id`` only.
+    weights: named as in a transformers checkpoint.
+    dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
+        integer weights unchanged and uses the result of ``quickest`` for dense weights.
+    adapter: acts only on tokens with the id ``mask_id``.
+    tell: called with the share of the weights that is packed.
+
     Raises CheckpointError, with one sentence.
     """
     if dtype in BITS and device.type != "cpu":
-        raise CheckpointError(f"{dtype} is made for a CPU: choose bf16 on a GPU.")
-    is_whole = False
+        raise CheckpointError(f"The dtype {dtype} needs a CPU: choose bf16 on a GPU.")
+    has_integers = False
     if dtype == "auto" and device.type == "cpu":
         # Only the first layer is checked, since each access maps a weight of a folder into memory.
         first = [weights.get(name) for name in _first_layer(config)]
-        is_whole = any(isinstance(weight, GroupedMatrix) for weight in first)
-        dtype = dtype if is_whole else quickest(config, weights)
-    if dtype in BITS or is_whole:
+        has_integers = any(isinstance(weight, GroupedMatrix) for weight in first)
+        dtype = dtype if has_integers else quickest(config, weights)
+    if dtype in BITS or has_integers:
         return _quantised(config, weights, BITS.get(dtype), adapter, mask_id, tell)
     _require_numbers(weights)
     return Transformer(
@@ -86,20 +91,20 @@ def build_model(
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16.
+    """Return the PyTorch dtype for a name: fp32, bf16 or auto (bf16 on CUDA, fp32 on a CPU).
 
-    Raises CheckpointError.
+    Raises CheckpointError for any other name.
     """
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:
         also = " (or int8 or int4 on a CPU)"
-        raise CheckpointError(f"Choose the dtype auto, fp32 or bf16{also}, not {dtype!r}.")
+        raise CheckpointError(f"The dtype must be auto, fp32 or bf16{also}, got {dtype!r}.")
     return DTYPES[dtype]
 
 
 def has_native() -> bool:
-    """Return whether the native forward is available on this machine."""
+    """Return whether the native forward pass is available on this machine."""
     try:
         native_library()
     except CompileError:
@@ -108,8 +113,7 @@ def has_native() -> bool:
 
 
 def why_not_native(config: ModelConfig) -> str | None:
-    """Return why the native forward cannot compute a model of this shape here, or None if it
-    can."""
+    """Return why the native forward pass cannot compute this model, as a sentence, or None."""
     reason = unsupported(config)
     if reason is None:
         try:
@@ -122,42 +126,44 @@ def why_not_native(config: ModelConfig) -> str | None:
 TRIAL_WEIGHTS = 1 << 24
 """Number of weights in the layers that ``quickest`` times.
 
-As fp32 they exceed a core's share of the processor cache, as all layers of a large model do.
+In fp32 so many weights do not fit a core's share of the processor cache, as in a large model.
 """
 TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 
 
 def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
-    """Return the fastest dtype for dense weights on this CPU, one token at a time.
+    """Return the dtype, int8 or fp32, in which this CPU decodes one token at a time faster.
 
-    It is int8 with the native forward, or fp32. Without the native forward it is fp32, and the log
-    says why. Times some layers and takes the shortest time of each, since other load on the machine
-    can only make a forward slower.
+    int8 uses the native forward pass. Without it, the result is fp32, and the log says why. The
+    function times some layers of the model and compares the shortest times, because other load on
+    the machine can only make a forward pass slower.
     """
     reason = why_not_native(config)
     if reason is not None:
-        # A missing compiler can be installed, so it is a warning; an unsupported shape is not.
-        tell = _log.info if unsupported(config) else _log.warning
-        tell("%s Dense weights are computed in fp32, exactly and more slowly.", reason)
+        # The user can install a missing compiler, but cannot change an unsupported shape.
+        log = _log.info if unsupported(config) else _log.warning
+        log("%s Dense weights are computed in fp32, which is exact but slower.", reason)
         return "fp32"
-    layer = _layer_weights(config)
-    if layer > TRIAL_WEIGHTS:  # fp32 reads four times the bytes from memory in every layer
+    layer_size = _layer_weights(config)
+    if layer_size > TRIAL_WEIGHTS:  # fp32 reads four times the bytes from memory in every layer
         return "int8"
-    part = replace(
+    trial = replace(
         config,
-        num_layers=min(config.num_layers, TRIAL_WEIGHTS // layer),
+        num_layers=min(config.num_layers, TRIAL_WEIGHTS // layer_size),
         vocab_size=min(config.vocab_size, TRIAL_ROWS),
         max_positions=TRIAL_CONTEXT + 1,
         tie_word_embeddings=True,
     )
-    some = _Part(part, weights)
+    trial_weights = _Part(trial, weights)
     models: dict[str, Model] = {
-        "int8": NativeModel(part, some, native_library(), bits=8),
-        "fp32": Transformer(part, dict(some)),
+        "int8": NativeModel(trial, trial_weights, native_library(), bits=8),
+        "fp32": Transformer(trial, dict(trial_weights)),
     }
     seconds = {name: _shortest(model) for name, model in models.items()}
     _log.info(
-        "A token takes %s.", ", ".join(f"{1e3 * s:.2f} ms in {n}" for n, s in seconds.items())
+        "Measured to choose the dtype: a forward pass of %d layers takes %s.",
+        trial.num_layers,
+        " and ".join(f"{1e3 * s:.2f} ms in {n}" for n, s in seconds.items()),
     )
     return min(seconds, key=seconds.__getitem__)
 
@@ -171,7 +177,7 @@ def _layer_weights(config: ModelConfig) -> int:
 
 
 class _Part(Mapping[str, Tensor]):
-    """The first layers and tokens of a model, with a tied head."""
+    """The weights of a smaller model: the first layers and embeddings of another, a tied head."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:
         self._config, self._weights = config, weights
@@ -191,7 +197,7 @@ class _Part(Mapping[str, Tensor]):
 
 @torch.inference_mode()
 def _shortest(model: Model) -> float:
-    """Return the shortest time of a forward of one token, in seconds."""
+    """Return the shortest of TRIAL_ROUNDS times of a forward pass of one token, in seconds."""
     token = torch.zeros(1, 1, dtype=torch.int64)
     cache: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
     cache.cursors[0] = TRIAL_CONTEXT
@@ -203,14 +209,14 @@ def _shortest(model: Model) -> float:
     return min(seconds)
 
 
-COMPILING = "The native forward is being compiled."
+COMPILING = "The native forward pass is being compiled."
 _in_background = threading.Event()
 
 
 def native_library() -> Any:
-    """Return the compiled library, after checking it.
+    """Return the compiled and checked library; compile it at the first call.
 
-    Raises CompileError, also while ``compile_in_background`` is at work.
+    Raises CompileError if that fails, or while a compilation by ``compile_in_background`` runs.
     """
     compiled = _compiled()
     if _in_background.is_set() and not compiled.done():
@@ -219,10 +225,10 @@ def native_library() -> Any:
 
 
 def compile_in_background(then: Callable[[], None]) -> bool:
-    """Build models without the library until it is compiled; return whether it is not ready yet.
+    """Compile the library in a thread; return whether it is being compiled.
 
-    Does nothing if it was compiled earlier or cannot be. then: called in the compiling thread when
-    the library has become ready.
+    Until it is ready, models are built without it. Does nothing if the library was compiled earlier
+    or there is no compiler. then: called in the compiling thread when the library is ready.
     """
     try:
         if not _in_background.is_set() and is_compiled(_folder()):
@@ -233,7 +239,7 @@ def compile_in_background(then: Callable[[], None]) -> bool:
     compiled = _compiled()
     if compiled.done():
         return False
-    _log.warning("%s Until it is ready, PyTorch computes models, more slowly.", COMPILING)
+    _log.warning("%s Until it is ready, models run in PyTorch, which is slower.", COMPILING)
     compiled.add_done_callback(lambda it: then() if it.exception() is None else None)
     return True
 
@@ -244,23 +250,23 @@ def _folder() -> Path:
 
 @cache
 def _compiled() -> Future[Any]:
-    """Return the library to come; a thread of its own compiles and checks it."""
-    library_to_come: Future[Any] = Future()
+    """Start a thread that compiles and checks the library; return the future of its result."""
+    future_library: Future[Any] = Future()
 
     def work() -> None:
         try:
             library = open_library(compile_library(_folder()))
             check_library(library)
         except CompileError as error:
-            library_to_come.set_exception(error)
+            future_library.set_exception(error)
         except BaseException as error:
-            library_to_come.set_exception(error)
+            future_library.set_exception(error)
             raise
         else:
-            library_to_come.set_result(library)
+            future_library.set_result(library)
 
     threading.Thread(target=work, name="compile", daemon=True).start()
-    return library_to_come
+    return future_library
 
 
 def _quantised(
@@ -271,9 +277,10 @@ def _quantised(
     mask_id: int | None,
     tell: Tell,
 ) -> Model:
-    """Build a quantised model.
+    """Build a quantised model for a CPU.
 
-    ``bits``: of all matrices of layers; None leaves them as they are, and uses 8 for dense ones.
+    bits: the number of bits per weight in the layer matrices. None leaves integer matrices
+    unchanged and quantises dense ones to 8 bits.
     """
     reason = why_not_native(config)
     if reason is None:
@@ -290,9 +297,13 @@ def _quantised(
     is_int8 = can_quantize()
     if bits is not None and not is_int8:
         raise CheckpointError(
-            f"int{bits} needs an x86 CPU or a C++ compiler: choose fp32 on this machine."
+            f"The dtype int{bits} needs an x86 CPU or a C++ compiler: choose fp32 on this machine."
         )
-    _log.warning("%s PyTorch's %s kernels are used.", reason, "int8" if is_int8 else "fp32")
+    _log.warning(
+        "%s The model runs in PyTorch with its %s kernels, which is slower.",
+        reason,
+        "int8" if is_int8 else "fp32",
+    )
     return Transformer(
         config, dense_weights(weights), is_int8=is_int8, adapter=adapter, mask_id=mask_id
     )
@@ -305,8 +316,8 @@ def _require_numbers(weights: Mapping[str, Weight]) -> None:
             raise not_finite(name)
 
 
-LEAST_COSINE = 0.98  # minimum cosine of the compiled library's logits with PyTorch's
-NUM_TOKENS = 40  # more than one block of the cache
+LEAST_COSINE = 0.98  # minimum cosine similarity of the compiled library's logits and PyTorch's
+NUM_TOKENS = 40  # enough to fill more than one block of the KV cache
 
 CHECKED = ModelConfig(
     vocab_size=80,
@@ -323,8 +334,11 @@ CHECKED = ModelConfig(
 
 @torch.inference_mode()
 def check_library(library: Any) -> None:
-    """Raise CompileError if logits differ from PyTorch's or depend on other tokens of the
-    forward."""
+    """Run small random models with the compiled library and with PyTorch, and compare the logits.
+
+    Raises CompileError if they differ too much, or if the logits of a token depend on whether other
+    tokens are in the same forward pass.
+    """
     generator = torch.Generator().manual_seed(0)
     for bits, has_head_norms in product((4, 8), (False, True)):
         config = replace(CHECKED, qk_norm=has_head_norms)
@@ -346,13 +360,15 @@ def check_library(library: Any) -> None:
         cosine = torch.nn.functional.cosine_similarity(expected, logits, dim=-1).min()
         if not cosine > LEAST_COSINE:
             raise CompileError(
-                f"The compiled library gives wrong results on this machine (cosine {cosine:.3f})."
+                "The compiled library computes wrong results on this machine: the cosine "
+                f"similarity to PyTorch's logits is {cosine:.3f}, below {LEAST_COSINE}."
             )
-        cache, alone = native.new_cache(1, 64), []
+        cache, single_states = native.new_cache(1, 64), []
         for token in tokens.unbind(1):
-            alone.append(native.hidden(token.unsqueeze(1), cache))
+            single_states.append(native.hidden(token.unsqueeze(1), cache))
             cache.cursors[0] += 1
-        if not torch.equal(native.logits(torch.cat(alone, 1), slice(None)), logits):
+        if not torch.equal(native.logits(torch.cat(single_states, 1), slice(None)), logits):
             raise CompileError(
-                "The compiled library's result for a token depends on the batch's other tokens."
+                "The compiled library computes wrong results on this machine: the logits of a "
+                "token depend on the other tokens of the forward pass."
             )

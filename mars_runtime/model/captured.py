@@ -1,13 +1,14 @@
-"""Replay a model's forward as CUDA graphs: one for each bucket of rows, tokens and context.
+"""Replay forward passes as CUDA graphs, one graph per bucket of rows, tokens and context.
 
-A capture records the kernels that a forward starts. A replay starts all of them at once, on the
-same memory, which saves the host hundreds of launches. Shapes are fixed in a capture, so a forward
-is padded up to the next bucket. Padding tokens write keys and values only where no row reads:
-behind the tokens of their own row, or, in rows that are padding, at the end of their place.
+A capture records the kernels that a forward pass launches. A replay launches all of them at once on
+the same memory, which saves the host hundreds of launches. The shapes in a capture are fixed, so
+the inputs of a forward pass are padded to the next larger bucket. Padding tokens write their keys
+and values to slots that no row reads: after the tokens of their own row, or, in rows that are all
+padding, into the last slots of the row.
 
-Only the forward is captured. The output head, reading and acceptance are a few launches, which the
+Only the layers are captured. The output head, reading and acceptance need few launches, which the
 host makes while the device still runs the layers. nano-vllm (github.com/GeeeekExplorer/nano-vllm)
-makes the same cut.
+captures the same part.
 """
 
 from __future__ import annotations
@@ -26,22 +27,26 @@ from mars_runtime.settings import MAX_FED
 LOG = logging.getLogger(__name__)
 
 TOKENS = (1, 2, 4, 8, 16, 32, MAX_FED)
-"""Tokens fed per row, by bucket."""
+"""The numbers of tokens per row for which there are buckets."""
 FIRST_CONTEXT = 256
-"""Slots that attention reads in the smallest bucket; each further bucket has twice as many."""
+"""Number of slots that attention reads in the smallest bucket; it doubles from bucket to bucket."""
 NUM_WARM_UPS = 2
-"""Runs before a capture: libraries choose kernels and allocate workspaces in the first ones."""
+"""Number of runs before a capture, in which libraries choose kernels and allocate workspaces."""
 
 Record = Callable[[Callable[[], None]], Callable[[], None]]
-"""Takes a function on fixed memory; returns a function that runs it again on the same memory."""
+"""Records a function that works on fixed memory; returns a function that replays it."""
 
 Run = Callable[[Tensor, Tensor, Branches, int], Tensor]
-"""The forward to record: tokens [R, Q], cursors [R], branches and the context in slots; returns
-states [R, Q, hidden]. All on the device; it must not wait for the device."""
+"""The layers to record. The arguments are tokens [R, Q], cursors [R], branches and the number of
+slots that attention reads; the result is the hidden states [R, Q, hidden]. All tensors are on the
+device, and the host must not wait for the device."""
 
 
 class Bucket(NamedTuple):
-    """The shape of a captured forward. context: slots of the cache that attention reads."""
+    """The shape of a captured forward pass.
+
+    num_tokens: per row. context: number of cache slots that attention reads.
+    """
 
     num_rows: int
     num_tokens: int
@@ -49,21 +54,21 @@ class Bucket(NamedTuple):
 
 
 def run_again(function: Callable[[], None]) -> Callable[[], None]:
-    """Return the function itself: a recorder for any device, which records nothing."""
+    """Return ``function`` unchanged: a recorder that records nothing and works on any device."""
     return function
 
 
 class GraphRecorder:
     """Records functions as CUDA graphs on one device.
 
-    All graphs share a memory pool: they never run at the same time, and what they leave in it is
-    copied out by their own last kernel. After a failed capture functions run as they are, and one
-    warning gives the reason. Raises torch.cuda.OutOfMemoryError.
+    All graphs share one memory pool. That is safe because they never run at the same time, and the
+    last kernel of each graph copies its result out of the pool. After a failed capture, functions
+    run without graphs, and one warning reports the reason. Raises torch.cuda.OutOfMemoryError.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.reason = ""
-        """Why functions run without a graph; empty while captures succeed."""
+        """Why functions run without graphs; empty as long as captures succeed."""
         self.num_graphs = 0
         self._device = device
         self._pool: Any = None
@@ -75,16 +80,19 @@ class GraphRecorder:
         try:
             graph = self._capture(function)
         except torch.cuda.OutOfMemoryError:
-            raise  # it would fail without a graph as well: the caller decides
+            raise  # the function would fail without a graph too, so the caller must handle this
         except RuntimeError as error:
             self.reason = str(error).splitlines()[0]
-            LOG.warning("Forwards run without CUDA graphs: a capture failed (%s).", self.reason)
+            LOG.warning(
+                "Forward passes run without CUDA graphs, because a capture failed (%s).",
+                self.reason,
+            )
             return function
         self.num_graphs += 1
         return graph.replay
 
     def _capture(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Warm up and capture on a stream of its own."""
+        """Warm up a function and capture it on the recorder's stream."""
         if self._stream is None:
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -95,10 +103,11 @@ class GraphRecorder:
                 for _ in range(NUM_WARM_UPS):
                     function()
             torch.cuda.synchronize(self._device)
-            # cuBLAS then allocates its workspace in the graphs' own pool. Other captures
-            # (torch.compile) free the shared ones, and a replay would write into freed memory.
+            # After this call cuBLAS allocates a new workspace inside the graphs' pool. Captures by
+            # other code (torch.compile) free the shared workspaces, and a replay that uses one of
+            # them would write into freed memory.
             torch._C._cuda_clearCublasWorkspaces()
-            # Other threads may use other models on this device meanwhile.
+            # "thread_local", because other threads may use this device during the capture.
             with torch.cuda.graph(
                 graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
             ):
@@ -110,10 +119,10 @@ class GraphRecorder:
 
 
 class CapturedForward:
-    """The recorded forwards of one KV cache, with the memory that they read and write.
+    """The recorded forward passes of one KV cache, with the memory that they read and write.
 
-    A forward of at most MAX_FED tokens per row sends its numbers to the device in one copy, then
-    replays the record of its bucket.
+    A forward pass of at most MAX_FED tokens per row copies its inputs to the device in one
+    transfer, then replays the recording of its bucket.
     """
 
     def __init__(
@@ -124,14 +133,17 @@ class CapturedForward:
         size = rows * (1 + 5 * MAX_FED)
         self._numbers = torch.zeros(size, dtype=torch.long, device=device)
         self._states = torch.zeros(rows * MAX_FED, hidden_size, dtype=dtype, device=device)
-        # Two buffers: one is filled while the copy of the other may still be in flight.
-        self._sent = [torch.zeros(size, dtype=torch.long) for _ in range(2)]
+        # Two buffers: one can be filled while the other is still being transferred.
+        self._host_buffers = [torch.zeros(size, dtype=torch.long) for _ in range(2)]
         if device.type == "cuda":
-            self._sent = [part.pin_memory() for part in self._sent]
+            self._host_buffers = [buffer.pin_memory() for buffer in self._host_buffers]
         self._replays: dict[Bucket, Callable[[], None]] = {}
 
     def bucket(self, num_rows: int, num_tokens: int, cursors: Sequence[int]) -> Bucket | None:
-        """Return the bucket of a forward; None where it does not fit, padding included."""
+        """Return the bucket of a forward pass, or None if it does not fit the cache with padding.
+
+        num_tokens: per row, before padding. cursors: those of all rows.
+        """
         fitting = [size for size in TOKENS if size >= num_tokens]
         if not fitting or max(cursors) + fitting[0] > self._capacity:
             return None
@@ -150,10 +162,11 @@ class CapturedForward:
         make_run: Callable[[], Run],
         record: Record,
     ) -> Tensor:
-        """Run a forward of tokens [R, Q], on the host, for rows with these cursors.
+        """Run a forward pass; record it at the first use of its bucket.
 
-        make_run: returns the forward to record; called at the first use of this bucket.
-        Returns states [R, Q, hidden], a view that the next forward on this cache overwrites.
+        tokens: [R, Q], on the host. make_run: returns the function to record; called only if this
+        bucket is not recorded yet. Returns the hidden states [R, Q, hidden] as a view that the next
+        forward pass on this cache overwrites.
         """
         rows, width = tokens.shape
         self._send(bucket, tokens, cursors, branches)
@@ -165,16 +178,16 @@ class CapturedForward:
     def _send(
         self, bucket: Bucket, tokens: Tensor, cursors: Sequence[int], branches: Branches | None
     ) -> None:
-        """Copy the inputs of a forward to the device, padded to its bucket."""
+        """Copy the inputs of a forward pass to the device, padded to its bucket."""
         rows, width = tokens.shape
-        source = self._sent[0]
-        self._sent.reverse()
-        where, parts = _split(source, bucket)
-        where.fill_(self._capacity - bucket.num_tokens)
-        where[:rows] = torch.tensor(cursors)
+        source = self._host_buffers[0]
+        self._host_buffers.reverse()
+        padded_cursors, parts = _split(source, bucket)
+        padded_cursors.fill_(self._capacity - bucket.num_tokens)
+        padded_cursors[:rows] = torch.tensor(cursors)
         slots = torch.arange(bucket.num_tokens)
         parts[0] = 0
-        parts[1:] = slots  # padding is a plain causal row
+        parts[1:] = slots  # padding tokens are causal, without branches
         parts[0, :rows, :width] = tokens
         for part, values in zip(parts[1:], branches.parts if branches else (), strict=False):
             part[:rows, :width] = values
@@ -182,7 +195,7 @@ class CapturedForward:
         self._numbers[:size].copy_(source[:size], non_blocking=True)
 
     def _fill(self, bucket: Bucket, run: Run) -> None:
-        """Run one forward of everything in the buffers; this function is recorded."""
+        """Run the layers on the inputs in the device buffers. This is the recorded function."""
         cursors, (tokens, *parts) = _split(self._numbers, bucket)
         states = run(tokens, cursors, Branches(*parts), bucket.context)
         self._out(bucket).copy_(states)
@@ -193,8 +206,10 @@ class CapturedForward:
 
 
 def _split(numbers: Tensor, bucket: Bucket) -> tuple[Tensor, Tensor]:
-    """Views of a buffer: cursors [R] and five tensors [5, R, Q], which are token ids and the
-    positions, roots, starts and ends of ``Branches``."""
+    """Return two views of an input buffer: the cursors [R], and all other inputs [5, R, Q].
+
+    The other inputs are the token ids, then positions, roots, starts and ends of ``Branches``.
+    """
     rows, width = bucket.num_rows, bucket.num_tokens
     parts = numbers[rows : rows + 5 * rows * width]
     return numbers[:rows], parts.view(5, rows, width)

@@ -1,8 +1,8 @@
-"""Shape of a model, read from ``config.json``.
+"""The configuration of a model, read from ``config.json``.
 
-Llama, Qwen2 and Qwen3 have the same shape here. Only Qwen2 has biases in its attention, and only
-Qwen3 norms the queries and keys of each head. A setting that would change the arithmetic and that
-``transformer.py`` does not support is rejected, not ignored.
+Llama, Qwen2 and Qwen3 are described by the same fields. Only Qwen2 has biases in its attention, and
+only Qwen3 norms the queries and keys of each head. A setting that would change the arithmetic and
+that ``transformer.py`` does not support is rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from mars_runtime.settings import MAX_FED
 # a2d-qwen2 is the type of published MARS checkpoints: Qwen2 with remote code, unused here.
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "a2d-qwen2")
 HEAD_SIZE_OF_QWEN3 = 128
-"""Head size of a Qwen3 whose configuration gives none, as in transformers."""
+"""Head size of a Qwen3 model without ``head_dim`` in its configuration, as in transformers."""
 
 _log = logging.getLogger(__name__)
 
 MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
 MAX_NAME = 80
 MIN_ANSWER = 12
-"""Every model must have room for this many answer tokens after a short prompt."""
+"""The context of every model must have space for this many answer tokens after a short prompt."""
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
-"""Upper bounds of a number in a valid configuration, checked before any memory is allocated."""
+"""Largest integer and largest real number in a valid configuration. Both are checked before any
+memory is allocated."""
 
 
 class CheckpointError(MarsError, ValueError):
-    """A checkpoint cannot be used; the message is one sentence with the remedy."""
+    """A checkpoint cannot be used. The message is one sentence: what is wrong and what to do."""
 
 
 class MemoryShortError(CheckpointError):
-    """There is not enough memory for a checkpoint now."""
+    """The free memory is not enough for a checkpoint."""
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def memory_for(name: str) -> Iterator[None]:
 
 
 def printable(name: str) -> str:
-    """Return a name from an untrusted file for a message: short, without control characters."""
+    """Return a name from an untrusted file, shortened and without control characters."""
     short = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
     return short if short.isprintable() else repr(short)
 
@@ -78,13 +79,11 @@ class RopeScaling:
 class ModelConfig:
     """The parts of a configuration that ``transformer.py`` needs.
 
-    ``from_dict`` raises CheckpointError.
-
-    attention_bias: query, key and value projections have a bias (always in Qwen2).
-    qk_norm: each head's queries and keys are normed before they are rotated (always in Qwen3).
-    max_positions: maximum number of tokens of a row, prompt and answer together.
-    rope_scaling: None, Llama 3's, or the number that divides each rotary frequency, as in GGUF
-        files: head_dim / 2 of them.
+    attention_bias: whether query, key and value projections have a bias (always in Qwen2).
+    qk_norm: whether queries and keys of each head are normed before rotation (always in Qwen3).
+    max_positions: maximum number of tokens in a row, prompt and answer together.
+    rope_scaling: None, the scaling of Llama 3, or head_dim / 2 numbers, each of which divides one
+        rotary frequency, as in GGUF files.
     """
 
     vocab_size: int
@@ -106,17 +105,17 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
             raise CheckpointError(
-                f"config.json gives {self.num_heads} attention heads to {self.num_kv_heads} "
-                "key-value heads, which does not divide: fetch the checkpoint again."
+                "num_attention_heads in config.json must be a multiple of num_key_value_heads, got "
+                f"{self.num_heads} and {self.num_kv_heads}: fetch the checkpoint again."
             )
         if self.head_dim % 2:
             raise CheckpointError(
-                f"config.json gives an odd head size of {self.head_dim}: fetch the checkpoint "
+                f"head_dim in config.json must be even, got {self.head_dim}: fetch the checkpoint "
                 "again."
             )
-        if self.rope_theta < 1.0:  # smaller bases give rotations that overflow
+        if self.rope_theta < 1.0:  # rotations of a smaller base overflow
             raise CheckpointError(
-                f"The base of its rotary positions is {self.rope_theta:g}, below 1: fetch the "
+                f"rope_theta in config.json must be at least 1, got {self.rope_theta:g}: fetch the "
                 "checkpoint again."
             )
 
@@ -126,7 +125,7 @@ class ModelConfig:
         return self.num_heads // self.num_kv_heads
 
     def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
-        """Return the shape of a KV cache (``cache.py``) of ``rows`` rows of ``capacity`` tokens."""
+        """Return the shape of a KV cache for ``rows`` rows of at most ``capacity`` tokens each."""
         return self.num_layers, rows, capacity, self.num_kv_heads, self.head_dim
 
     @classmethod
@@ -139,7 +138,7 @@ class ModelConfig:
                 f"type {', '.join(MODEL_TYPES)}."
             )
         has_bias = model_type in ("qwen2", "a2d-qwen2")
-        _refuse_what_is_not_computed(config, has_bias=has_bias)
+        _reject_unsupported_settings(config, has_bias=has_bias)
         hidden_size, num_heads = (
             whole(config, "hidden_size"),
             whole(config, "num_attention_heads"),
@@ -166,11 +165,12 @@ class ModelConfig:
         )
 
 
-def _refuse_what_is_not_computed(config: Mapping[str, Any], *, has_bias: bool) -> None:
+def _reject_unsupported_settings(config: Mapping[str, Any], *, has_bias: bool) -> None:
     activation = config.get("hidden_act", "silu")
     kinds = config.get("layer_types")
     is_full = not isinstance(kinds, list) or all(kind == "full_attention" for kind in kinds)
-    is_published = config.get("model_type") == "a2d-qwen2"  # its attention is causal in any case
+    # Published MARS checkpoints have is_causal false, but their attention is causal.
+    is_published = config.get("model_type") == "a2d-qwen2"
     reasons = {
         "sliding-window attention": config.get("use_sliding_window"),
         "layers without full attention": not is_full,
@@ -188,19 +188,24 @@ def _refuse_what_is_not_computed(config: Mapping[str, Any], *, has_bias: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Return theta and scaling, from ``rope_scaling`` if present, else from ``rope_parameters``.
+    """Return the base of the rotary positions and their scaling.
+
+    Both are read from ``rope_scaling`` if it is present, otherwise from ``rope_parameters``.
 
     Source: transformers 5, modeling_rope_utils.py, ``convert_rope_params_to_dict``.
     """
     older, newer = config.get("rope_scaling"), config.get("rope_parameters")
     if older and newer and older != newer:
         _log.warning(
-            "config.json holds both rope_scaling and rope_parameters; rope_scaling is used, as "
-            "transformers does."
+            "config.json contains both rope_scaling and rope_parameters, which differ. "
+            "rope_scaling is used, as transformers does."
         )
     rope = older or newer or {}
     if not isinstance(rope, Mapping):
-        raise CheckpointError("The rope_parameters of config.json are damaged: fetch it again.")
+        raise CheckpointError(
+            f"rope_parameters in config.json must be an object, got {shown(rope)}: fetch the "
+            "checkpoint again."
+        )
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = _positive(rope, "rope_theta", _positive(config, "rope_theta", 10000.0))
     if kind == "default" and not any(isinstance(value, Mapping) for value in rope.values()):
@@ -220,25 +225,25 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 
 
 def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """Return a size from ``config.json``. Raises CheckpointError if it is invalid."""
+    """Return a positive integer of ``config.json``. Raises CheckpointError if it is invalid."""
     value = config.get(key)
     value = default if value is None else value
     limit = MOST.get(key, MOST_OF_ALL)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
         raise CheckpointError(
-            f"config.json must give {key} as a whole number from 1 to {limit}, not "
-            f"{shown(value)}: fetch the checkpoint again."
+            f"{key} in config.json must be a whole number from 1 to {limit}, got {shown(value)}: "
+            "fetch the checkpoint again."
         )
     return value
 
 
 def _truth(config: Mapping[str, Any], key: str) -> bool:
-    """Return whether a key is true; false if it is missing. Raises CheckpointError."""
+    """Return a boolean of ``config.json``, False if it is missing. Raises CheckpointError."""
     value = config.get(key)
     if not isinstance(value, bool | None):
         raise CheckpointError(
-            f"config.json must give {key} as true or false, not {shown(value)}: fetch the "
-            "checkpoint again."
+            f"{key} in config.json must be true or false, got {shown(value)}: fetch the checkpoint "
+            "again."
         )
     return value is True
 
@@ -249,8 +254,8 @@ def _positive(config: Mapping[str, Any], key: str, default: object = None) -> fl
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_real or not 0 < value <= MOST_REAL:  # type: ignore[operator]  # NaN compares false
         raise CheckpointError(
-            f"config.json must give {key} as a positive number, not {shown(value)}: fetch "
-            "the checkpoint again."
+            f"{key} in config.json must be a positive number, got {shown(value)}: fetch the "
+            "checkpoint again."
         )
     return float(value)  # type: ignore[arg-type]
 
@@ -290,14 +295,14 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
 
 
 def take(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
-    """Return the weight ``name`` after checking its shape. Raises CheckpointError."""
+    """Return the weight ``name``. Raises CheckpointError if it is missing or has a wrong shape."""
     expected = expected_shape(name, config)
     if name not in weights:
         raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
     weight = weights[name]
     if tuple(weight.shape) != expected:
         raise CheckpointError(
-            f"The weight {name} has shape {tuple(weight.shape)} and config.json says {expected}: "
-            "fetch the checkpoint again."
+            f"The weight {name} has shape {tuple(weight.shape)}, but config.json requires "
+            f"{expected}: fetch the checkpoint again."
         )
     return weight

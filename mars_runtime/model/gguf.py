@@ -1,13 +1,14 @@
 """Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
-Nothing in the files is executed, in particular not the chat template. The architectures of
-``transformer.py`` are supported, and a metadata key that changes their computation is rejected by
-name. Of tokenizers only byte-level BPE (``gpt2`` in GGUF) is supported, with the pre-tokenizers
-listed here: any other one would silently give other ids.
+Nothing in the files is executed, in particular not the chat template. The supported architectures
+are those of ``transformer.py``. A metadata key that would change their computation is rejected by
+name. The only supported tokenizer is byte-level BPE (``gpt2`` in GGUF) with one of the
+pre-tokenizers listed in this module, because any other one would silently produce other token ids.
 
 This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
-and never ends for some damaged lengths. Here no length beyond the end of the file is accepted. The
-package provides the tensor types and their packing. Source: ggml-org/ggml, docs/gguf.md.
+and never ends for some damaged lengths. This parser rejects every length that goes beyond the end
+of the file. The gguf package provides the tensor types and their packing. Source: ggml-org/ggml,
+docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -67,36 +68,36 @@ _PARTS = {
     "ffn_down": "mlp.down_proj",
 }
 DEFAULTS = {"rope.freq_base": 10000.0, "attention.layer_norm_rms_epsilon": 1e-6}
-"""Values assumed, with a warning, if a file lacks them: llama.cpp's base and transformers'
-epsilon."""
+"""Values that are assumed, with a warning, if a file lacks them: the rotary base is the default of
+llama.cpp, epsilon that of transformers."""
 READ = {
     *("block_count", "context_length", "embedding_length", "feed_forward_length"),
     *("attention.head_count", "attention.head_count_kv", "attention.key_length"),
     *("rope.dimension_count", "rope.scaling.type", *DEFAULTS),
 }
-"""Keys under the architecture that are read."""
+"""Keys that this module reads, without their prefix, the name of the architecture."""
 NO_EFFECT = {
     *("vocab_size", "tensor_data_layout", "pooling_type", "decoder_start_token_id"),
     *("attention.layer_norm_epsilon", "rope.scaling.original_context_length"),
     "rope.scaling.finetuned",
 }
-"""Keys that change nothing in these architectures."""
+"""Keys that are ignored because no value of theirs changes these architectures."""
 UNIT_SCALES = {
     *("logit_scale", "residual_scale", "embedding_scale", "rope.scaling.factor"),
     *("rope.scaling.attn_factor", "rope.scale_linear"),
 }
-"""Keys that change nothing if they are 1. All others change nothing if they are 0."""
+"""Factors, which change nothing if they are 1. All other keys change nothing if they are 0."""
 _log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """Contents of GGUF files.
+    """The checkpoint that was read from one or more GGUF files.
 
     weights: named and ordered as in a transformers checkpoint; Q4_0, Q4_1 and Q8_0 stay quantised.
-    tokenizer, tokenizer_config: in the form of the files that ``Tokenizer.from_spec`` reads, with
-    the chat template, which is never run. files: the files read, several for a split checkpoint.
+    tokenizer, tokenizer_config: the arguments of ``Tokenizer.from_spec``; they include the chat
+    template, which is never run. files: the files that were read, several for a split checkpoint.
     """
 
     config: ModelConfig
@@ -107,23 +108,23 @@ class GgufCheckpoint:
 
 
 def read_gguf(path: Path) -> GgufCheckpoint:
-    """Read a checkpoint; for a split one, ``path`` may be any part.
+    """Read a checkpoint. If it is split into several files, ``path`` may be any of them.
 
     Raises CheckpointError, with one sentence.
     """
     opened = _open(path)
-    files = _parts(path, opened)
+    files = _split_files(path, opened)
     if len(files) > 1:
-        opened = _joined(files)
-    with _as_sentence(path):
+        opened = _join(files)
+    with _as_checkpoint_errors(path):
         config = _config(opened, path)
         spec, spec_config = tokenizer_spec(opened.metadata)
         return GgufCheckpoint(config, _weights(opened, config), spec, spec_config, files)
 
 
 @contextmanager
-def _as_sentence(path: Path) -> Iterator[None]:
-    """Convert errors about a file to CheckpointError."""
+def _as_checkpoint_errors(path: Path) -> Iterator[None]:
+    """Convert GgufError and OSError to a CheckpointError that names the file."""
     try:
         yield
     except GgufError as error:
@@ -133,63 +134,70 @@ def _as_sentence(path: Path) -> Iterator[None]:
 
 
 def _open(path: Path) -> GgufFile:
-    with _as_sentence(path):
+    with _as_checkpoint_errors(path):
         return GgufFile.open(path)
 
 
-def _parts(path: Path, opened: GgufFile) -> tuple[Path, ...]:
-    """Return the files of the checkpoint that ``path`` belongs to."""
-    with _as_sentence(path):
+def _split_files(path: Path, opened: GgufFile) -> tuple[Path, ...]:
+    """Return all files of the checkpoint that ``path`` belongs to, in order."""
+    with _as_checkpoint_errors(path):
         count = _scalar(opened.metadata, "split.count", 1)
         if count in (0, 1):
             return (path,)
         files = files_of(path)
         if len(files) != count:
             raise GgufError(
-                f"is a part of {shown(count)}, and its name does not end in -00001-of-00003.gguf "
-                "or the like, as names of parts do"
+                f"is one of {shown(count)} files of a split checkpoint, but its name does not end "
+                "with its number, as in -00001-of-00003.gguf"
             )
         return files
 
 
-def _joined(files: Sequence[Path]) -> GgufFile:
-    """Join all parts: the first has the metadata, each has tensors of its own."""
+def _join(files: Sequence[Path]) -> GgufFile:
+    """Return the files of a split checkpoint as one: the metadata of the first, all tensors."""
     tensors: dict[str, GgufTensor] = {}
-    opened = None
-    for number, path in enumerate(files):
+    first = None
+    for index, path in enumerate(files):
         if not path.is_file():
             raise CheckpointError(
-                f"{path.name} is missing in {path.parent}, a part of the checkpoint that is split "
-                f"into {len(files)} files: fetch it too."
+                f"{path.name} is missing in {path.parent}, but the checkpoint consists of "
+                f"{len(files)} files: fetch the missing file."
             )
         part = _open(path)
-        with _as_sentence(path):
-            place = [_scalar(part.metadata, f"split.{name}") for name in ("no", "count")]
-            if place != [number, len(files)]:
-                raise GgufError("is another part than its name says")
-            if both := tensors.keys() & part.tensors.keys():
-                raise GgufError(f"holds {printable(min(both))}, which an earlier part holds too")
+        with _as_checkpoint_errors(path):
+            stored_index, count = (
+                _scalar(part.metadata, f"split.{name}") for name in ("no", "count")
+            )
+            if (stored_index, count) != (index, len(files)):
+                raise GgufError(
+                    f"has split.no {shown(stored_index)} and split.count {shown(count)}, but its "
+                    f"name requires {index} and {len(files)}"
+                )
+            if duplicates := tensors.keys() & part.tensors.keys():
+                raise GgufError(
+                    f"contains the tensor {printable(min(duplicates))}, which an earlier file of "
+                    "the checkpoint also contains"
+                )
         tensors |= part.tensors
-        opened = opened or part
-    assert opened is not None, "a split checkpoint has parts"
-    return GgufFile(opened.metadata, tensors)
+        first = first or part
+    assert first is not None, "a split checkpoint has files"
+    return GgufFile(first.metadata, tensors)
 
 
 def _config(file: GgufFile, path: Path) -> ModelConfig:
     values = file.metadata
     kind = _scalar(values, "general.architecture")
-    if (what := _scalar(values, "general.type", "model")) != "model":
-        raise UnsupportedError(f"holds no model but something of type {shown(what)}")
+    if (file_type := _scalar(values, "general.type", "model")) != "model":
+        raise UnsupportedError(f"has general.type {shown(file_type)} and is not a model")
     if kind not in ARCHITECTURES:
         raise UnsupportedError(
-            f"holds a model of type {shown(kind)}, and only {', '.join(ARCHITECTURES)} are "
+            f"contains a model of type {shown(kind)}, but only {', '.join(ARCHITECTURES)} are "
             "supported"
         )
     scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
     if scaling != "none":
         raise UnsupportedError(
-            f"stretches its positions (rope scaling of type {shown(scaling)}), which is not "
-            "supported"
+            f"uses rope scaling of type {shown(scaling)}, which is not supported"
         )
     hidden_size = _number(values, f"{kind}.embedding_length")
     num_heads = _number(values, f"{kind}.attention.head_count")
@@ -200,8 +208,8 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
         "model_type": kind,
         "vocab_size": vocabulary.shape[0],
         "hidden_size": hidden_size,
-        # At most as many layers as tensors, so that a damaged number cannot create a long list of
-        # names.
+        # A valid file has at least one tensor per layer. The limit keeps a damaged number from
+        # creating a huge list of expected names.
         "num_hidden_layers": min(_number(values, f"{kind}.block_count"), len(file.tensors)),
         "num_attention_heads": num_heads,
         "num_key_value_heads": _number(values, f"{kind}.attention.head_count_kv", num_heads),
@@ -212,72 +220,86 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
         "rope_theta": _real(values, kind, "rope.freq_base", path),
         "tie_word_embeddings": "output.weight" not in file.tensors,
     }
-    turned = _number(values, f"{kind}.rope.dimension_count", config["head_dim"])
-    if turned != config["head_dim"]:
-        raise UnsupportedError(f"turns {turned} of {config['head_dim']} numbers a head by position")
-    _refuse_what_is_not_computed(values, kind, config)
+    rotary_size = _number(values, f"{kind}.rope.dimension_count", config["head_dim"])
+    if rotary_size != config["head_dim"]:
+        raise UnsupportedError(
+            f"has {kind}.rope.dimension_count = {rotary_size}, but only the head size, "
+            f"{config['head_dim']}, is supported"
+        )
+    _reject_unsupported_keys(values, kind, config)
     divisors = _divisors(file.tensors, config["head_dim"])
     try:
         return replace(ModelConfig.from_dict(config), rope_scaling=divisors)
     except CheckpointError as error:
-        what = str(error).partition(":")[0].replace("config.json", "its header")
-        raise GgufError(f"is damaged, since {what}") from error
+        reason = str(error).partition(":")[0].replace("config.json", "its header")
+        raise GgufError(f"is damaged ({reason})") from error
 
 
 def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, ...] | None:
-    """Return what divides the rotary frequencies, which Llama 3.1 and later have, or None."""
+    """Return the divisors of the rotary frequencies, or None if the file has none.
+
+    Files of Llama 3.1 and later have them. Raises GgufError.
+    """
     tensor = tensors.get(DIVISORS)
     if tensor is None:
         return None
     if tensor.type != Kind.F32 or tensor.shape != (head_dim // 2,):
-        shape = tuple(tensor.shape)
-        raise GgufError(f"holds {DIVISORS} as {tensor.type.name} {shape}, which doesn't fit")
+        raise GgufError(
+            f"contains {DIVISORS} as {tensor.type.name} of shape {tuple(tensor.shape)}, which must "
+            f"be F32 of shape {(head_dim // 2,)}"
+        )
     divisors = np.array(tensor.data).view("<f4").reshape(-1)
     if not (np.isfinite(divisors) & (divisors > 0)).all():
-        raise GgufError(f"holds numbers in {DIVISORS} that are not positive")
+        raise GgufError(f"contains numbers in {DIVISORS} that are not positive and finite")
     return tuple(divisors.tolist())
 
 
 def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """Return a string or a number. Raises GgufError for a list."""
+    """Return the string or number under ``key``, or ``default``. Raises GgufError for a list."""
     value = values.get(key, default)
     if isinstance(value, (list, np.ndarray)):
-        raise GgufError(f"gives {key} as a list")
+        raise GgufError(f"has a list under {key}, which must be a single value")
     return value
 
 
 def _number(values: Mapping[str, Any], key: str, default: int | None = None) -> int:
     value = values.get(key, default)
+    if value is None:
+        raise GgufError(f"lacks {key}")
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise GgufError(f"gives {key} as {shown(value)}, which must be a positive whole number")
+        raise GgufError(f"has {key} = {shown(value)}, which must be a positive whole number")
     return value
 
 
 def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
-    """Return a positive number, or its default with a warning. Raises GgufError."""
+    """Return the positive number under a key, or its default with a warning. Raises GgufError."""
     key, default = f"{kind}.{name}", DEFAULTS[name]
     value = values.get(key)
     if value is None:
-        _log.warning("%s does not give %s: %g is assumed, which may be wrong.", path, key, default)
+        _log.warning(
+            "%s lacks %s: %g is assumed. If the model was trained with another value, its answers "
+            "are wrong.",
+            path,
+            key,
+            default,
+        )
         return default
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-        raise GgufError(f"gives {key} as {shown(value)}, which must be a positive number")
+        raise GgufError(f"has {key} = {shown(value)}, which must be a positive number")
     return value
 
 
-def _refuse_what_is_not_computed(
+def _reject_unsupported_keys(
     values: Mapping[str, Any], kind: str, config: Mapping[str, Any]
 ) -> None:
-    """Raise UnsupportedError for a key that changes the computation."""
+    """Raise UnsupportedError for a key that would change the computation."""
     for key, value in values.items():
         name = key.removeprefix(f"{kind}.")
-        if name != key and not _changes_nothing(name, value, config):
-            raise UnsupportedError(
-                f"gives {printable(key)} as {shown(value)}, which is not computed here"
-            )
+        if name != key and not _has_no_effect(name, value, config):
+            raise UnsupportedError(f"has {printable(key)} = {shown(value)}, which is not supported")
 
 
-def _changes_nothing(name: str, value: Any, config: Mapping[str, Any]) -> bool:
+def _has_no_effect(name: str, value: Any, config: Mapping[str, Any]) -> bool:
     if name in READ or name in NO_EFFECT:
         return True
     if not isinstance(value, (bool, int, float)):
@@ -295,19 +317,22 @@ def _changes_nothing(name: str, value: Any, config: Mapping[str, Any]) -> bool:
 
 def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedMatrix]:
     names = {_transformers_name(name): name for name in file.tensors if name != DIVISORS}
-    for wrong, what in (
+    for differing, fault in (
         (expected_names(config) - names.keys(), "lacks"),
         (names.keys() - expected_names(config), "has unknown"),
     ):
-        if wrong:
-            first = printable(min(wrong))
-            raise GgufError(f"{what} weights ({len(wrong)}, {first} the first)")
+        if differing:
+            first = printable(min(differing))
+            raise GgufError(f"{fault} weights (number: {len(differing)}, first: {first})")
     weights: dict[str, Tensor | GroupedMatrix] = {}
     for name, stored in names.items():
         tensor = file.tensors[stored]
-        if tensor.shape != expected_shape(name, config):
-            shape = tuple(tensor.shape)
-            raise GgufError(f"holds {printable(stored)} in the shape {shape}, which doesn't fit")
+        expected = expected_shape(name, config)
+        if tensor.shape != expected:
+            raise GgufError(
+                f"contains {printable(stored)} of shape {tuple(tensor.shape)}, but its header "
+                f"requires {expected}"
+            )
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         num_heads = heads.get(name.rsplit(".", 2)[-2]) if config.model_type == "llama" else None
         weights[name] = _unpack(_in_halves(tensor, num_heads) if num_heads else tensor)
@@ -324,7 +349,7 @@ def _transformers_name(name: str) -> str:
 
 
 def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
-    """Return the stored values exactly; types without support in the forward become fp32."""
+    """Return the stored values exactly. A type that no forward pass supports becomes fp32."""
     if tensor.type in _TENSOR_TYPES:
         flat = torch.from_numpy(np.array(tensor.data).reshape(-1))
         return flat.view(_TENSOR_TYPES[tensor.type]).view(tensor.shape)
@@ -334,41 +359,49 @@ def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
         dense = dequantize(tensor.data, tensor.type)
     except NotImplementedError as error:
         kind = tensor.type.name
-        raise UnsupportedError(f"holds weights of type {kind}, which can't be read") from error
+        raise UnsupportedError(
+            f"contains weights of type {kind}, which is not supported"
+        ) from error
     return torch.from_numpy(np.ascontiguousarray(dense, np.float32)).view(tensor.shape)
 
 
 def _grouped(tensor: GgufTensor) -> GroupedMatrix:
-    """Unpack blocks of 32: a scale (and a minimum) in fp16, then the integers.
+    """Unpack a quantised matrix.
+
+    Each block of 32 weights is stored as a scale in fp16, for Q4_1 a minimum, then the integers.
 
     Source: ggml-org/ggml, ggml-common.h, block_q4_0, block_q4_1 and block_q8_0.
     """
     rows, columns = tensor.shape
-    heads = 2 if tensor.type == Kind.Q4_1 else 1
+    num_halves = 2 if tensor.type == Kind.Q4_1 else 1
     blocks = tensor.data.reshape(rows, columns // GROUP, -1)
-    numbers = np.array(blocks[:, :, : 2 * heads]).view("<f2").astype(np.float32)
-    scales = torch.from_numpy(numbers[:, :, 0].copy())
-    packed = blocks[:, :, 2 * heads :]
+    halves = np.array(blocks[:, :, : 2 * num_halves]).view("<f2").astype(np.float32)
+    scales = torch.from_numpy(halves[:, :, 0].copy())
+    packed = blocks[:, :, 2 * num_halves :]
     if tensor.type == Kind.Q8_0:
-        whole = np.array(packed).view(np.int8).reshape(rows, columns)
-        return GroupedMatrix(torch.from_numpy(whole), scales, None, 8)
-    minimums = torch.from_numpy(numbers[:, :, 1].copy()) if heads == 2 else -8 * scales
+        integers = np.array(packed).view(np.int8).reshape(rows, columns)
+        return GroupedMatrix(torch.from_numpy(integers), scales, None, 8)
+    minimums = torch.from_numpy(halves[:, :, 1].copy()) if num_halves == 2 else -8 * scales
     return GroupedMatrix(torch.from_numpy(_nibbles(packed, rows, columns)), scales, minimums, 4)
 
 
 def _nibbles(packed: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    """Unpack 4-bit values: the low halves of a block's 16 bytes come first, then the high
-    halves."""
-    whole = np.empty((rows, columns // GROUP, 2, GROUP // 2), np.uint8)
-    np.bitwise_and(packed, 15, out=whole[:, :, 0])
-    np.right_shift(packed, 4, out=whole[:, :, 1])
-    return whole.reshape(rows, columns)
+    """Unpack the 4-bit integers of blocks of 16 bytes.
+
+    The low 4 bits of a block's bytes are its first 16 integers, the high 4 bits its last 16.
+    """
+    integers = np.empty((rows, columns // GROUP, 2, GROUP // 2), np.uint8)
+    np.bitwise_and(packed, 15, out=integers[:, :, 0])
+    np.right_shift(packed, 4, out=integers[:, :, 1])
+    return integers.reshape(rows, columns)
 
 
 def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
-    """Reorder Llama's queries or keys from adjacent rotary pairs to two halves.
+    """Reorder the rows of Llama's query or key projection as transformers does.
 
-    This inverts ``LlamaModel.permute`` of convert_hf_to_gguf.py (ggml-org/llama.cpp).
+    GGUF stores the two features that are rotated together next to each other; transformers stores
+    one in each half of the head. This inverts ``LlamaModel.permute`` of convert_hf_to_gguf.py
+    (ggml-org/llama.cpp).
     """
     rows, row_bytes = tensor.data.shape
     pairs = tensor.data.reshape(num_heads, rows // num_heads // 2, 2, row_bytes)
@@ -376,22 +409,22 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
 
 
 class GgufError(ValueError):
-    """A fault of a file; the message is a clause that follows the file's name."""
+    """A fault in a file. The message continues a sentence that begins with the file's name."""
 
     advice = "fetch it again or choose another file"
 
 
 class UnsupportedError(GgufError):
-    """A valid file needs a feature that is not supported."""
+    """A file is valid, but needs a feature that is not supported."""
 
     advice = "choose another file"
 
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor: its type, its shape in PyTorch's order, and its packed bytes in the mapped file.
+    """One tensor of a mapped file.
 
-    data: uint8 [rows, bytes per row].
+    shape: in PyTorch's order. data: the packed values, uint8 [rows, bytes per row].
     """
 
     type: Kind
@@ -401,8 +434,10 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """An open file. metadata: numbers, strings and lists by key; lists of numbers are numpy
-    arrays."""
+    """A GGUF file that is mapped into memory.
+
+    metadata: numbers, strings, lists of strings, and numpy arrays of numbers by key.
+    """
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, GgufTensor]
@@ -422,7 +457,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """Reads values sequentially and never past the end."""
+    """Reads values one after the other. Raises an error instead of reading past the end."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self.data = data
@@ -430,13 +465,13 @@ class _Cursor:
         self.at = 0
 
     def number(self, form: str) -> Any:
-        """Read one little-endian number in the notation of ``struct``."""
+        """Read one little-endian number. form: its format character in the module ``struct``."""
         (value,) = struct.unpack_from(f"<{form}", self._bytes, self.at)
         self.at += struct.calcsize(f"<{form}")
         return value
 
     def take(self, size: int) -> memoryview:
-        """Read the next ``size`` bytes. Raises GgufError past the end."""
+        """Read the next ``size`` bytes. Raises GgufError if the file is shorter."""
         if size > len(self._bytes) - self.at:
             raise GgufError(DAMAGED)
         self.at += size
@@ -445,7 +480,7 @@ class _Cursor:
     def texts(self, count: int) -> list[str]:
         """Read ``count`` length-prefixed strings.
 
-        A vocabulary has 100,000, so this must be fast.
+        Local variables keep this fast, because a vocabulary has 100,000 strings.
         """
         data, at, length = self._bytes, self.at, struct.Struct("<Q").unpack_from
         strings = []
@@ -470,13 +505,13 @@ class _Cursor:
             return self.numbers(kind, 1)[0].item()
         inner, count = GGUFValueType(self.number("I")), self.number("Q")
         if inner == GGUFValueType.ARRAY:
-            raise GgufError("holds arrays of arrays, which no known model has")
+            raise GgufError("contains an array of arrays, which no known model uses")
         if inner != GGUFValueType.STRING:
             return self.numbers(inner, count)
         return self.texts(count)
 
     def numbers(self, kind: GGUFValueType, count: int) -> NDArray[Any]:
-        """Read ``count`` scalars."""
+        """Read ``count`` numbers of one type."""
         form = np.dtype(kind.name.lower()).newbyteorder("<")
         return np.frombuffer(self.take(count * form.itemsize), form)
 
@@ -487,21 +522,21 @@ def _read(cursor: _Cursor) -> GgufFile:
         raise GgufError("is not a GGUF file")
     version = cursor.number("I")
     if int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS:
-        raise UnsupportedError("is big-endian, and only little-endian files are read")
+        raise UnsupportedError("is big-endian, but only little-endian files are supported")
     if version not in VERSIONS:
-        raise UnsupportedError(f"has version {version} of GGUF, and only 2 and 3 are known")
+        raise UnsupportedError(f"has GGUF version {version}, but only 2 and 3 are supported")
     num_tensors, num_values = cursor.number("Q"), cursor.number("Q")
     metadata: dict[str, Any] = {}
     for _ in range(num_values):
         key = cursor.text()
         if key in metadata:
-            raise GgufError(f"names {printable(key)} twice")
+            raise GgufError(f"contains the key {printable(key)} twice")
         metadata[key] = cursor.value(GGUFValueType(cursor.number("I")))
     table: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
     for _ in range(num_tensors):
         name = cursor.text()
         if name in table:
-            raise GgufError(f"holds the tensor {printable(name)} twice")
+            raise GgufError(f"contains the tensor {printable(name)} twice")
         table[name] = _tensor_line(cursor)
     start = cursor.at + -cursor.at % _alignment(metadata)
     tensors = {name: _tensor(cursor.data, start, *line) for name, line in table.items()}
@@ -512,12 +547,15 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
     value = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     is_power = isinstance(value, int) and 0 < value <= MAX_ALIGNMENT and not value & (value - 1)
     if not is_power:
-        raise GgufError(f"gives the alignment {value!r}, which is no power of two")
+        raise GgufError(
+            f"has general.alignment = {shown(value)}, which must be a power of two up to "
+            f"{MAX_ALIGNMENT}"
+        )
     return int(value)
 
 
 def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
-    """Read type, shape and offset of one tensor."""
+    """Read the entry of one tensor; return its type, shape and offset."""
     num_dimensions = cursor.number("I")
     if not 1 <= num_dimensions <= MAX_DIMENSIONS:
         raise GgufError(DAMAGED)
@@ -526,7 +564,7 @@ def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
     try:
         kind = Kind(number)
     except ValueError as error:
-        raise GgufError(f"holds tensors of an unknown type ({number})") from error
+        raise GgufError(f"contains a tensor of unknown type {number}") from error
     return kind, shape, cursor.number("Q")
 
 
@@ -539,7 +577,10 @@ def _tensor(
 ) -> GgufTensor:
     per_block, block_bytes = GGML_QUANT_SIZES[kind]
     if shape[-1] % per_block:
-        raise GgufError(f"holds {kind.name} rows of {shape[-1]} numbers, which it can't")
+        raise GgufError(
+            f"contains rows of {shape[-1]} {kind.name} numbers, which must be a multiple of "
+            f"{per_block}"
+        )
     row_bytes = shape[-1] // per_block * block_bytes
     size, begin = math.prod(shape[:-1]) * row_bytes, start + offset
     if not size or begin + size > len(data):
@@ -576,8 +617,9 @@ _DIGITS = {
     "pretokenizers": [{"type": "Digits", "individual_digits": True}, _GPT2],
 }
 _QWEN2, _LLAMA3 = _split(_WORDS.replace("DIGITS", "")), _split(_WORDS.replace("DIGITS", "{1,3}"))
-# Source: ggml-org/llama.cpp, src/llama-vocab.cpp, ``regex_exprs`` by the name of the pre-tokenizer.
-_CUTS = {
+# Specifications for tokenizer.json by the value of tokenizer.ggml.pre.
+# Source: ggml-org/llama.cpp, src/llama-vocab.cpp, ``regex_exprs``.
+_PRE_TOKENIZERS = {
     "gpt-2": _GPT2,
     "smollm": _DIGITS,
     "starcoder": _DIGITS,
@@ -591,48 +633,51 @@ _WHOLE_WORDS_FIRST = {"llama-bpe"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of ``tokenizer.json`` and ``tokenizer_config.json``. Raises GgufError.
+    """Return the contents of ``tokenizer.json`` and ``tokenizer_config.json``. Raises GgufError.
 
     Every token that is not plain text (control, unknown, user-defined) is an added token. Tokens
-    marked as unused are in neither list.
+    that are marked as unused are left out.
     """
-    kind, cut = (_scalar(metadata, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+    kind, pre = (_scalar(metadata, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
     if kind is None:
-        raise UnsupportedError("has no tokenizer (tokenizer.ggml.model)")
+        raise UnsupportedError("has no tokenizer (tokenizer.ggml.model is missing)")
     if kind != "gpt2":
         raise UnsupportedError(
-            f"has a tokenizer of the kind {shown(kind)}, and only gpt2 is supported"
+            f"has tokenizer.ggml.model = {shown(kind)}, but only gpt2 is supported"
         )
-    if cut is None:
+    if pre is None:
         raise UnsupportedError(
-            "does not say how its tokenizer cuts text into words (tokenizer.ggml.pre), as files of "
-            "old converters"
+            "lacks tokenizer.ggml.pre, which names the pre-tokenizer and which old converters did "
+            "not write"
         )
-    if cut not in _CUTS:
+    if pre not in _PRE_TOKENIZERS:
         raise UnsupportedError(
-            f"has a tokenizer that cuts text as {shown(cut)} does (tokenizer.ggml.pre), and only "
-            f"{', '.join(_CUTS)} are supported"
+            f"has tokenizer.ggml.pre = {shown(pre)}, but only {', '.join(_PRE_TOKENIZERS)} are "
+            "supported"
         )
     tokens, merges = _strings(metadata, "tokens"), _strings(metadata, "merges")
     types = metadata.get("tokenizer.ggml.token_type")
     if not isinstance(types, np.ndarray) or {len(types), len(set(tokens))} != {len(tokens)}:
-        raise GgufError("has tokens and types of tokens that don't fit")
-    listed = list(zip(range(len(tokens)), tokens, types.tolist(), strict=True))
+        raise GgufError(
+            "must have distinct tokens (tokenizer.ggml.tokens) and one type for each of them "
+            "(tokenizer.ggml.token_type)"
+        )
+    entries = list(zip(range(len(tokens)), tokens, types.tolist(), strict=True))
     model = {
         "type": "BPE",
-        "vocab": {token: index for index, token, kind in listed if kind == NORMAL},
+        "vocab": {token: index for index, token, kind in entries if kind == NORMAL},
         "merges": [merge.split(" ") for merge in merges],
-        "ignore_merges": cut in _WHOLE_WORDS_FIRST,
+        "ignore_merges": pre in _WHOLE_WORDS_FIRST,
     }
     spec = {
         "version": "1.0",
         "added_tokens": [
             {"content": token, "id": index}
-            for index, token, kind in listed
+            for index, token, kind in entries
             if kind not in (NORMAL, UNUSED)
         ],
-        "normalizer": {"type": "NFC"} if cut in _NFC else None,
-        "pre_tokenizer": _CUTS[cut],
+        "normalizer": {"type": "NFC"} if pre in _NFC else None,
+        "pre_tokenizer": _PRE_TOKENIZERS[pre],
         "decoder": _GPT2,
         "model": model,
     }
@@ -647,5 +692,5 @@ def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:
     value = metadata.get(f"tokenizer.ggml.{name}")
     if not isinstance(value, list):
-        raise GgufError(f"has no list tokenizer.ggml.{name}")
+        raise GgufError(f"lacks the list tokenizer.ggml.{name}")
     return value

@@ -1,7 +1,8 @@
 """Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
 
-Code in a checkpoint is never run and pickled weights are never opened. A draft model is loaded for
-a target: speculative decoding compares token ids, so both must have the same vocabulary.
+Code in a checkpoint is never run and pickled weights are never opened. ``Drafts`` loads draft
+models for a target model. Speculative decoding compares token ids, so both must have the same
+vocabulary.
 """
 
 from __future__ import annotations
@@ -61,16 +62,17 @@ KNOWN_DTYPES = {
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
 }
 UNTRAINED = 1
-"""Block size of a checkpoint that was not trained with masks."""
+"""Block size of a checkpoint that was not trained with masks: it proposes the next token only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A model with its tokenizer and metadata.
 
-    path: its folder or GGUF file. weight_files: all files with weights, an adapter's among them.
-    block_size: the B it was trained with; it was not trained for more proposals.
-    diffusion_size: block size it was trained for in block diffusion, 0 for none.
+    path: the folder or GGUF file of its weights.
+    weight_files: all files with weights, including those of an adapter.
+    block_size: the B that it was trained with; it has not learnt to propose more tokens.
+    diffusion_size: the block size that it was trained with for block diffusion, 0 for none.
     """
 
     name: str
@@ -92,11 +94,14 @@ def load_checkpoint(
     registry_path: Path = REGISTRY,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Checkpoint:
-    """Load a checkpoint by what ``resolve_checkpoint`` accepts, or its resolved files.
+    """Load a checkpoint.
 
-    device: auto (CUDA if available), cpu, cuda, cuda:1 ... dtype: as for ``build_model``; auto on a
-    CPU uses the registry's, if it names one. tell: called with sentences about the progress. Raises
-    CheckpointError, with one sentence; MemoryShortError if memory runs out.
+    checkpoint: a name or path, as for ``resolve_checkpoint``, or the resolved files.
+    device: auto (CUDA if available), cpu, cuda, cuda:1 ...
+    dtype: as for ``build_model``. On a CPU, auto uses the dtype in the registry, if there is one.
+    tell: called with sentences that report the progress.
+
+    Raises CheckpointError, with one sentence, or its subclass MemoryShortError if memory runs out.
     """
     if isinstance(checkpoint, str):
         checkpoint = resolve_checkpoint(checkpoint, registry_path)
@@ -128,7 +133,7 @@ def _load(
         mask_id=tokenizer.mask_id,
         tell=lambda share: tell(f"Packing the weights of {name} for this processor: {share:.0%}"),
     )
-    _log.info("%s: %s, in %.1f s", name, model.arithmetic, time.monotonic() - start)
+    _log.info("Loaded %s (%s) in %.1f s.", name, model.arithmetic, time.monotonic() - start)
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
     has_mask = tokenizer.token_bytes(tokenizer.mask_id) == MASK.encode()
     return Checkpoint(
@@ -146,7 +151,10 @@ def _load(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Contents of a folder or a file."""
+    """The contents of a checkpoint's folder or GGUF file.
+
+    spec, spec_config: the arguments of ``Tokenizer.from_spec``.
+    """
 
     config: ModelConfig
     weights: Mapping[str, Weight]
@@ -170,17 +178,17 @@ def _read_folder(folder: Path) -> _Parts:
 
 
 def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
-    """Return the shape and the weights in a checkpoint's folder. Raises CheckpointError."""
+    """Return the configuration and the weights in a checkpoint's folder. Raises CheckpointError."""
     return _weights(folder, _weight_files(folder), read_config(folder))
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Return the shape in a checkpoint's folder. Raises CheckpointError."""
+    """Return the configuration in a checkpoint's folder. Raises CheckpointError."""
     return ModelConfig.from_dict(_read_json(folder / "config.json"))
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
-    """Read a GGUF file; that of a registry entry must match the registry.
+    """Read a GGUF file. If ``entry`` lists its checksum, the file must match it.
 
     Raises CheckpointError.
     """
@@ -194,7 +202,7 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
 
 
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
-    """Return the adapter in a folder and its files; (None, []) without one."""
+    """Return the adapter in ``folder`` and the files of its weights; (None, []) without folder."""
     if folder is None:
         return None, []
     check_sums(folder)
@@ -202,7 +210,10 @@ def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, 
 
 
 def choose_device(device: str) -> torch.device:
-    """Return the device: auto (CUDA if available), cpu, cuda, cuda:1 ... Raises CheckpointError."""
+    """Return the device with this name: auto (CUDA if available), cpu, cuda, cuda:1 ...
+
+    Raises CheckpointError if the name is unknown or this machine has no such device.
+    """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -210,7 +221,7 @@ def choose_device(device: str) -> torch.device:
     except RuntimeError:
         chosen = None
     if chosen is None or chosen.type not in ("cpu", "cuda"):
-        raise CheckpointError(f"Choose the device auto, cpu or cuda, not {device!r}.")
+        raise CheckpointError(f"The device must be auto, cpu or cuda, got {device!r}.")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise CheckpointError("This machine has no CUDA device: choose the device cpu.")
     return chosen
@@ -219,11 +230,11 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """Return the tokenizer.
+    """Return the tokenizer of a checkpoint.
 
-    Its mask is the adapter's, else the registry's, else ``text.spare_token``.
-
-    Raises CheckpointError if it does not fit the model.
+    The mask token is the adapter's or the one in the registry; if neither names one, an unused
+    token is chosen (``text.spare_token``). Raises CheckpointError if the tokenizer does not fit the
+    model.
     """
     mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
@@ -232,29 +243,32 @@ def _tokenizer(
     )
     if tokenizer.size > parts.config.vocab_size:
         raise CheckpointError(
-            f"The tokenizer in {path} has {tokenizer.size} tokens and the model "
-            f"{parts.config.vocab_size} rows: fetch tokenizer and weights of the same checkpoint."
+            f"The tokenizer in {path} has {tokenizer.size} tokens, but the model's embedding has "
+            f"only {parts.config.vocab_size} rows: fetch the tokenizer and the weights of the same "
+            "checkpoint."
         )
     needed = len(tokenizer.encode_prompt("Hello")) + MIN_ANSWER
     if needed > parts.config.max_positions:
-        room = parts.config.max_positions
         raise CheckpointError(
-            f"The model in {path} has a context of {room} tokens, and a short prompt with its "
-            f"answer takes {needed}: choose a checkpoint with a longer context."
+            f"The model in {path} has a context of {parts.config.max_positions} tokens, but a "
+            f"short prompt with its answer needs {needed}: choose a checkpoint with a longer "
+            "context."
         )
     special = {tokenizer.mask_id, tokenizer.pad_id, *tokenizer.eos_ids}
     if min(special) < 0 or tokenizer.mask_id in tokenizer.eos_ids or not tokenizer.eos_ids:
         raise CheckpointError(
-            f"The mask, pad and end tokens in {path} are not ids of their own: fetch it again."
+            f"The tokenizer in {path} needs a mask token, a pad token and an end token that is not "
+            f"the mask token, got the ids {tokenizer.mask_id}, {tokenizer.pad_id} and "
+            f"{sorted(tokenizer.eos_ids)}: fetch the checkpoint again."
         )
     return tokenizer
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """The weights in safetensors files, by name, each mapped into memory on access.
+    """The weights in safetensors files by name. Each weight is mapped into memory on access.
 
-    Weights in 8-bit floats are returned as bfloat16, which represents each of their values exactly.
-    Raises CheckpointError for damaged files and for a weight that two files hold.
+    Weights in 8-bit floats are returned as bfloat16, which represents all their values exactly.
+    Raises CheckpointError for damaged files and for a weight that is in two files.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -266,7 +280,7 @@ class FileWeights(Mapping[str, Tensor]):
                 if name in self._files:
                     first, second = printable(self._files[name][0].name), printable(path.name)
                     raise CheckpointError(
-                        f"{first} and {second} in {path.parent} both hold "
+                        f"{first} and {second} in {path.parent} both contain "
                         f"{printable(name)}: remove the file that does not belong to the "
                         "checkpoint."
                     )
@@ -281,8 +295,8 @@ class FileWeights(Mapping[str, Tensor]):
         if weight.dtype not in KNOWN_DTYPES:
             kind = str(weight.dtype).removeprefix("torch.")
             raise CheckpointError(
-                f"{path} holds weights of type {kind}, which is not supported: choose a checkpoint "
-                "in bfloat16, float16 or float32."
+                f"{path} contains weights of type {kind}, which is not supported: choose a "
+                "checkpoint in bfloat16, float16 or float32."
             )
         return weight
 
@@ -296,12 +310,11 @@ class FileWeights(Mapping[str, Tensor]):
         return len(self._files)
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Remove these weights from the mapping."""
+        """Remove weights from the mapping; names that it lacks are ignored."""
         for name in names:
             self._files.pop(name, None)
 
     def rename(self, name: str, new_name: str) -> None:
-        """Rename a weight."""
         self._files[new_name] = self._files.pop(name)
 
 
@@ -321,33 +334,33 @@ def _opened(path: Path) -> Iterator[Any]:
 def _weights(
     folder: Path, files: Iterable[Path], config: ModelConfig
 ) -> tuple[ModelConfig, FileWeights]:
-    """Return all weights by name, none missing and none unknown, and the resulting shape.
+    """Return the weights by name, and the configuration adjusted to their output head.
 
-    Raises CheckpointError.
+    Raises CheckpointError if a weight is missing or unknown.
     """
     weights = FileWeights(files)
     weights.leave_out([name for name in weights if name.endswith("rotary_emb.inv_freq")])
     config = _with_its_head(folder, weights, config)
     expected = expected_names(config)
-    for names, what in (
+    for names, fault in (
         (expected - weights.keys(), "lacks"),
         (weights.keys() - expected, "has unknown"),
     ):
         if names:
             raise CheckpointError(
-                f"The checkpoint in {folder} {what} weights ({len(names)}, "
-                f"{printable(min(names))} the first): fetch one that is complete and of type "
+                f"The checkpoint in {folder} {fault} weights (number: {len(names)}, first: "
+                f"{printable(min(names))}): fetch a complete checkpoint of type "
                 f"{config.model_type}."
             )
     return config, weights
 
 
 def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> ModelConfig:
-    """Return the configuration with the output head that transformers would use with tied
-    embeddings.
+    """Resolve a checkpoint that says its head is tied to its embeddings but also stores a head.
 
-    A head that equals the embeddings is dropped, one that differs is used, and a head without
-    embeddings serves as both. Source: transformers, modeling_utils.py, ``tie_weights``.
+    A head that equals the embeddings is dropped. If it differs, it is used, and the returned
+    configuration is not tied. If there are no embeddings, the head is used as the embeddings too.
+    Source: transformers, modeling_utils.py, ``tie_weights``.
     """
     if not config.tie_word_embeddings or HEAD not in weights:
         return config
@@ -361,8 +374,8 @@ def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> M
         weights.leave_out([HEAD])
         return config
     _log.warning(
-        "%s says that head and embeddings are tied, but holds two different ones; both are used, "
-        "as transformers does.",
+        "%s has tie_word_embeddings set, but its output head differs from its embeddings. Both are "
+        "used, as transformers does.",
         folder,
     )
     return replace(config, tie_word_embeddings=False)
@@ -383,14 +396,14 @@ def _weight_files(folder: Path) -> list[Path]:
         for shard in shards:
             if not shard.is_file():
                 raise CheckpointError(
-                    f"{index} names {shard.name}, which is not there: fetch that file, or remove "
-                    "the index if it belongs to another checkpoint."
+                    f"{index} names {shard.name}, which is missing: fetch that file, or remove the "
+                    "index if it belongs to another checkpoint."
                 )
         return shards
     if not files:
         raise CheckpointError(
-            f"There are no safetensors in {folder}: fetch a checkpoint in that format (pickled "
-            "weights are never opened)."
+            f"There are no safetensors files in {folder}: fetch a checkpoint in that format "
+            "(pickled weights are never opened)."
         )
     return files
 
@@ -403,15 +416,15 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{path} is missing or damaged: fetch the checkpoint again."
         ) from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path} is not a configuration: fetch the checkpoint again.")
+        raise CheckpointError(f"{path} must contain a JSON object: fetch the checkpoint again.")
     return value
 
 
 class Drafts:
-    """Draft checkpoints of one target; ``load`` may be called from any thread.
+    """Loads and caches the draft checkpoints of one target checkpoint. Thread-safe.
 
-    Accepts only names of the registry whose files are on this machine, so a visitor cannot make it
-    download or read anything else.
+    Only names in the registry whose files are on this machine are accepted, so a visitor cannot
+    make the server download or read anything else.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
@@ -421,7 +434,7 @@ class Drafts:
         self._loaded: dict[str, Checkpoint] = {}
 
     def load(self, name: str = "") -> Checkpoint:
-        """Return the draft checkpoint ``name``, or the target's default one.
+        """Return the draft checkpoint ``name``, or the target's default draft for an empty name.
 
         Raises CheckpointError, with one sentence.
         """
@@ -429,22 +442,24 @@ class Drafts:
         name = name or default_draft(self._target.name, self._registry_path)
         if not name:
             raise CheckpointError(
-                f"No smaller checkpoint here shares the vocabulary of {self._target.name}, so none "
-                "can draft for it: choose another method."
+                f"The registry names no draft model for {self._target.name}: choose another method."
             )
         with self._lock:
             if name not in self._loaded:
                 entry = known.get(name)
                 if entry is None or not is_present(entry, self._registry_path):
                     raise CheckpointError(
-                        f"The draft {name!r} is no checkpoint of the registry that is on this "
-                        "machine: choose one that is."
+                        f"The draft checkpoint {name!r} is not in the registry or not on this "
+                        "machine: choose another one."
                     )
                 self._loaded[name] = self._fitting(name)
             return self._loaded[name]
 
     def _fitting(self, name: str) -> Checkpoint:
-        """Load a draft on the target's device, and check its vocabulary. Raises CheckpointError."""
+        """Load a draft checkpoint on the target's device.
+
+        Raises CheckpointError if its vocabulary differs from the target's.
+        """
         target = self._target
         if name == target.name:
             return target
@@ -452,8 +467,8 @@ class Drafts:
         draft = load_checkpoint(name, device=device, registry_path=self._registry_path)
         if not share_vocabulary(draft.tokenizer, target.tokenizer):
             raise CheckpointError(
-                f"{name} and {target.name} do not share a vocabulary: choose a draft of the same "
-                "family."
+                f"{name} and {target.name} do not share a vocabulary: choose a draft checkpoint of "
+                "the same model family."
             )
         return draft
 

@@ -1,16 +1,17 @@
-"""Integer matrices in the two forms that forwards here multiply with.
+"""Matrices of integers, in the two forms that forward passes multiply with.
 
-``GroupedMatrix``: columns share scales in groups of 32, as in GGUF files; used by the native
-forward. ``Int8Matrix``: 8-bit weights for PyTorch's own kernels, if there is no native forward;
-their inputs are quantised to 8 bits as well.
+``GroupedMatrix`` is used by the native forward pass. Groups of 32 weights in a row share a scale,
+as in GGUF files.
 
-The latter needs a quarter of the memory traffic, which limits a small forward. Each weight column
-and each token has its own scale, so a token's product is bitwise the same in any forward. The
-arithmetic differs from fp32, so answers may differ. Lossless decoding is not exact with it either:
-attention differs in the last digits between forwards of one and of several tokens, and where that
-moves an entry across a rounding boundary here, the difference grows. Almost every answer equals
-that of AR in 8 bits; a report should state how many. Uses the fbgemm kernels of PyTorch, which
-exist on x86 only.
+``Int8Matrix`` is used by PyTorch's fbgemm kernels, which exist on x86 only, if there is no native
+forward pass. Weights and inputs have 8 bits. It needs a quarter of fp32's memory traffic, which
+limits the speed of a small forward pass. Every output and every token has its own scale, so the
+product of a token does not depend on the other tokens of the forward pass.
+
+The arithmetic of ``Int8Matrix`` differs from fp32, so answers may differ from those in fp32.
+Lossless decoding with it is not exact either: attention over one token and over several tokens
+differs in the last bits, and rounding to 8 bits can amplify such a difference. Almost every answer
+equals that of AR in 8 bits; a report should state how many do.
 """
 
 from __future__ import annotations
@@ -25,18 +26,17 @@ import torch
 from torch import Tensor
 
 GROUP = 32
-TINY = 1e-30  # replaces a scale if all entries are equal or zero
+TINY = 1e-30  # minimum scale, for groups whose entries are all zero or all equal
 ENGINE = "fbgemm"
-_OPS: Any = torch.ops.quantized  # typed as a namespace without members
+_OPS: Any = torch.ops.quantized  # PyTorch's types do not list its members
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedMatrix:
-    """w = scales * values + minimums, [out, in], with a scale and a minimum per 32 entries of a
-    row.
+    """A matrix scales * values + minimums, [out, in], with one scale per 32 entries of a row.
 
-    values: [out, in], uint8 of 0 to 15 if ``bits`` is 4, int8 if it is 8. scales, minimums: fp32
-    [out, in/32]; None means that all minimums are zero. Raises ValueError if they don't fit.
+    values: [out, in], uint8 from 0 to 15 for 4 bits, int8 for 8 bits. scales: fp32 [out, in/32].
+    minimums: like scales; None if all are zero. Raises ValueError if shapes or dtypes do not fit.
     """
 
     values: Tensor
@@ -45,22 +45,28 @@ class GroupedMatrix:
     bits: int
 
     def __post_init__(self) -> None:
-        kinds = {4: torch.uint8, 8: torch.int8}
-        if self.bits not in kinds or self.values.dtype != kinds[self.bits]:
-            raise ValueError(f"{self.values.dtype} does not hold whole numbers of {self.bits} bits")
+        dtypes = {4: torch.uint8, 8: torch.int8}
+        if self.bits not in dtypes or self.values.dtype != dtypes[self.bits]:
+            raise ValueError(
+                f"values must be uint8 for 4 bits or int8 for 8 bits, got {self.values.dtype} for "
+                f"{self.bits} bits"
+            )
         rows, columns = self.values.shape
         parts = [self.scales] if self.minimums is None else [self.scales, self.minimums]
         for part in parts:
             if part.shape != (rows, columns / GROUP) or part.dtype != torch.float32:
-                raise ValueError(f"{tuple(part.shape)} scales for a matrix of {rows} x {columns}")
+                raise ValueError(
+                    f"got scales or minimums of {part.dtype} {tuple(part.shape)} for a matrix of "
+                    f"{rows} x {columns}, which needs float32 ({rows}, {columns / GROUP:g})"
+                )
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape, (out, in)."""
+        """The shape of the matrix, (out, in)."""
         return self.values.shape[0], self.values.shape[1]
 
     def dense(self) -> Tensor:
-        """Return fp32 [out, in]: the rounded product, then the sum, as in GGUF's reference."""
+        """Return the matrix in fp32, rounded after each operation as GGUF's reference code does."""
         rows, columns = self.shape
         grouped = self.values.view(rows, -1, GROUP) * self.scales.unsqueeze(2)
         if self.minimums is not None:
@@ -68,26 +74,31 @@ class GroupedMatrix:
         return grouped.view(rows, columns)
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """Return the rows at ``index``, int64 [n]; ``rows(ids).dense()`` embeds ids."""
+        """Return the rows with the indices ``index``, int64 [n].
+
+        For an embedding matrix, ``rows(ids).dense()`` are the embeddings of ``ids``.
+        """
         minimums = None if self.minimums is None else self.minimums.index_select(0, index)
         values, scales = self.values.index_select(0, index), self.scales.index_select(0, index)
         return GroupedMatrix(values, scales, minimums, self.bits)
 
     def ordered(self, order: Tensor) -> GroupedMatrix:
-        """Return all rows in another order."""
+        """Return the matrix with its rows in another order. order: int64 [out]."""
         return self.rows(order)
 
     def is_finite(self) -> bool:
-        """Return whether every entry is finite."""
+        """Return whether all entries are finite."""
         minimums = self.scales if self.minimums is None else self.minimums
         return bool(self.scales.isfinite().all() and minimums.isfinite().all())
 
     @classmethod
     def cat(cls, matrices: Sequence[GroupedMatrix]) -> GroupedMatrix:
-        """Concatenate matrices by rows. Raises ValueError if their bits differ."""
+        """Concatenate the rows of matrices. Raises ValueError if their ``bits`` differ."""
         bits = {matrix.bits for matrix in matrices}
         if len(bits) != 1:
-            raise ValueError("matrices of unlike bits can't be one")
+            raise ValueError(
+                f"matrices to concatenate must have the same number of bits, got {sorted(bits)}"
+            )
         minimums = None
         if any(matrix.minimums is not None for matrix in matrices):
             minimums = torch.cat(
@@ -101,10 +112,10 @@ class GroupedMatrix:
 
     @classmethod
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
-        """Return the nearest matrix to ``dense``, [out, in] with in a multiple of 32.
+        """Quantise a dense matrix [out, in], where in is a multiple of 32, by rounding to nearest.
 
-        4 bits cover a group's minimum to its maximum (Q4_1); 8 bits cover minus its largest
-        absolute value to its largest (Q8_0).
+        With 4 bits, the integers of a group range from its minimum to its maximum, as in Q4_1. With
+        8 bits they range symmetrically up to its largest absolute value, as in Q8_0.
         """
         grouped = dense.float().view(len(dense), -1, GROUP)
         if bits == 8:
@@ -113,15 +124,15 @@ class GroupedMatrix:
             return cls(values.flatten(1), scales, None, bits)
         minimums, largest = grouped.aminmax(dim=2)
         scales = ((largest - minimums) / 15).clamp_min(TINY)
-        whole = (grouped - minimums.unsqueeze(2)).div_(scales.unsqueeze(2)).round_()
-        return cls(whole.clamp_(0, 15).to(torch.uint8).flatten(1), scales, minimums, bits)
+        integers = (grouped - minimums.unsqueeze(2)).div_(scales.unsqueeze(2)).round_()
+        return cls(integers.clamp_(0, 15).to(torch.uint8).flatten(1), scales, minimums, bits)
 
 
 Weight = Tensor | GroupedMatrix
 
 
 def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
-    """Return every weight as a plain tensor."""
+    """Return all weights as ordinary tensors; grouped matrices are converted to fp32."""
     return {
         name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
         for name, weight in weights.items()
@@ -130,10 +141,10 @@ def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Int8Matrix:
-    """A matrix [in, out], stored as ``weight``, int8 [out, in], with a scale per output.
+    """An 8-bit matrix [in, out] for PyTorch's kernels.
 
-    packed: the matrix and its scales in the layout of the kernel. step, zero: quantisation of
-    inputs from -1 to 1.
+    weight: its integers, int8 [out, in]. packed: the integers and one scale per output, in the
+    layout of the kernel. step, zero: scale and zero point for inputs from -1 to 1.
     """
 
     weight: Tensor
@@ -143,15 +154,15 @@ class Int8Matrix:
 
 
 def can_quantize() -> bool:
-    """Return whether PyTorch has the kernels on this machine."""
+    """Return whether PyTorch has kernels for ``Int8Matrix`` on this machine."""
     return ENGINE in torch.backends.quantized.supported_engines
 
 
 def quantize(matrix: Tensor) -> Int8Matrix:
     """Quantise an fp32 matrix [in, out] to 8 bits, each output scaled by its largest entry."""
-    turned = matrix.t().contiguous()
-    scales = turned.abs().amax(1).clamp_min_(TINY) / 127
-    weight = (turned / scales.unsqueeze(1)).round_().to(torch.int8)
+    transposed = matrix.t().contiguous()
+    scales = transposed.abs().amax(1).clamp_min_(TINY) / 127
+    weight = (transposed / scales.unsqueeze(1)).round_().to(torch.int8)
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = ENGINE
     try:
@@ -162,7 +173,7 @@ def quantize(matrix: Tensor) -> Int8Matrix:
             packed = _OPS.linear_prepack(make(weight, scales.double(), zeros, 0), None)
     finally:
         torch.backends.quantized.engine = before
-    # Without VNNI two products are added in 16 bits: inputs of 7 bits leave room for the sum.
+    # Without VNNI the kernel adds two products in 16 bits. Inputs of 7 bits keep that sum in range.
     half = 127 if torch.cpu._is_vnni_supported() else 63
     return Int8Matrix(weight, packed, 1 / half, half + 1)
 
@@ -170,8 +181,8 @@ def quantize(matrix: Tensor) -> Int8Matrix:
 def multiply(x: Tensor, matrix: Int8Matrix) -> Tensor:
     """Return x @ matrix for fp32 x [N, in], each row of x scaled by its largest entry."""
     largest = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(TINY)
-    whole = _OPS.linear_with_input_q_dq_qweight_dq_output_fp32
-    product: Tensor = whole(x.div(largest), matrix.step, matrix.zero, matrix.packed)
+    linear = _OPS.linear_with_input_q_dq_qweight_dq_output_fp32
+    product: Tensor = linear(x.div(largest), matrix.step, matrix.zero, matrix.packed)
     return product.mul_(largest)
 
 

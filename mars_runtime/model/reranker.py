@@ -1,9 +1,9 @@
-"""Sampler head of an adapter: reranks a mask's best candidates, given the token before.
+"""The sampler head of an adapter: reranks the best candidates of a mask, given the token before it.
 
-score(c) = log p(c) + E[c] . W2 silu(W1 [E[previous]; h]), with the base's embedding E and the
-mask's normed hidden state h. Related: the samplers of arXiv 2507.11851. Masks of a group are filled
-from left to right, each given the choice for the one before; no further forward is needed. The
-module works on states and candidates. ``native/rank.h`` is the native version.
+score(c) = log p(c) + E[c] . W2 silu(W1 [E[previous]; h]), where E is the base model's embedding and
+h the normed hidden state of the mask. The masks of a group are filled from left to right: the token
+chosen for one mask is ``previous`` for the next. This needs no further forward pass.
+``native/rank.h`` is the native version. Related: the samplers of arXiv 2507.11851.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from mars_runtime.model.forward import MaskGroup
 from mars_runtime.transfers import to_device
 
 ROWS_AT_ONCE = 4096
-TINY = 1e-30  # replaces the scale of a row of zeros
+TINY = 1e-30  # minimum scale, for a row of zeros
 
 Embed = Callable[[Tensor], Tensor]
-"""Returns the rows [N, H] of the base's embedding, in float32, for ids [N]."""
+"""Returns the base model's embeddings, float32 [N, H], of token ids [N]."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerWeights:
     """Weights of a sampler head.
 
-    first: W1 [width, 2 H], for the embedding, then the state. second: W2 [H, width].
+    first: W1 [width, 2 H]; its first H columns are for the embedding, the others for the state.
+    second: W2 [H, width].
     """
 
     first: Tensor
@@ -39,14 +40,14 @@ class SamplerWeights:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedTable:
-    """Rows for all tokens in 8 bits: values int8 [V, width], with a scale per row [V, 1]."""
+    """A matrix with one row per token in 8 bits: values int8 [V, width], scales [V, 1]."""
 
     values: Tensor
     scales: Tensor
 
     @classmethod
     def of(cls, matrix: Tensor, embed: Embed, vocab_size: int) -> QuantizedTable:
-        """Compute E @ matrix, [H, width], in chunks of the vocabulary."""
+        """Quantise E @ matrix, for a matrix [H, width], in chunks of the vocabulary."""
         values, scales = [], []
         for ids in torch.arange(vocab_size, device=matrix.device).split(ROWS_AT_ONCE):  # type: ignore[no-untyped-call]
             dense = embed(ids) @ matrix
@@ -55,17 +56,17 @@ class QuantizedTable:
         return cls(torch.cat(values), torch.cat(scales))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Return rows [N, width] in float32."""
+        """Return the rows of ``ids`` [N], float32 [N, width]."""
         return self.values.index_select(0, ids).float().mul_(self.scales.index_select(0, ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Precomputed products of the embedding with both layers of a sampler.
+    """Precomputed products of the embedding with both layers of a sampler head.
 
-    They are the same in every forward, so they are computed once for the whole vocabulary;
-    reranking then reads some rows and multiplies by one matrix. state: the half of W1 for states,
-    [width, H].
+    The products do not depend on the text, so they are computed once for the whole vocabulary.
+    Reranking then reads a few rows and multiplies by one matrix. state: the half of W1 that is
+    multiplied with hidden states, [width, H].
     """
 
     previous: QuantizedTable
@@ -74,7 +75,7 @@ class Tables:
 
     @classmethod
     def of(cls, sampler: SamplerWeights, embed: Embed, vocab_size: int) -> Tables:
-        """Compute the tables of a sampler with the embedding of its base."""
+        """Compute the tables of a sampler head. embed: the embedding of its base model."""
         hidden = len(sampler.second)
         return cls(
             QuantizedTable.of(sampler.first[:, :hidden].t(), embed, vocab_size),
@@ -84,55 +85,57 @@ class Tables:
 
 
 class Reranker:
-    """A sampler head behind the final norm of its base."""
+    """A sampler head and the final norm of its base model, which is applied to states first."""
 
     def __init__(self, tables: Tables, final_norm: Tensor, eps: float) -> None:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
 
     def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
-        """Rerank the candidates of the groups' masks in place, all groups of all rows at once.
+        """Rerank the candidates of all masks in ``groups``, in place.
 
-        states: [R, S, H] before the norm. best: [R, S, C] probabilities, highest first. ids: [R, S,
-        C] int64, the token of each. Nothing is read back to the host.
+        states: [R, S, H], hidden states of the read slots before the norm. best: [R, S, C], the
+        probabilities of the candidates, highest first. ids: int64 [R, S, C], their tokens. The host
+        does not wait for the device.
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
         with one_thread():
-            for places, before in _turns(groups, slots, states.device):
-                prepared = self._prepare(flat_states[places])
-                chances, order = self._ranked(
-                    prepared, flat_ids[before, 0], flat_ids[places], flat_best[places]
+            for masks, before in _mask_steps(groups, slots, states.device):
+                prepared = self._prepare(flat_states[masks])
+                probabilities, order = self._ranked(
+                    prepared, flat_ids[before, 0], flat_ids[masks], flat_best[masks]
                 )
-                flat_best.index_copy_(0, places, chances)
-                flat_ids.index_copy_(0, places, flat_ids[places].gather(-1, order))
+                flat_best.index_copy_(0, masks, probabilities)
+                flat_ids.index_copy_(0, masks, flat_ids[masks].gather(-1, order))
 
     def _prepare(self, states: Tensor) -> Tensor:
-        """Return the contribution of masks [N, H] to the inner layer, [N, width]."""
+        """Return the contribution of the masks' states [N, H] to the inner layer, [N, width]."""
         normed = F.rms_norm(states.float(), self._final_norm.shape, self._final_norm, self._eps)
         return normed @ self._tables.state.t()
 
     def _ranked(
-        self, prepared: Tensor, previous: Tensor, ids: Tensor, chances: Tensor
+        self, prepared: Tensor, previous: Tensor, ids: Tensor, probabilities: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Redistribute the probability of candidates ``ids`` [N, C] among them.
+        """Redistribute the total probability of the candidates ``ids`` [N, C] by their scores.
 
-        Returns the new probabilities, highest first, and their order. An impossible candidate stays
-        impossible.
+        Returns the new probabilities, highest first, and the indices that sort the candidates in
+        this order. A candidate with probability zero keeps it.
         """
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
-        scores = chances.log() + candidates.mul_(inner.unsqueeze(1)).sum(-1)
-        shared = scores.softmax(-1) * chances.sum(-1, keepdim=True)
+        scores = probabilities.log() + candidates.mul_(inner.unsqueeze(1)).sum(-1)
+        shared = scores.softmax(-1) * probabilities.sum(-1, keepdim=True)
         ranked, order = shared.sort(stable=True, dim=-1, descending=True)
         return ranked.clamp_(max=1.0), order
 
 
-def _turns(
+def _mask_steps(
     groups: Sequence[MaskGroup], slots: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield, for each place in a group, the slots at this place and the slots before them.
+    """Yield the masks that can be filled at the same time: all first masks, all second masks, ...
 
-    Both are int64 [N], indices among the slots of all rows; groups that are too short are skipped.
+    Each item is a pair of int64 tensors [N]: the slots of the masks, and the slots that predict the
+    token before each of them. Slots are counted across all rows, ``slots`` per row.
     """
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]
@@ -146,8 +149,10 @@ def _turns(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one torch thread: further ones keep spinning after a small product, and slow down the
-    next forward."""
+    """Use one PyTorch thread within the context.
+
+    After a small product, further threads would keep spinning and slow down the next forward pass.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,8 +1,8 @@
-"""Models of published shapes with random weights, for timing only.
+"""Models with the shapes of published ones and random weights, for timing only.
 
-The time of a forward depends on the shape of a model and barely on the values of its weights, so a
-machine without the weights can still time the shape. The text of such a model is meaningless, and
-every publication of its timings must say so (``NOTE``).
+The time of a forward pass depends on the shape of a model and barely on the values of its weights.
+So a machine without the published weights can still measure times. The text of such a model is
+meaningless, and every publication of its timings must include ``NOTE``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mars_runtime.model.transformer import Transformer
 
 NOTE = "random weights of the published shape: timings only, its text means nothing"
 
-# The fields of config.json that decide the arithmetic, as published with the Instruct checkpoints.
+# The fields of config.json that determine the arithmetic, from the published Instruct checkpoints.
 SHAPES: Mapping[str, Mapping[str, object]] = {
     # https://huggingface.co/Qwen/Qwen2.5-0.5B-Instruct/blob/main/config.json
     "qwen2.5-0.5b": {
@@ -57,7 +57,7 @@ SHAPES: Mapping[str, Mapping[str, object]] = {
     },
 }
 NUM_TOKENS = 151665
-"""Number of tokens of Qwen2.5's tokenizer; further rows are unused, and the first serves as
+"""Number of tokens in Qwen2.5's tokenizer. The embedding has more rows; the first unused one is the
 mask."""
 
 INITIAL_SPREAD = 0.02
@@ -66,10 +66,10 @@ INITIAL_SPREAD = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ShapeVocabulary:
-    """The special ids of a shape, for decoders.
+    """The special token ids that decoders need.
 
-    There is no EOS: every row runs to its limit, so that all compared programs generate the same
-    number of tokens.
+    There is no EOS token, so every row runs to its limit, and all compared programs generate the
+    same number of tokens.
     """
 
     size: int
@@ -83,10 +83,10 @@ class ShapeVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class ShapedModel:
-    """A model for timing, and what decoders need with it.
+    """A model with random weights, and its vocabulary.
 
-    weights: the weights that a quantised model was made from, generated on each access. ``note``
-    must appear in every table.
+    weights: the weights before quantisation, generated on each access. note: a sentence that must
+    appear with every table of timings.
     """
 
     name: str
@@ -97,7 +97,7 @@ class ShapedModel:
 
 
 def shape_config(name: str) -> ModelConfig:
-    """Return the configuration of a shape in ``SHAPES``. Raises CheckpointError."""
+    """Return the configuration of a shape. Raises CheckpointError if it is not in ``SHAPES``."""
     if name not in SHAPES:
         raise CheckpointError(f"There is no shape {name!r}: choose one of {', '.join(SHAPES)}.")
     return ModelConfig.from_dict(SHAPES[name])
@@ -108,9 +108,9 @@ def build_shape(
 ) -> ShapedModel:
     """Return a model of the shape ``name``, with random weights generated on its device.
 
-    Each weight is generated in its final type or, if it is to be quantised, in bf16, as published.
-    The same seed gives the same weights on the same kind of device. device, dtype: as in
-    ``load_checkpoint``. Raises CheckpointError.
+    Weights that will be quantised are generated in bf16, the published type, all others in their
+    final type. The same seed generates the same weights on devices of the same type. device, dtype:
+    as for ``load_checkpoint``. Raises CheckpointError.
     """
     where, config = choose_device(device), shape_config(name)
     drawn = random_weights(config, where, torch.bfloat16, seed)
@@ -127,7 +127,7 @@ def build_shape(
 def random_model(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
 ) -> Transformer:
-    """Return a model of any configuration with random weights."""
+    """Return a model with this configuration and random weights."""
     weights = random_weights(config, device, dtype, seed)
     return Transformer(config, weights, device=device, dtype=dtype)
 
@@ -135,21 +135,21 @@ def random_model(
 def random_weights(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
 ) -> Mapping[str, Tensor]:
-    """Return the weights of such a model, generated on each access and always the same."""
+    """Return random weights by name; every access to a weight generates the same values."""
     return _RandomWeights(config, device, dtype, seed)
 
 
 def random_prompts(
     vocabulary: ShapeVocabulary, lengths: Sequence[int], seed: int = 0
 ) -> list[list[int]]:
-    """Return prompts of random ordinary ids, one for each length."""
+    """Return one prompt of random token ids for each length; special ids are left out."""
     generator = torch.Generator().manual_seed(seed)
     end = vocabulary.size - 1
     return [torch.randint(0, end, (length,), generator=generator).tolist() for length in lengths]
 
 
 class _RandomWeights(Mapping[str, Tensor]):
-    """Weights that are generated on access, so that there is no second copy of the model."""
+    """Generates random weights on access, so that the model is not in memory twice."""
 
     def __init__(
         self, config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int
@@ -168,7 +168,7 @@ class _RandomWeights(Mapping[str, Tensor]):
         )
         if "norm" in name:
             return weight.fill_(1.0)
-        # Seeded by the name, so that a tied head is the same matrix on each access.
+        # The seed depends on the name, so every access to a weight returns the same values.
         generator = torch.Generator(self._device)
         generator.manual_seed(self._seed + zlib.crc32(name.encode()))
         return weight.normal_(0.0, INITIAL_SPREAD, generator=generator)

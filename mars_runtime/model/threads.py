@@ -1,9 +1,9 @@
-"""Choose the number of threads of each forward by the times of recent forwards.
+"""Choose the number of threads of each forward pass by the times of recent forward passes.
 
-Two threads that synchronise hundreds of times per forward are faster than one on an idle machine,
-and several times slower next to a busy process. So the number is chosen for every forward from the
-cost of recent ones, and its neighbours are tried from time to time. The text never depends on it
-(tests/test_law_bitwise.py).
+The threads of a forward pass synchronise hundreds of times. On an idle machine two threads are
+faster than one; next to a busy process they are several times slower. So the number is chosen for
+every forward pass from the times of recent ones, and the next larger and smaller numbers are tried
+from time to time. The generated text never depends on it (tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
@@ -17,50 +17,56 @@ import torch
 
 Result = TypeVar("Result")
 
-NEW = 0.05  # minimum weight of a new forward in the running mean
-OUTLIER = 2.0  # times the mean: upper bound of what one forward contributes
-SLOW = 1.5  # times the mean: after SLOW_IN_A_ROW such forwards, fewer threads are tried immediately
+NEW = 0.05  # minimum weight of a new measurement in the running mean
+OUTLIER = 2.0  # a measurement counts at most as this multiple of the mean
+# If SLOW_IN_A_ROW forward passes take more than SLOW times the mean, fewer threads are tried
+# immediately.
+SLOW = 1.5
 SLOW_IN_A_ROW = 3
-GAIN = 0.97  # another number of threads must take less than this share of the time
-TRIALS = 4  # forwards per trial of another number, unless one of them is slower
-SHARE = 0.02  # approximate share of the time spent on trials
-WAITS = (0.06, 1.0)  # seconds of forwards between two trials: minimum, maximum
-# Seconds of forwards: if more threads are given up sooner, they need more proof next time.
+GAIN = 0.97  # another number of threads is better if it needs less than this share of the time
+TRIALS = 4  # number of forward passes in a trial, which ends early if one of them is slower
+SHARE = 0.02  # approximate share of the time that trials may cost
+WAITS = (0.06, 1.0)  # minimum and maximum time between two trials, in seconds of forward passes
+# Seconds of forward passes. If an increase is undone sooner than this, the next increase needs
+# twice as many successful trials in a row, up to PROOFS.
 RETREAT = 2.0
-PROOFS = 8  # maximum number of successful trials in a row that are needed; it doubles each time
-FIXED = 6.0  # fixed cost of a forward, in positions
+PROOFS = 8
+FIXED = 6.0  # fixed cost of a forward pass, expressed as a number of positions
 
 HIDDEN = "hidden"
-"""The part of a forward that takes most of its time: all layers."""
+"""Name of the part of a forward pass that takes most of its time: all layers."""
 
 
 class Threads:
-    """Chooses the number of threads for one model: up to ``most``, or exactly ``fixed``.
+    """Chooses the number of threads for the forward passes of one model.
 
-    Each part and width of forwards has its own choice, but the load of the machine affects all: if
-    one of them finds a change, the others run a trial soon. Load that comes and goes many times per
-    second leaves gaps in which more threads look better than they are, so more threads are chosen
-    only after as many successful trials as that needed recently.
+    fixed: if set, the number of threads to use; nothing is tried.
+
+    Each part and width of forward passes has its own choice. The load of the machine affects all of
+    them, so if a trial of one choice succeeds, the others run a trial soon. If the load changes
+    many times per second, a trial can fall into a short idle gap and make more threads look better
+    than they are. So if recent increases had to be undone, the number is increased only after
+    several successful trials in a row.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.fixed: int | None = None
         self.in_force = 0
-        """Number of threads of the latest forward, trials not counted."""
+        """Number of threads chosen for the latest forward pass; trials do not change it."""
         self._clock = clock
         self._choices: dict[tuple[str, int, int], ThreadChoice] = {}
-        self._looked: ThreadChoice | None = None  # the choice that ran the latest trial
-        self._wait = 0.0  # seconds of forwards until the next trial
-        self._num_slow = 0  # slow forwards in a row, of any part and width
-        self._has_risen = True  # whether the number was last increased, not reduced
-        self._since_rise = self._since_proof = 0.0  # seconds of forwards
+        self._latest_trial: ThreadChoice | None = None  # the choice that ran the latest trial
+        self._wait = 0.0  # seconds of forward passes until the next trial
+        self._num_slow = 0  # slow forward passes in a row, of any part and width
+        self._has_risen = True  # whether the latest change of the number was an increase
+        self._since_rise = self._since_proof = 0.0  # in seconds of forward passes
         self._num_proofs, self._num_needed = 0, 1
 
     def run(self, part: str, width: int, most: int, call: Callable[[int], Result]) -> Result:
-        """Run ``call`` with a number of threads, and learn from its time.
+        """Return ``call(number of threads)``, and use its time for later choices.
 
-        part: of a forward, such as HIDDEN. width: number of positions. most: maximum number of
-        threads.
+        part: name of the part of the forward pass that ``call`` runs, such as HIDDEN. width: number
+        of positions. most: maximum number of threads.
         """
         if self.fixed is not None or most == 1:
             return call(min(self.fixed or 1, most))
@@ -80,10 +86,13 @@ class Threads:
         return self._choices[key]
 
     def _is_due(self, choice: ThreadChoice) -> bool:
-        """Return whether it is this choice's turn to run a trial."""
-        if self._wait > 0.0 or (choice is self._looked and len(self._choices) > 1):
+        """Return whether ``choice`` may start a trial now.
+
+        A choice waits for a trial of another one before its next trial.
+        """
+        if self._wait > 0.0 or (choice is self._latest_trial and len(self._choices) > 1):
             return False
-        self._wait, self._looked = WAITS[0], choice
+        self._wait, self._latest_trial = WAITS[0], choice
         return True
 
     def _learn(self, choice: ThreadChoice, count: int, seconds: float, units: float) -> None:
@@ -92,7 +101,7 @@ class Threads:
         self._since_proof += seconds
         self._num_slow = self._num_slow + 1 if choice.is_slow(count, seconds, units) else 0
         if self._num_slow == SLOW_IN_A_ROW:
-            self._all_look(-1)
+            self._request_trials(-1)
         trial = choice.learn(count, seconds, units)
         if trial is None:
             return
@@ -103,10 +112,14 @@ class Threads:
             if trial.step < 0:
                 self._note_retreat()
             choice.move(trial.step)
-            self._all_look(trial.step)
+            self._request_trials(trial.step)
 
     def _may_rise(self, *, is_better: bool) -> bool:
-        """Return whether a trial of more threads allows an increase."""
+        """Return whether the number may be increased after a trial of more threads.
+
+        One successful trial is enough if the latest change was an increase. After a decrease,
+        ``_num_needed`` successful trials in a row are needed.
+        """
         if not is_better:
             self._num_proofs = 0
             return False
@@ -125,20 +138,20 @@ class Threads:
             self._num_needed = min(PROOFS, 2 * self._num_needed) if is_early else 1
         self._has_risen, self._num_proofs, self._since_proof = False, 0, 0.0
 
-    def _all_look(self, step: int) -> None:
+    def _request_trials(self, step: int) -> None:
         for choice in self._choices.values():
-            choice.look(step)
+            choice.request_trial(step)
 
 
 def ladder(most: int) -> tuple[int, ...]:
-    """Return the numbers of threads to consider: powers of two, and ``most``."""
+    """Return the numbers of threads to choose from: powers of two up to ``most``, and ``most``."""
     return (*(1 << power for power in range((most - 1).bit_length())), most)
 
 
 class Trial(NamedTuple):
-    """A finished trial of the next larger (step 1) or next smaller (step -1) number of threads.
+    """The result of a trial of the next larger (step 1) or smaller (step -1) number of threads.
 
-    seconds_lost: time beyond that of forwards with the chosen number.
+    seconds_lost: how much longer the trial took than with the chosen number.
     """
 
     step: int
@@ -147,16 +160,16 @@ class Trial(NamedTuple):
 
 
 class ThreadChoice:
-    """The number of threads for one part of forwards of about one width.
+    """The number of threads for one part of the forward passes of similar width.
 
-    Holds the mean time per unit of work with the chosen number and with its neighbours.
+    Stores the mean time per position for the chosen number and for the other numbers tried.
     """
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
         self._numbers = numbers
         self._at = len(numbers) - 1
         self._means: dict[int, float] = {}
-        self._num_seen = 0  # number of forwards in the mean of the chosen number
+        self._num_measured = 0  # number of forward passes in the mean of the chosen number
         self._step = 0  # step of the current trial: 1, -1, or 0 for none
         self._tried: list[float] = []
         self._wanted = 0  # step of the next trial
@@ -164,38 +177,43 @@ class ThreadChoice:
 
     @property
     def number(self) -> int:
-        """The chosen number, trials not counted."""
+        """The chosen number; trials do not change it."""
         return self._numbers[self._at]
 
-    def look(self, step: int) -> None:
-        """Restart the mean because the machine seems to have changed, and request a trial of
-        ``step``."""
-        self._num_seen, self._wanted = 0, step
+    def request_trial(self, step: int) -> None:
+        """Request a trial of ``step`` and restart the mean, because the load has changed."""
+        self._num_measured, self._wanted = 0, step
 
     def move(self, step: int) -> None:
         """Choose the next larger or smaller number."""
         self._at += step
-        self._num_seen = TRIALS
+        self._num_measured = TRIALS
 
     def next(self, *, is_due: bool) -> int:
-        """Return the number for the next forward. is_due: whether a trial may start in any case."""
-        if not self._step and self._num_seen:
+        """Return the number of threads for the next forward pass.
+
+        is_due: whether a trial may start that no other condition requires.
+        """
+        if not self._step and self._num_measured:
             self._step, self._wanted = self._worth_trying(is_due), 0
         return self._numbers[self._at + self._step]
 
     def is_slow(self, count: int, seconds: float, units: float) -> bool:
-        """Return whether a forward took much longer than earlier ones with the chosen number."""
+        """Return whether a forward pass took much longer than the mean with the chosen number."""
         mean = self._means.get(self._at)
         return count == self.number and mean is not None and seconds > SLOW * mean * units
 
     def learn(self, count: int, seconds: float, units: float) -> Trial | None:
-        """Learn from a forward with ``count`` threads; return the trial if it ended one."""
+        """Add the time of a forward pass with ``count`` threads; return the trial that it ended.
+
+        units: the work of the forward pass, in positions. Returns None if no trial ended.
+        """
         cost = seconds / units
         if self._step and count != self.number:
             return self._try(cost, units)
-        self._num_seen += 1
+        self._num_measured += 1
         mean = self._means.get(self._at, cost)
-        part = max(NEW, 1.0 / self._num_seen)
+        part = max(NEW, 1.0 / self._num_measured)
         most = OUTLIER * mean if part < 1.0 else cost
         self._means[self._at] = mean + part * (min(cost, most) - mean)
         return None
@@ -235,17 +253,17 @@ GRID = (
     *((1, width) for width in (1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 23, 33, 64, 100, 200)),
     *((rows, width) for rows in (2, 4, 8) for width in (3, 8)),
 )
-"""(rows, tokens per row) at which PyTorch's results are compared between numbers of threads."""
+"""Shapes of forward passes, (rows, tokens per row), whose results ``shared_from`` compares."""
 STARTS = (1, 16, 64)
 CHECK_SECONDS = 2.0
 
 
 class TorchThreads:
-    """Chooses the number of threads for a model that PyTorch computes.
+    """Chooses the number of threads for a model that runs in PyTorch.
 
-    There the number of threads can change the last bits of a product of few rows. So narrow
-    forwards always get ``base`` threads, and those of at least ``shared_from`` positions, where no
-    bit changed, get up to ``most``. None: every forward gets ``base``.
+    In PyTorch the number of threads can change the last bits of a product with few rows. So forward
+    passes of fewer than ``shared_from`` positions always use ``base`` threads. The others, whose
+    results do not change, use up to ``most``. If ``shared_from`` is None, all use ``base``.
     """
 
     def __init__(self, base: int, most: int, shared_from: int | None) -> None:
@@ -253,7 +271,7 @@ class TorchThreads:
         self._threads = Threads()
 
     def run(self, part: str, width: int, call: Callable[[], Result]) -> Result:
-        """Run ``call`` with a number of threads; as ``Threads.run``."""
+        """Return the result of ``call``, run with the chosen number of PyTorch threads."""
 
         def with_threads(count: int) -> Result:
             if torch.get_num_threads() != count:
@@ -267,10 +285,11 @@ class TorchThreads:
 
 @torch.inference_mode()
 def shared_from(model: Any, most: int) -> int | None:
-    """Return from how many positions on one and ``most`` threads give bitwise equal results.
+    """Return the width from which 1 thread and ``most`` threads compute bitwise equal results.
 
-    Compares hidden states and logits of forwards of random tokens. Returns None if there is no such
-    number or the check takes longer than CHECK_SECONDS. Changes PyTorch's number of threads.
+    The function compares hidden states and logits of forward passes of random tokens. It returns
+    None if no width in STARTS qualifies or the check takes longer than CHECK_SECONDS. It leaves
+    PyTorch's number of threads changed.
     """
     cache = model.new_cache(max(rows for rows, _ in GRID), max(width for _, width in GRID))
     generator = torch.Generator().manual_seed(0)

@@ -1,8 +1,9 @@
-"""Forward pass of Llama, Qwen2 and Qwen3: tokens in, logits of the requested slots out.
+"""The forward pass of Llama, Qwen2 and Qwen3 in PyTorch.
 
-Uses few operations per layer, because their overhead dominates at the size of the bundled
-checkpoint: fused query-key-value and gate-up projections, residuals added by the matrix product
-itself, the output head only for requested slots. tests/model compares it with transformers.
+It uses few operations per layer, because their overhead dominates in models as small as the bundled
+ones: query-key-value and gate-up projections are fused, the matrix products add the residuals
+themselves, and the output head is applied to the requested slots only. tests/model compares the
+results with those of transformers.
 """
 
 from __future__ import annotations
@@ -41,23 +42,24 @@ from mars_runtime.transfers import to_device
 
 Matrix = Tensor | Int8Matrix
 CAPACITY_STEP = 512
-"""Granularity of the capacity of captured caches, in slots, so that there are few sizes."""
+"""The capacity of captured caches is rounded up to a multiple of this number of slots, so that
+their memory can be reused."""
 MAX_IDLE = 2
-"""Number of dropped caches whose memory a model keeps: a race needs one per lane."""
+"""Maximum number of dropped caches whose memory is kept for reuse: one for each lane of a race."""
 
 
-def _give_back(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
-    """Store the memory of a dropped cache for the next one of its size."""
+def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
+    """Keep the memory of a dropped cache for the next cache of the same size."""
     idle.append(cache)
     del idle[:-MAX_IDLE]
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights of one layer.
+    """The weights of one layer. Matrices are [in, out], for x @ W.
 
-    Matrices are [in, out]: x @ W. head_norms: those of the query heads, then of the key heads, in
-    ``rotary_order``, [Hq + Hkv, D]; None if heads are not normed.
+    head_norms: norm weights of the query heads, then of the key heads, [Hq + Hkv, D], with features
+    in ``rotary_order``; None if heads are not normed.
     """
 
     attention_norm: Tensor
@@ -73,14 +75,15 @@ class Layer:
 class Transformer(CausalModel):
     """A causal language model on one device.
 
-    weights: named and shaped as in a transformers checkpoint; they are copied. is_int8: store the
-    matrices in 8 bits and everything else in ``dtype``, fp32; on a CPU only. adapter: acts on the
-    tokens ``mask_id`` only. Raises CheckpointError if a weight is missing or does not have the
-    shape of the configuration.
+    weights: named and shaped as in a transformers checkpoint; they are copied.
+    is_int8: store the matrices in 8 bits; only on a CPU, with ``dtype`` fp32 for everything else.
+    adapter: acts only on tokens with the id ``mask_id``.
+
+    Raises CheckpointError if a weight is missing or its shape does not fit the configuration.
     """
 
     record: Record | None = None
-    """How forwards are recorded: as CUDA graphs on a GPU; None on a CPU."""
+    """Records forward passes as CUDA graphs; None on a CPU, where nothing is recorded."""
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class Transformer(CausalModel):
     ) -> None:
         self.config = config
         self._is_int8 = is_int8
-        # Chosen once here, because forwards are short.
+        # Chosen once here instead of in every layer, because forward passes are short.
         self._multiply: Any = multiply if is_int8 else torch.mm
         self._add_product: Any = add_product if is_int8 else Tensor.addmm_
         self.device = torch.device(device)
@@ -116,7 +119,7 @@ class Transformer(CausalModel):
         self._reranker: Reranker | None = None
         if adapter is not None:
             self._reranker = self._ranking(adapter.sampler)
-            assert mask_id is not None, "an adapter acts on masks"
+            assert mask_id is not None, "an adapter needs the id of the mask token"
             self._adapter = MaskAdapter(adapter, mask_id, config, self.device, dtype)
         eps = config.rms_norm_eps
         self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * eps))
@@ -124,8 +127,10 @@ class Transformer(CausalModel):
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether logits are bitwise independent of the rest of the forward; false, up to near
-        ties."""
+        """Whether logits do not depend, to the last bit, on the other tokens of the forward pass.
+
+        False: they may differ in the last bits, which can change a token if two logits nearly tie.
+        """
         return False
 
     @property
@@ -140,14 +145,14 @@ class Transformer(CausalModel):
 
     @property
     def arithmetic(self) -> str:
-        """Arithmetic of the matrices: float32, bfloat16 or int8."""
+        """Name of the arithmetic of matrix products: float32, bfloat16 or int8."""
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
         """Return an empty cache for ``rows`` rows of at most ``capacity`` tokens.
 
-        With captured forwards, the memory of a dropped cache of the same size is reused, together
-        with the forwards captured on it.
+        If forward passes are captured, the memory of a dropped cache of the same size is reused,
+        together with the forward passes that were captured on it.
         """
         if self.record is None:
             shape = self.config.cache_shape(rows, capacity)
@@ -160,12 +165,12 @@ class Transformer(CausalModel):
             size = (self.config.hidden_size, self.dtype, self.device)
             memory.captured = CapturedForward(rows, capacity, *size)
         else:
-            with contextlib.suppress(ValueError):  # another thread may have evicted it
+            with contextlib.suppress(ValueError):  # another thread may have removed it already
                 self._idle.remove(memory)
-            with torch.inference_mode():  # the mode in which it may have been created
+            with torch.inference_mode():  # needed to change a tensor created in this mode
                 memory.store.zero_()
         cache = memory.whole()
-        weakref.finalize(cache, _give_back, self._idle, memory)
+        weakref.finalize(cache, _recycle, self._idle, memory)
         return cache
 
     @torch.inference_mode()
@@ -196,9 +201,9 @@ class Transformer(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Read slots of a forward: ``acceptance.read`` of their ``logits``.
+        """Return the predictions at the slots ``head``: ``acceptance.read`` of their logits.
 
-        A sampler head, if present, ranks the candidates of the masks in groups.
+        If there is a sampler head, it reranks the candidates of the masks in groups.
         """
         rank: Rank | None = None
         if self._reranker is not None and sampling.groups:
@@ -208,8 +213,8 @@ class Transformer(CausalModel):
     def _replay(
         self, bucket: Bucket, tokens: Tensor, cache: BlockKVCache, branches: Branches | None
     ) -> Tensor:
-        """Run a forward of one bucket, recorded at its first use."""
-        assert self.record is not None, "only recorded forwards are run again"
+        """Run the layers by replaying the recording of a bucket, which is made at its first use."""
+        assert self.record is not None, "the caller checks that forward passes are recorded"
         if branches is None and self._adapter is not None:
             branches = self._adapter.groups(tokens)
         cursors = cache.cursors[: len(tokens)]
@@ -246,7 +251,7 @@ class Transformer(CausalModel):
         branches: Branches | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """Run all layers, or those of a part; return [R, Q, hidden]."""
+        """Run all layers, or those of ``part``; return the hidden states [R, Q, hidden]."""
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
         layers = range(len(self._layers)) if part is None else part.layers
         if layers.start:
@@ -286,7 +291,7 @@ class Transformer(CausalModel):
         return torch.addmm(layer.projection_bias, x, cast(Tensor, layer.projection))
 
     def _norm_heads(self, projected: Tensor, weight: Tensor) -> None:
-        """Norm the query and key heads of ``projected`` in place, each on its own."""
+        """Norm each query head and each key head of ``projected``, in place."""
         heads, dim = weight.shape
         x = projected.view(len(projected), -1, dim)[:, :heads]
         if self._has_short_norm:
@@ -296,7 +301,7 @@ class Transformer(CausalModel):
             x.copy_(F.rms_norm(x, (dim,), None, self.config.rms_norm_eps).mul_(weight))
 
     def weights(self) -> Iterator[Tensor]:
-        """Yield every weight as stored, to measure or to check."""
+        """Yield every weight as it is stored, for measurements and checks."""
         yield from (self._embedding, self._final_norm)
         matrices: list[Matrix | None] = [self._head]
         for layer in self._layers:
@@ -308,8 +313,8 @@ class Transformer(CausalModel):
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """Apply root-mean-square norm.
 
-        On a CPU ``F.rms_norm`` is seven small operations; x / |x| is equivalent with three: hypot
-        includes eps, and the weight includes sqrt(H).
+        On a CPU ``F.rms_norm`` runs seven small operations. Dividing by the vector's length needs
+        three: ``hypot`` adds eps to the length, and the stored weight is multiplied by sqrt(H).
         """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
@@ -350,7 +355,10 @@ class Transformer(CausalModel):
         )
 
     def _projection(self, name: str) -> Tensor:
-        """Return queries, keys and values as one matrix, features reordered for ``attend``."""
+        """Return the query, key and value weights as one matrix, reordered for ``attend``.
+
+        name: their common name, with {} in place of the letter q, k or v.
+        """
         config = self.config
         turn = rotary_order(config.head_dim)
         parts = {key: self._take(name.format(key)) for key in "qkv"}
@@ -371,7 +379,7 @@ class Transformer(CausalModel):
         return torch.cat(norms)
 
     def _take(self, name: str) -> Tensor:
-        """Return a weight on the device, after checking its shape."""
+        """Return a weight in the model's dtype and on its device. Raises CheckpointError."""
         weight: Tensor = take(self._weights, name, self.config)
         return weight.to(device=self.device, dtype=self.dtype)
 
@@ -380,12 +388,12 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """Convert [out, in] to [in, out].
+        """Return a weight [out, in] as a matrix [in, out], quantised if the model is.
 
-        On a CPU the memory is transposed as well: a product of few rows with a row-major matrix
-        costs nearly the same for 1 and 5 rows there, and up to twice as much otherwise.
+        On a CPU the memory is transposed too. Then a product with 5 rows takes nearly the same time
+        as one with 1 row; without that it can take twice as long.
         """
-        turned = weight.t()
+        transposed = weight.t()
         if self._is_int8:
-            return quantize(turned)
-        return turned.contiguous() if self.device.type == "cpu" else turned
+            return quantize(transposed)
+        return transposed.contiguous() if self.device.type == "cpu" else transposed

@@ -125,7 +125,9 @@ def test_a_pipe_or_an_endless_device_in_place_of_a_file(tmp_path: Path, name: st
     assert name in said(program, tmp_path, memory)
     if name == "model.safetensors":
         (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  {name}\n")
-        assert f"{name} cannot be read" in said(program, tmp_path, memory)
+        assert f"{name} is listed in SHA256SUMS but cannot be read" in said(
+            program, tmp_path, memory
+        )
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])

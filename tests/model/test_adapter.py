@@ -154,10 +154,13 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     [
         ({"mask_embedding": None}, "no mask_embedding"),
         ({"mask_embedding": torch.zeros(2, 5)}, "no mask_embedding"),
-        ({"layers.0.qkv.a": None}, "does not fit the base in layer 0, qkv"),
-        ({"layers.1.down.a": torch.zeros(RANK, 7)}, "does not fit the base in layer 1, down"),
+        ({"layers.0.qkv.a": None}, "update of qkv in layer 0 that is incomplete"),
+        (
+            {"layers.1.down.a": torch.zeros(RANK, 7)},
+            "update of down in layer 1 that is incomplete or does not fit",
+        ),
         ({"layers.0.o.b": torch.full((48, RANK), torch.nan)}, "not finite"),
-        ({"layers.9.o.b": torch.zeros(48, RANK)}, "of no use, layers.9.o.b"),
+        ({"layers.9.o.b": torch.zeros(48, RANK)}, "the unknown weight layers.9.o.b"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, change, sentence) -> None:

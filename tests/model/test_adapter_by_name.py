@@ -116,7 +116,7 @@ def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
     ("said", "sentence"),
     [
         ("somebody/else", "somebody/else is not on this machine"),
-        ("../base", "neither a name of the registry nor a hub id"),
+        ("../base", "neither a name in the registry nor a hub id"),
         ("", "does not name its base"),
         (7, "does not name its base"),
         (ADAPTER, "is an adapter itself"),
@@ -137,7 +137,7 @@ def test_a_base_that_cannot_be_used_is_one_sentence(
 def test_a_repository_without_a_model_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     in_hub_cache(tmp_path / "made", tmp_path, ADAPTER)
-    with pytest.raises(CheckpointError, match="is not on this machine and fetching is switched"):
+    with pytest.raises(CheckpointError, match="is not on this machine and downloads are switched"):
         resolve_checkpoint(ADAPTER)
 
 

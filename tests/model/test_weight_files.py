@@ -142,6 +142,6 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MARS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(CheckpointError, match="in the environment variable MARS_CACHE") as caught:
+    with pytest.raises(CheckpointError, match="set the environment variable MARS_CACHE") as caught:
         load_checkpoint(str(read_only), device="cpu")
     assert "\n" not in str(caught.value)

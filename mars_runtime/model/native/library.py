@@ -1,7 +1,7 @@
-"""The compiled library: compiles the C++ next to this file once, caches it, and declares its API.
+"""Compile the C++ sources in this folder to a library, cache the library, and declare its API.
 
-Uses the machine's own compiler, or that of the package ziglang. The structures mirror those of
-``model.h``, which documents them.
+The compiler is this machine's own, or the one in the package ziglang. The structures mirror those
+in ``model.h`` and ``read.h``, which document them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ NO_COMPILER = (
     "This machine has no C++ compiler: run pip install -r requirements-compiler.txt, which makes "
     "models several times as fast."
 )
-# No contraction of operations: a row's rounding must not depend on the other rows.
+# -ffp-contract=off: the compiler must not fuse operations, because it might do so differently for
+# different numbers of rows, and then the rounding of a row would depend on the other rows.
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-pthread", "-w")
 Flags = tuple[str, ...]
 Compiler = tuple[str, ...]
-"""The beginning of a compiler's command line."""
+"""The command that starts a compiler, without options."""
 IS_WINDOWS, IS_MAC = sys.platform == "win32", sys.platform == "darwin"
-# Windows finds no other libraries beside a library, and all its code is position-independent.
+# On Windows, libraries next to a library are not found, so everything is linked statically, and
+# -fPIC is not needed.
 LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
 SUFFIX = ".dll" if IS_WINDOWS else ".so"
 SECONDS = 600
@@ -46,18 +48,19 @@ CHECKSUM = ".sha256"
 
 
 class CompileError(RuntimeError):
-    """The library is not available; the message is one sentence that says why."""
+    """The compiled library is not available. The message gives the reason in one sentence."""
 
 
 def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
-    """Return the library for this machine, compiled into ``folder`` unless it is there already.
+    """Return the path of the library for this machine; compile it into ``folder`` if necessary.
 
-    targets: alternative flags for the processor, those of this one by default; the first ones that
-    the compiler accepts are used.
+    targets: alternative compiler flags that select a processor, by default those for this one. The
+    first flags that the compiler accepts are used.
+
     If ``folder`` is not writable, a temporary folder of this user is used. A checksum is stored
-    with the library: loading a damaged one would crash the process, so it is compiled again. Two
-    processes may call this at once: each writes its own files, and the last one replaces the
-    other's. A third process that sees a mismatch in between compiles again. Raises CompileError.
+    with the library. If the checksum does not match, the library is compiled again, because a
+    damaged library would crash the process. Several processes may call this at the same time: each
+    writes its own files, and the last one replaces those of the others. Raises CompileError.
     """
     compiler, targets = find_compiler(), own_targets() if targets is None else targets
     name = _name(compiler, targets)
@@ -69,22 +72,30 @@ def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Pat
         return path
     try:
         with tempfile.TemporaryDirectory(prefix="native-", dir=folder) as temporary:
-            made = Path(temporary) / name
-            _compile(compiler, targets, str(made))
-            made.with_suffix(CHECKSUM).write_text(_checksum(made), encoding="ascii")
+            output = Path(temporary) / name
+            _compile(compiler, targets, str(output))
+            output.with_suffix(CHECKSUM).write_text(_checksum(output), encoding="ascii")
             if path.is_dir():
                 shutil.rmtree(path)
-            for suffix in (CHECKSUM, made.suffix):
-                os.replace(made.with_suffix(suffix), path.with_suffix(suffix))
+            for suffix in (CHECKSUM, output.suffix):
+                os.replace(output.with_suffix(suffix), path.with_suffix(suffix))
     except OSError as error:
-        raise CompileError(f"The compiled library can't be kept in {folder}.") from error
+        raise _storage_error(folder, error) from error
     return path
 
 
-def is_compiled(folder: Path) -> bool:
-    """Return whether ``compile_library`` would find the library in ``folder``.
+def _storage_error(folder: Path, error: OSError) -> CompileError:
+    reason = error.strerror or type(error).__name__
+    return CompileError(
+        f"The compiled library can't be stored in {folder} ({reason}): make the folder writable or "
+        "free some space."
+    )
 
-    Raises CompileError without a compiler.
+
+def is_compiled(folder: Path) -> bool:
+    """Return whether ``folder`` contains the library for this machine.
+
+    Raises CompileError if there is no compiler, because the library's name depends on it.
     """
     return is_whole(folder / _name(find_compiler(), own_targets()))
 
@@ -116,23 +127,26 @@ def _can_write(folder: Path) -> bool:
 
 
 def _own_folder() -> Path:
-    """Return a folder that only this user can write to, since the library in it is executed.
+    """Return a temporary folder for this user's libraries, the same at each start.
 
-    It is the same at each start. Raises CompileError.
+    Raises CompileError if other users can write to the folder: they could replace the code.
     """
     folder = Path(tempfile.gettempdir()) / f"mars-live-{_user()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
     except OSError as error:
-        raise CompileError(f"The compiled library can't be kept in {folder}.") from error
+        raise _storage_error(folder, error) from error
     if not is_private(status):
-        raise CompileError(f"{folder} can be written to by other users: remove it.")
+        raise CompileError(
+            f"{folder} can be written to by other users, so no library is loaded from it: remove "
+            "the folder."
+        )
     return folder
 
 
 def _user() -> str:
-    """Return the user's name, or number if a container's user has no name."""
+    """Return the user's name, or the user's number in a container that has no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -140,9 +154,10 @@ def _user() -> str:
 
 
 def find_compiler() -> Compiler:
-    """Return the C++ compiler: that of CXX, the first one found, or that of the package.
+    """Return the command of a C++ compiler.
 
-    Raises CompileError.
+    It is the first that exists: the environment variable CXX, the commands in COMPILERS, the
+    package ziglang. Raises CompileError if there is none.
     """
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         path = shutil.which(name) if name else None
@@ -154,12 +169,12 @@ def find_compiler() -> Compiler:
 
 
 def own_targets() -> tuple[Flags, ...]:
-    """Return alternative flags that compile for this processor, the best first."""
+    """Return alternative compiler flags that select this processor, the best first."""
     if platform.machine() not in ("arm64", "aarch64"):
         return ("-march=native",), ("-mcpu=native",), ()
     if not IS_MAC:
         return ("-mcpu=native",), ("-march=native",), ()
-    # Apple's compilers know no native processor.
+    # Apple's compilers do not support the value "native".
     has_products = "FEAT_I8MM: 1" in _sysctl()
     best = "-march=armv8.6-a" if has_products else "-mcpu=apple-m1"
     return (best,), ("-mcpu=apple-m1",), ()
@@ -188,11 +203,13 @@ def _run(command: Sequence[str], seconds: int) -> subprocess.CompletedProcess[st
             timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError(f"{command[0]} did not finish ({type(error).__name__}).") from error
+        raise CompileError(
+            f"The compiler {command[0]} did not run to its end ({type(error).__name__})."
+        ) from error
 
 
 def _digest(compiler: Compiler, targets: Sequence[Flags]) -> str:
-    """Return a hash of everything the library depends on."""
+    """Return a hash of everything that the library depends on: flags, compiler, CPU, sources."""
     parts = [str(FLAGS), str(targets), str(compiler), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
     parts += [source.read_text(encoding="utf-8") for source in sources]
@@ -205,7 +222,10 @@ def _compiler_version(compiler: Compiler) -> str:
 
 
 def _processor() -> str:
-    """Return the processor's features: machines that differ may share a cache folder."""
+    """Return a description of the processor's features.
+
+    It is part of the library's name, because different machines may share a cache folder.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
@@ -218,7 +238,7 @@ def _processor() -> str:
 
 @cache
 def _sysctl() -> str:
-    """Return the name and the features of a Mac's processor; empty elsewhere."""
+    """Return the name and the features of a Mac's processor; an empty text on other systems."""
     if not IS_MAC:
         return ""
     names = ("machdep.cpu", "hw.optional")
@@ -314,7 +334,7 @@ class PenaltyStruct(Structure):
 
 
 PARTS = ("products", "attention", "norms", "head", "adapter")
-"""The parts that ``mars_clock`` measures, in its order."""
+"""The parts of a forward pass whose times ``mars_clock`` returns, in this order."""
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
@@ -333,7 +353,10 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def open_library(path: Path) -> Any:
-    """Load the library at ``path`` and declare its functions. Raises CompileError."""
+    """Load the library at ``path`` and declare its functions.
+
+    Raises CompileError if it cannot be loaded or its structures differ from those in this file.
+    """
     try:
         library = ctypes.CDLL(str(path))
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -341,11 +364,15 @@ def open_library(path: Path) -> Any:
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         with suppress(OSError):
-            path.unlink()  # compiled again the next time
-        raise CompileError(f"The compiled library {path} can't be opened.") from error
+            path.unlink()  # so that the next start compiles it again
+        raise CompileError(
+            f"The compiled library {path} can't be opened: restart to compile it again."
+        ) from error
     for number, structure in enumerate(
         (MatrixStruct, LayerStruct, ModelStruct, FeedStruct, SamplerStruct, PenaltyStruct)
     ):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
-            raise CompileError("The compiled library lays out its memory otherwise than expected.")
+            raise CompileError(
+                f"{structure.__name__} has another size in the compiled library than in library.py."
+            )
     return library

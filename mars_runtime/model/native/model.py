@@ -1,7 +1,7 @@
-"""A model whose forward is one call of the compiled library.
+"""A model whose forward pass is one call of the compiled library.
 
-It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result of a
-position is bitwise independent of the other rows and positions of the forward
+It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result for
+a token does not depend, to the last bit, on the other rows and tokens of the forward pass
 (tests/test_law_bitwise.py).
 """
 
@@ -50,24 +50,27 @@ from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
 BEST = NUM_RUNNERS_UP + 1
-"""Candidates of a slot, as in ``read.h``."""
+"""Number of candidates of a slot, as in ``rank.h``."""
 
 
 def unsupported(config: ModelConfig) -> str | None:
-    """Return why the native forward can't run a model of this shape, in one sentence, or None."""
+    """Return why the native forward pass cannot run this model, as a sentence, or None."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
     if any(size % GROUP for size in sizes):
-        return f"Its sizes {sizes} are not all multiples of {GROUP}."
+        return (
+            f"The native forward pass needs hidden, intermediate and head sizes that are multiples "
+            f"of {GROUP}, got {', '.join(map(str, sizes))}."
+        )
     return None
 
 
 Tell = Callable[[float], None]
-"""Called from time to time with the share of the weights that is packed."""
+"""Called from time to time with the share of the weights that is packed, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Size of a matrix, kept after its unpacked values are freed."""
+    """The size of a packed matrix."""
 
     bits: int
     num_weights: int
@@ -80,7 +83,10 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What one forward reads and multiplies, as in ``Load`` of the lab's benchmark."""
+    """Sizes that determine the memory traffic and the arithmetic of a forward pass.
+
+    The fields have the same meaning as in ``Load`` of the lab's benchmark.
+    """
 
     weight_bytes: int
     head_bytes: int
@@ -92,8 +98,9 @@ class Sizes:
 class NativeModel(CausalModel):
     """A causal language model on the CPU.
 
-    bits: of the matrices of its layers; None leaves them as they are. Raises CheckpointError if a
-    weight is missing or has the wrong shape.
+    bits: number of bits per weight in the layer matrices, see ``weights.Weights``. adapter: acts
+    only on tokens with the id ``mask_id``. tell: called with the share of the weights that is
+    packed. Raises CheckpointError if a weight is missing or has the wrong shape.
     """
 
     is_bitwise = True
@@ -111,38 +118,39 @@ class NativeModel(CausalModel):
     ) -> None:
         self.config = config
         self.device = torch.device("cpu")
-        self.dtype = torch.float32  # of hidden states and logits
+        self.dtype = torch.float32  # dtype of hidden states and logits
         self.cache_dtype = torch.float16
         self.product_dtype = torch.int8
         self.threads = Threads()
         self.ceiling: int | None = None
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
-        found = Weights(config, weights, bits, adapter)
-        self._held: list[Any] = []  # objects whose addresses the library uses
-        tables = _tables(found, adapter, config)
-        state = packed_bytes(_state(tables)) if tables else 0
-        self._arena = Arena(found.most_bytes + state, library)
+        unpacked = Weights(config, weights, bits, adapter)
+        self._pinned: list[Any] = []  # objects that must live because the library uses their memory
+        tables = _tables(unpacked, adapter, config)
+        state_bytes = packed_bytes(_state(tables)) if tables else 0
+        self._arena = Arena(unpacked.most_bytes + state_bytes, library)
         body: list[Packed] = []
-        layers = self._layers(found, body, tell)
-        self._bits = sorted({one.bits for one in body})
-        self.sizes = _sizes(config, found, body)
-        spec = self._spec(found, layers, adapter, mask_id, tables)
+        layers = self._layers(unpacked, body, tell)
+        self._bits = sorted({matrix.bits for matrix in body})
+        self.sizes = _sizes(config, unpacked, body)
+        spec = self._spec(unpacked, layers, adapter, mask_id, tables)
         self._model = library.mars_new(ctypes.byref(spec))
-        # A process may end while a thread is still in a forward, so nothing is freed at exit.
+        # The model is not freed at exit, because a thread may still be running a forward pass.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._ranks = tables is not None
-        self._forbidden: tuple[Tensor, Tensor] | None = None  # as given, and in ascending order
+        # The latest forbidden ids: in the caller's order, and sorted.
+        self._forbidden: tuple[Tensor, Tensor] | None = None
 
     @property
     def arithmetic(self) -> str:
-        """Formats of the weights and of the products."""
+        """Formats of weights and products, such as "int4 weights, int8 products"."""
         bits = " and ".join(f"int{bits}" for bits in self._bits)
         return f"{bits} weights, int8 products"
 
     @property
     def most_threads(self) -> int:
-        """Maximum number of threads of a forward: ``ceiling``, or PyTorch's number."""
+        """Maximum number of threads for a forward pass: ``ceiling`` if set, else PyTorch's."""
         return min(self.ceiling or torch.get_num_threads(), MAX_THREADS)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
@@ -156,15 +164,17 @@ class NativeModel(CausalModel):
         branches: Branches | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """Run a forward in fp32, as in ``CausalModel``; branches must have no ``ends``.
+        """Run all layers, or those of ``part``, as in ``CausalModel``; return fp32 states.
 
-        Raises IndexError for ids that the model does not have.
+        branches: must have no ``ends``. Raises IndexError for token ids outside the vocabulary.
         """
         num_rows, num_tokens = tokens.shape
         cursors = cache.cursors[:num_rows]
         end = max(cursors) + num_tokens
         if end > cache.capacity:
-            raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
+            raise ValueError(
+                f"the forward pass needs {end} slots, but the cache has {cache.capacity}"
+            )
         if len(self._turns) < cache.capacity:
             self._turns = _turns(self.config, cache.capacity)
         ids, store = tokens.contiguous(), cache.store
@@ -194,16 +204,16 @@ class NativeModel(CausalModel):
             feed.num_threads = num_threads
             return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
 
-        # The time of a part is not representative of a forward, so it is not learnt from.
+        # A call for some layers must not affect the choice of threads: its time is not comparable.
         threads = min(max(1, self.threads.in_force), self.most_threads)
         width = tokens.numel()
-        is_refused = (
+        is_rejected = (
             self.threads.run(HIDDEN, width, self.most_threads, call)
             if part is None
             else call(threads)
         )
-        if is_refused:
-            raise IndexError(f"a token id is outside 0 to {self.config.vocab_size - 1}")
+        if is_rejected:
+            raise IndexError(f"token ids must be between 0 and {self.config.vocab_size - 1}")
         return out
 
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
@@ -220,10 +230,10 @@ class NativeModel(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Read slots of a forward: ``acceptance.read`` of their ``logits``.
+        """Return the predictions at the slots ``head``, as ``acceptance.read`` of their logits.
 
-        The logits are stored only for rows that sample. A sampler head, if present, chooses the
-        masks of groups.
+        The logits of rows that do not sample are never stored. If there is a sampler head, it
+        reranks the candidates of the masks in groups.
         """
         states = chosen(hidden, head)
         return self.threads.run(
@@ -233,7 +243,7 @@ class NativeModel(CausalModel):
         )
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
-        """Return logits [R, H, V] of hidden states [R, H, hidden]."""
+        """Return the logits [R, S, V] of hidden states [R, S, hidden]."""
         rows, slots = states.shape[:2]
         out = torch.empty(rows, slots, self.config.vocab_size)
         self._library.mars_logits(
@@ -244,7 +254,10 @@ class NativeModel(CausalModel):
     def _read(
         self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
-        """Read hidden states [R, H, hidden], and rerank the groups of rows that do not sample."""
+        """Return the predictions of hidden states [R, S, hidden].
+
+        Masks in groups are reranked only in rows that do not sample.
+        """
         drawing = [row for row, draw in enumerate(sampling.draws) if draw]
         if not drawing:
             return self._greedy(states, sampling, num_threads)
@@ -262,7 +275,7 @@ class NativeModel(CausalModel):
                     slots = metadata.read(self._logits(selected, num_threads))
                 predictions.update(zip(rows, slots, strict=True))
             except DecodeError as error:
-                broken += [rows[place] for place in error.rows]
+                broken += [rows[index] for index in error.rows]
         if broken:
             raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
         return [predictions[row] for row in range(len(states))]
@@ -310,44 +323,49 @@ class NativeModel(CausalModel):
         return [proposals[row * slots : (row + 1) * slots] for row in range(rows)]
 
     def _rising(self, forbidden: Tensor) -> Tensor:
-        """Return the ids that are never emitted, in ascending order."""
-        # Each batch has its own tensor, which nearly always equals the previous one.
+        """Return the forbidden ids in ascending order."""
+        # Nearly always the ids equal those of the previous call, although the tensor is another.
         if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
             self._forbidden = forbidden, forbidden.sort().values
         return self._forbidden[1]
 
     def weights(self) -> Iterator[Tensor]:
-        """Yield the packed matrices, to measure."""
-        yield from (part for part in self._held if isinstance(part, Tensor))
+        """Yield all tensors that the library reads, for measurements."""
+        yield from (part for part in self._pinned if isinstance(part, Tensor))
 
     def clock(self, *, is_on: bool) -> dict[str, float]:
-        """Switch the timers of the forward's parts on or off; return the seconds measured so
-        far."""
+        """Switch the timers for the parts of a forward pass on or off.
+
+        Returns the seconds measured since the last call, by part (``library.PARTS``).
+        """
         seconds = (ctypes.c_double * len(c.PARTS))()
         self._library.mars_clock(self._model, int(is_on), ctypes.byref(seconds))
         return dict(zip(c.PARTS, seconds, strict=True))
 
-    def _layers(self, found: Weights, body: list[Packed], tell: Tell) -> Any:
-        """Return the array of all layers; append the matrices that every token uses to ``body``."""
+    def _layers(self, unpacked: Weights, body: list[Packed], tell: Tell) -> Any:
+        """Pack all layers and return them as an array of ``LayerStruct``.
+
+        Appends the sizes of the matrices that every token is multiplied with to ``body``.
+        """
         layers = (c.LayerStruct * self.config.num_layers)()
-        for index, layer in enumerate(found.layers()):
+        for index, layer in enumerate(unpacked.layers()):
             layers[index] = self._layer(layer)
             body += [Packed.of(matrix) for matrix in layer.base()]
             tell((index + 1) / (self.config.num_layers + 1))
-        self._held.append(layers)
+        self._pinned.append(layers)
         return layers
 
     def _spec(
         self,
-        found: Weights,
+        unpacked: Weights,
         layers: Any,
         adapter: Adapter | None,
         mask_id: int | None,
         tables: Tables | None,
     ) -> c.ModelStruct:
         config = self.config
-        head = self._matrix(found.head)
-        is_tied = found.embedding is found.head
+        head = self._matrix(unpacked.head)
+        is_tied = unpacked.embedding is unpacked.head
         spec = c.ModelStruct(
             vocab=config.vocab_size,
             hidden=config.hidden_size,
@@ -358,14 +376,14 @@ class NativeModel(CausalModel):
             feed=config.intermediate_size,
             norm_floor=config.rms_norm_eps,
             layers=layers,
-            final_norm=self._hold(found.final_norm),
-            embedding=head if is_tied else self._matrix(found.embedding),
+            final_norm=self._pin(unpacked.final_norm),
+            embedding=head if is_tied else self._matrix(unpacked.embedding),
             head=head,
             mask_id=-1 if mask_id is None else mask_id,
         )
         if adapter is not None:
             table = adapter.mask_embedding.float().contiguous()
-            spec.mask_embeddings, spec.num_mask_embeddings = self._hold(table), len(table)
+            spec.mask_embeddings, spec.num_mask_embeddings = self._pin(table), len(table)
         if tables is not None:
             spec.sampler = self._sampler(tables)
         return spec
@@ -383,13 +401,13 @@ class NativeModel(CausalModel):
             if name in low:
                 parts[f"{field}_low"] = c.LowRankStruct(*map(self._matrix, low[name]))
         bias = layer.qkv_bias
-        query_norm, key_norm = map(self._hold, layer.head_norms) if layer.head_norms else (0, 0)
+        query_norm, key_norm = map(self._pin, layer.head_norms) if layer.head_norms else (0, 0)
         return c.LayerStruct(
-            attention_norm=self._hold(layer.attention_norm),
-            qkv_bias=None if bias is None else self._hold(bias),
+            attention_norm=self._pin(layer.attention_norm),
+            qkv_bias=None if bias is None else self._pin(bias),
             query_norm=query_norm,
             key_norm=key_norm,
-            feed_norm=self._hold(layer.feed_norm),
+            feed_norm=self._pin(layer.feed_norm),
             **parts,
         )
 
@@ -397,21 +415,22 @@ class NativeModel(CausalModel):
         both = (tables.previous, tables.candidate)
         return c.SamplerStruct(
             self._matrix(_state(tables)),
-            *(self._hold(_padded(table.values, 1)) for table in both),
-            *(self._hold(table.scales) for table in both),
+            *(self._pin(_padded(table.values, 1)) for table in both),
+            *(self._pin(table.scales) for table in both),
         )
 
     def _matrix(self, matrix: Matrix) -> c.MatrixStruct:
         outs, ins = matrix.shape
-        return c.MatrixStruct(self._hold(self._arena.put(matrix)), matrix.bits, outs, ins)
+        return c.MatrixStruct(self._pin(self._arena.put(matrix)), matrix.bits, outs, ins)
 
-    def _hold(self, tensor: Tensor) -> int:
-        self._held.append(tensor)
+    def _pin(self, tensor: Tensor) -> int:
+        """Keep a tensor alive as long as the model, and return its address."""
+        self._pinned.append(tensor)
         return tensor.data_ptr()
 
 
 def _sizes(config: ModelConfig, weights: Weights, body: Sequence[Packed]) -> Sizes:
-    """Return the sizes without adapters, which plain decoding does not read."""
+    """Return the sizes of the base model; adapters are not counted, since AR does not use them."""
     head = Packed.of(weights.head)
     return Sizes(
         weight_bytes=head.num_bytes + sum(packed.num_bytes for packed in body),
@@ -434,20 +453,22 @@ def _state(tables: Tables) -> GroupedMatrix:
 
 
 def _padded(tensor: Tensor, dim: int) -> Tensor:
-    """Return a matrix padded with zeros to a multiple of a tile's size along ``dim``."""
+    """Return a matrix padded with zeros along ``dim`` to a multiple of TILE."""
     padding = -tensor.shape[dim] % TILE
     return F.pad(tensor, (0, padding) if dim else (0, 0, 0, padding)).contiguous()
 
 
 def _turns(config: ModelConfig, length: int) -> Tensor:
-    """Return the cosines of the rotations of each position, then the sines: [length, dim]."""
+    """Return a table of rotations, [length, dim]: the cosines of each position, then the sines."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
-    """Return the groups as int32 [G, 3], each a MaskGroup of ``rank.h``, for rows of ``slots``
-    slots."""
+    """Return the groups as an int32 tensor [G, 3] of ``MaskGroup`` structures (``rank.h``).
+
+    slots: number of slots that are read per row.
+    """
     numbers = [
         (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
         for group in groups
@@ -456,9 +477,10 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` of ``read.h``, one for each slot of each row.
+    """Return an array of ``Penalty`` structures (``read.h``), one for each slot of each row.
 
-    Returns None if no row has one. The array holds addresses of the penalties' own tensors.
+    Returns None if no row has a penalty. The structures point into tensors of ``penalties``, which
+    must live as long as the array is used.
     """
     if not any(penalties):
         return None
@@ -481,8 +503,9 @@ def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
 def _proposal(
     ids: list[int], probabilities: list[float], entropy: float, metric: Metric, max_entropy: float
 ) -> Proposal:
-    """Return the proposal of a slot. max_entropy: that of a uniform distribution."""
-    pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]  # 0: forbidden
+    """Return the proposal of a slot. max_entropy: the entropy of a uniform distribution."""
+    # Forbidden tokens have probability 0.
+    pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]
     token, confidence = pairs[0]
     if metric == "margin":
         confidence -= pairs[1][1] if len(pairs) > 1 else 0.0

@@ -1,8 +1,8 @@
-"""Prepare a checkpoint's weights for the native forward: quantised, fused and packed.
+"""Prepare a checkpoint's weights for the native forward pass: quantise, fuse and pack them.
 
-The layout is that of ``product.h``: tiles of 16 outputs, groups of 32 inputs, with their scales.
+``product.h`` describes the layout: tiles of 16 outputs, groups of 32 inputs, with their scales.
 Scales and minimums are rounded to fp16, as in GGUF files. The library quantises dense weights while
-it packs them, layer by layer, so that only the packed weights are completely in memory.
+it packs them. Layers are packed one by one, so only one unpacked layer is in memory at a time.
 """
 
 from __future__ import annotations
@@ -26,22 +26,21 @@ from mars_runtime.model.config import (
 )
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 
-LOW_BITS = 4  # for an adapter's matrices
+LOW_BITS = 4  # number of bits per weight in an adapter's matrices
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Dtypes that the library can quantise; the same numbers as in ``quantise.h``."""
+"""The dtypes that the library can quantise, with their values of ``Kind`` in ``quantise.h``."""
 
 
 def not_finite(name: str) -> CheckpointError:
-    """Return the error for a weight that is not finite."""
     return CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows:
-    """Rows of dense weights [out, in], to be quantised to ``bits`` when they are packed.
+    """A matrix [out, in] of dense weights, which is quantised to ``bits`` when it is packed.
 
-    The rows of all parts are concatenated, then put in ``order`` (int64 [out]). name: that of the
-    first weight, for errors.
+    parts: weights whose rows are concatenated. order: int64 [out], the order in which the rows are
+    then packed. name: the name of the first weight, for error messages.
     """
 
     parts: tuple[Tensor, ...]
@@ -51,20 +50,23 @@ class DenseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape, (out, in)."""
+        """The shape of the matrix, (out, in)."""
         return sum(len(part) for part in self.parts), self.parts[0].shape[1]
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """Return the rows at ``index``, int64 [n], of a single weight, quantised."""
+        """Return the rows with the indices ``index``, int64 [n], quantised.
+
+        The matrix must have a single part.
+        """
         (part,) = self.parts
         return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
 
     def ordered(self, order: Tensor) -> DenseRows:
-        """Return all rows in another order."""
+        """Return the matrix with its rows in another order."""
         return replace(self, order=order)
 
-    def pack_into(self, place: Tensor, library: Any) -> None:
-        """Quantise and pack into ``place``.
+    def pack_into(self, target: Tensor, library: Any) -> None:
+        """Quantise the matrix and write it to ``target`` in the packed layout.
 
         Raises CheckpointError for weights that are not finite.
         """
@@ -82,7 +84,7 @@ class DenseRows:
             self.bits,
             *self.shape,
             torch.get_num_threads(),
-            place.data_ptr(),
+            target.data_ptr(),
         )
         if failed:
             raise not_finite(self.name)
@@ -92,16 +94,16 @@ Matrix = GroupedMatrix | DenseRows
 
 
 def _readable(part: Tensor) -> Tensor:
-    """Return contiguous rows of a dtype that the library reads."""
+    """Return the weight as contiguous rows of a dtype that the library can read."""
     return (part if part.dtype in KINDS else part.float()).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Weights of one layer.
+    """The weights of one layer, ready to be packed.
 
-    head_norms: those of the query heads and of the key heads, or none. low: a and b of each part
-    that an adapter updates.
+    head_norms: norm weights of query heads and of key heads; empty if heads are not normed.
+    low: the low-rank matrices a and b of an adapter, for each part that it updates.
     """
 
     attention_norm: Tensor
@@ -120,11 +122,12 @@ class LayerWeights:
 
 
 class Weights:
-    """The weights of a checkpoint, read on access.
+    """The weights of a checkpoint; those of the layers are read when they are accessed.
 
-    bits: of the matrices of its layers. None leaves quantised ones unchanged and uses 8 for others;
-    embeddings and heads always have 8 unless they are already quantised. Raises CheckpointError if
-    a weight is missing, has the wrong shape, or is not finite.
+    bits: number of bits per weight in the layer matrices. None leaves quantised matrices unchanged
+    and uses 8 for dense ones. Dense embeddings and output heads always use 8.
+
+    Raises CheckpointError if a weight is missing, has the wrong shape, or is not finite.
     """
 
     def __init__(
@@ -143,9 +146,11 @@ class Weights:
 
     @property
     def most_bytes(self) -> int:
-        """Maximum number of bytes of all packed weights, adapters included."""
+        """Upper bound of the size of all packed weights in bytes, an adapter's included."""
         shapes = [expected_shape(name, self._config) for name in expected_names(self._config)]
-        low = [matrix.a.shape + matrix.b.shape for one in self._updates for matrix in one.values()]
+        low = [
+            update.a.shape + update.b.shape for layer in self._updates for update in layer.values()
+        ]
         base = sum(bytes_of(*shape, 8) for shape in shapes if len(shape) == 2)
         return base + sum(
             bytes_of(rank, ins, LOW_BITS) + bytes_of(outs, rank + -rank % GROUP, LOW_BITS)
@@ -153,7 +158,7 @@ class Weights:
         )
 
     def layers(self) -> Iterator[LayerWeights]:
-        """Yield the layers one by one, so that the caller can free each before the next."""
+        """Yield the layers one by one, so that the caller can free one before reading the next."""
         for index, updates in enumerate(self._updates):
             yield self._layer(index, updates)
 
@@ -189,8 +194,11 @@ class Weights:
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
-        """Return a matrix; ``bits`` overrides the common number for one that is not quantised
-        yet."""
+        """Return a matrix with the number of bits that it will be packed with.
+
+        bits: for a dense weight, used instead of the number for layer matrices. A quantised weight
+        then keeps its own number.
+        """
         weight: Weight = take(self._given, name, self._config)
         common = self._bits
         if isinstance(weight, Tensor):
@@ -217,8 +225,10 @@ def _grouped(matrix: Matrix) -> GroupedMatrix:
 
 
 def feed_order(size: int) -> Tensor:
-    """Return an order of the rows of gate and up: 32 rows of gate, then the 32 of up they belong
-    to."""
+    """Return the order of the rows of gate and up in which they alternate in groups of 32.
+
+    32 rows of gate are followed by the 32 rows of up that they are multiplied with.
+    """
     return torch.arange(2 * size).view(2, -1, GROUP).transpose(0, 1).flatten()
 
 
@@ -231,47 +241,46 @@ def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, 
 
 
 TILE, PAIR = 16, 32
-"""Outputs of a tile and of two tiles, as in ``product.h``."""
+"""Number of outputs of a tile and of a pair of tiles, as in ``product.h``."""
 
 
 class Arena:
-    """Memory for all matrices, packed by ``library`` one after the other.
+    """One block of memory in which all packed matrices are stored, one after the other.
 
-    Reserved memory that is never used is not allocated by the system.
+    num_bytes: the size to reserve. The system allocates only what is written.
     """
 
     def __init__(self, num_bytes: int, library: Any) -> None:
-        self._whole = huge_memory(num_bytes)
+        self._memory = huge_memory(num_bytes)
         self._used = 0
         self._library = library
 
     def put(self, matrix: Matrix) -> Tensor:
-        """Pack a matrix behind the previous ones; return its bytes, uint8.
+        """Pack a matrix behind the previous ones; return the uint8 view of its memory.
 
         Raises CheckpointError for weights that are not finite.
         """
         end = self._used + packed_bytes(matrix)
-        place = self._whole[self._used : end]
+        view = self._memory[self._used : end]
         self._used = end
         if isinstance(matrix, DenseRows):
-            matrix.pack_into(place, self._library)
+            matrix.pack_into(view, self._library)
         else:
-            place.copy_(pack(matrix).flatten())
-        return place
+            view.copy_(pack(matrix).flatten())
+        return view
 
 
 def bytes_of(outs: int, ins: int, bits: int) -> int:
-    """Return the bytes of a packed matrix of ``outs`` times ``ins`` numbers."""
+    """Return the size in bytes of a packed matrix [outs, ins]."""
     return -(-outs // PAIR) * (ins // GROUP) * (640 if bits == 4 else 1088)
 
 
 def packed_bytes(matrix: Matrix) -> int:
-    """Return the bytes of a matrix when it is packed."""
     return bytes_of(*matrix.shape, matrix.bits)
 
 
 def pack(matrix: GroupedMatrix) -> Tensor:
-    """Pack a matrix: uint8 [pairs of tiles, groups, 2, bytes of a group]."""
+    """Return a matrix in the packed layout, uint8 [pairs of tiles, groups, 2, bytes per group]."""
     outs, ins = matrix.shape
     padding = -outs % PAIR
     values = F.pad(matrix.values, (0, 0, 0, padding))
