@@ -1,4 +1,4 @@
-"""How requests reach an ASGI app: trailing slashes, pages of other origins (CORS), host names."""
+"""ASGI middleware for the addresses of requests: trailing slashes, origins (CORS), host names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mars_runtime.serving.limits import Application, Message, Receive, Send
 ORIGINS = "MARS_ALLOWED_ORIGINS"
 """Environment variable with the origins that may call the endpoint from a browser."""
 EXPOSED = ("retry-after", "x-run-id")
-"""Response headers that scripts of these pages may read, in addition to the usual ones."""
+"""Response headers that scripts of other origins may read, in addition to the usual ones."""
 METHODS = ("GET", "POST", "DELETE")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
 
@@ -27,12 +27,13 @@ OTHER_HOST = (
 
 
 class OriginsError(ValueError):
-    """A list with an invalid origin; the message is one sentence."""
+    """A list of origins contains an invalid one. The message is one sentence."""
 
 
 def read_origins(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of origins, in the spelling that browsers send. Raises
-    OriginsError.
+    """Parse a comma-separated list of origins; return them in lower case, as browsers send them.
+
+    Raises OriginsError.
     """
     origins = tuple(part for item in text.split(",") if (part := item.strip().lower()))
     if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in origins):
@@ -44,9 +45,10 @@ def read_origins(text: str) -> tuple[str, ...]:
 
 
 def cors(origins: Sequence[str]) -> list[Middleware]:
-    """Return the middleware that lets pages of these origins call the app; none without origins.
+    """Return the middleware that lets pages of these origins call the app.
 
-    Cookies are never allowed: the pages' scripts send the endpoint's key in a header.
+    The list is empty if there are no origins. Cookies are not allowed, because the scripts of these
+    pages send the endpoint's key in a header.
     """
     if not origins:
         return []
@@ -63,35 +65,36 @@ def cors(origins: Sequence[str]) -> list[Middleware]:
 
 
 class TrailingSlash:
-    """ASGI middleware: ignore a slash at the end of the path.
+    """ASGI middleware that ignores a slash at the end of the path.
 
-    Starlette would redirect to an absolute address with a scheme that is wrong behind a proxy that
-    speaks TLS, and many clients do not repeat a POST.
+    Starlette would send a redirect instead. Its address would have the wrong scheme behind a proxy
+    with TLS, and many clients do not repeat a POST request after a redirect.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, with the path without the slash."""
+        """Handle the request with a path that does not end with a slash."""
         if scope["type"] == "http" and scope["path"].endswith("/"):
             scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
         await self._app(scope, receive, send)
 
 
 class LocalNames:
-    """ASGI middleware: at a loopback address, reject requests with another machine's host name.
+    """ASGI middleware that protects a server on a loopback address against DNS rebinding.
 
-    With DNS rebinding, a page of another site resolves its own name to 127.0.0.1, and its scripts
-    then count as this server's. The Host header of such a request has this server's port. A request
-    from a reverse proxy has the proxy's port, or none.
+    In this attack the host name of another site resolves to 127.0.0.1. The browser then treats this
+    server as part of that site, so the site's scripts can read its responses. Such requests have
+    the foreign host name and this server's port in their Host header, and are rejected. A request
+    from a reverse proxy has the proxy's port, or none, and is accepted.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 403."""
+        """Handle the request, or answer with 403."""
         if scope["type"] == "http" and _is_rebound(scope):
             await JSONResponse({"detail": OTHER_HOST}, 403)(scope, receive, send)
         else:

@@ -1,11 +1,11 @@
-"""Fold over the events of a run that produces an answer in OpenAI's JSON, token by token.
+"""Convert the events of a run to an answer in OpenAI's JSON.
 
-The number of tokens per forward changes neither the text, nor where a stop string cuts it, nor the
-token count. Our figures are under the key ``mars``: in a whole answer, or in the last chunk of a
-stream.
+The text, the position of a stop string and the token count do not depend on how many tokens each
+forward pass adds. The figures of the run are under the key ``mars``, in a complete answer or in the
+last chunk of a stream.
 
-The events of a run are polled every POLL_SECONDS, which costs the decoding thread nothing. When the
-client disconnects, the run ends within one forward.
+The events of a run are polled every POLL_SECONDS, so the decoding thread does no extra work. When
+the client disconnects, the run ends within one forward pass.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AnswerToken:
     """A token of the answer.
 
-    ``start``, ``end``: the characters of the text that it covers; equal for a token that leaves a
-    character incomplete. ``proposal``: its prediction.
+    start, end: the range of characters that the token adds to the text. They are equal if it adds
+    none because its character is incomplete. proposal: the model's prediction of the token.
     """
 
     token: int
@@ -59,22 +59,21 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """New text, and the tokens that it consists of."""
+    """New text of an answer and the tokens that it consists of."""
 
     text: str = ""
-    tokens: tuple[Told, ...] = ()
+    tokens: tuple[AnswerToken, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.text or self.tokens)
 
 
 class StreamedAnswer:
-    """One run, as far as its events were read.
+    """The answer of one run, built from the events that were read so far.
 
-    stops: strings that end the answer. stop_ids: tokens that end it; they are counted, like EOS,
-    but their text is not shown. min_tokens: stops are ignored before this many tokens. Ignored EOS
-    tokens have no text. ``is_over``: the answer is complete, although its run may continue after a
-    stop.
+    stops: strings that end the answer.
+    stop_ids: tokens that end the answer. Like EOS they are counted, but have no text.
+    min_tokens: number of tokens before which stop strings and stop tokens are ignored.
     """
 
     def __init__(
@@ -93,8 +92,8 @@ class StreamedAnswer:
         self._eos_ids = tokenizer.eos_ids
         self._min_tokens = min_tokens
         self._has_stop_token = False
-        self._length = self._num_shown = 0  # characters decoded, and returned
-        self._waiting: deque[Told] = deque()
+        self._length = self._num_shown = 0  # numbers of characters: decoded, and returned
+        self._waiting: deque[AnswerToken] = deque()  # tokens whose text is not returned yet
 
     @property
     def is_cut(self) -> bool:
@@ -103,7 +102,7 @@ class StreamedAnswer:
 
     @property
     def is_over(self) -> bool:
-        """Whether the answer is complete."""
+        """Whether the answer is complete. Its run may still continue after a stop string."""
         return self.is_cut or self.end is not None
 
     @property
@@ -115,7 +114,7 @@ class StreamedAnswer:
         return "stop" if is_whole else "length"
 
     def read(self, events: Iterable[Event]) -> Piece:
-        """Read these events and return what they add."""
+        """Read new events and return the text and tokens that they add."""
         text, tokens = "", []
         for event in events:
             if self.is_over:
@@ -129,12 +128,12 @@ class StreamedAnswer:
                 event = _up_to(event, self.num_tokens - before)
             self.events.append(event)
         self._num_shown += len(text)
-        while self._waiting and self._is_told(self._waiting[0]):
+        while self._waiting and self._is_returned(self._waiting[0]):
             tokens.append(self._waiting.popleft())
         return Piece(text, tuple(tokens))
 
     def _flush(self) -> str:
-        """Return the text held back so far; no more text follows."""
+        """Return the text that was held back; called when no more text follows."""
         return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
 
     def _read_step(self, step: Step) -> str:
@@ -148,16 +147,17 @@ class StreamedAnswer:
                 return text + self._flush()
             written = "" if token in self._eos_ids else self._detokenizer.push([token])
             start, self._length = self._length, self._length + len(written)
-            self._waiting.append(Told(token, start, self._length, proposal))
+            self._waiting.append(AnswerToken(token, start, self._length, proposal))
             text += self._cutter.push(written) if can_stop else written
             if self.is_cut:
                 return text
         self.num_tokens += row.stop == "eos"
         return text
 
-    def _is_told(self, token: Told) -> bool:
-        """Whether the token's text was shown: all of it, or its beginning if a stop string cut
-        it.
+    def _is_returned(self, token: AnswerToken) -> bool:
+        """Return whether the token's text was returned.
+
+        If a stop string cut the answer within the token, the beginning of its text is enough.
         """
         if self.is_over and not self._cutter.is_cut:
             return True
@@ -166,7 +166,10 @@ class StreamedAnswer:
 
 
 def _up_to(step: Step, num_tokens: int) -> Step:
-    """Return the step without the tokens behind a stop string, so the figures do not count them."""
+    """Return the step with only its first ``num_tokens`` tokens.
+
+    Tokens after a stop string are removed like this, so that the figures do not count them.
+    """
     (row,) = step.rows
     if num_tokens == len(row.accepted):
         return step
@@ -177,8 +180,8 @@ def _up_to(step: Step, num_tokens: int) -> Step:
 class StopCutter:
     """Cuts text at the first stop string.
 
-    The stop string that is complete first wins; of several that end at the same character, the
-    longest. The result does not depend on how the text is split into pieces.
+    If several stop strings occur, the one that ends first counts; if several end at the same
+    character, the longest counts. The result does not depend on how the text is split into pieces.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -188,7 +191,10 @@ class StopCutter:
         self.is_cut = False
 
     def push(self, text: str) -> str:
-        """Add text and return what can be shown; nothing after a cut (``is_cut``)."""
+        """Add text; return the text that is certainly before a stop string.
+
+        After a cut (``is_cut``) the result is always empty.
+        """
         if self.is_cut:
             return ""
         held = self._held + text
@@ -201,65 +207,65 @@ class StopCutter:
         return held[:num_shown]
 
     def flush(self) -> str:
-        """Return the text held back; no more text follows."""
-        left, self._held = self._held, ""
-        return left
+        """Return the text that was held back; called when no more text follows."""
+        remainder, self._held = self._held, ""
+        return remainder
 
     def _num_open(self, text: str) -> int:
         """Return how many of the last characters could be the beginning of a stop string."""
         for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
-            place = bisect_left(self._stops, tail)  # stops that begin with it start here
-            if place < len(self._stops) and self._stops[place].startswith(tail):
+            index = bisect_left(self._stops, tail)  # stops that begin with the tail start here
+            if index < len(self._stops) and self._stops[index].startswith(tail):
                 return length
         return 0
 
 
 class Envelope:
-    """Builds the JSON of one answer: its chunks, or the whole answer."""
+    """Builds the JSON of one answer: the chunks of a stream, or the complete answer."""
 
     def __init__(
         self,
-        asked: CompletionRequest,
+        completion: CompletionRequest,
         tokenizer: Tokenizer,
         num_prompt_tokens: int,
         settings: DecodeSettings,
     ) -> None:
-        self._asked = asked
+        self._request = completion
         self._tokenizer = tokenizer
         self._num_prompt_tokens = num_prompt_tokens
         self._settings = settings
         self._index = 0
-        self.is_chat = asked.kind == "chat"
+        self.is_chat = completion.kind == "chat"
         self.name = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
     def sibling(self, index: int, num_prompt_tokens: int, settings: DecodeSettings) -> Envelope:
-        """Return the envelope of another choice of the same answer."""
+        """Return the envelope for another choice of the same response."""
         other = copy(self)
         other._index, other._num_prompt_tokens = index, num_prompt_tokens
         other._settings = settings
         return other
 
     def whole(self, answer: StreamedAnswer, piece: Piece) -> Json:
-        """Return an answer that is not streamed."""
+        """Return a complete answer, for a request without streaming. piece: its text and tokens."""
         shown: Json = {"text": piece.text}
         if self.is_chat:
             shown = {"message": {"role": "assistant", "content": piece.text, "refusal": None}}
         choice = self._choice(shown, piece, answer.finish_reason)
         return {
-            **self._head(OBJECTS[self._asked.kind], [choice]),
+            **self._head(OBJECTS[self._request.kind], [choice]),
             "usage": self._usage(answer),
             "mars": self._figures(answer),
             "metrics": metrics(answer.events),
         }
 
     def first(self) -> Json:
-        """Return the first chunk of a chat answer, which has the role and no text."""
+        """Return the first chunk of a chat stream, which contains the role and no text."""
         return self._chunk({"delta": {"role": "assistant", "content": ""}}, Piece(), None)
 
     def chunk(self, piece: Piece) -> Json:
-        """Return a chunk with text."""
+        """Return the chunk with new text and its tokens."""
         shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
@@ -268,22 +274,22 @@ class Envelope:
         shown: Json = {"delta": {}} if self.is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
         figures = {"mars": self._figures(answer), "metrics": metrics(answer.events)}
-        if not self._asked.has_usage:
+        if not self._request.has_usage:
             return [{**ended, **figures}]
         used = {**self._head(ended["object"], []), "usage": self._usage(answer)}
         return [ended, {**used, **figures}]
 
     def _chunk(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
-        name = OBJECTS[self._asked.kind] + (".chunk" if self.is_chat else "")
+        name = OBJECTS[self._request.kind] + (".chunk" if self.is_chat else "")
         chunk = self._head(name, [self._choice(shown, piece, finish_reason)])
-        return {**chunk, "usage": None} if self._asked.has_usage else chunk
+        return {**chunk, "usage": None} if self._request.has_usage else chunk
 
     def _head(self, name: str, choices: list[Json]) -> Json:
         return {
             "id": self.name,
             "object": name,
             "created": self.created,
-            "model": self._asked.model,
+            "model": self._request.model,
             "choices": choices,
         }
 
@@ -292,11 +298,12 @@ class Envelope:
         return {"index": self._index, **shown, "logprobs": logprobs, "finish_reason": finish_reason}
 
     def _logprobs(self, piece: Piece) -> Json | None:
-        most = self._asked.num_runners_up
+        most = self._request.num_runners_up
         if most is None:
             return None
         if self.is_chat:
-            return {"content": [self._told(token, most) for token in piece.tokens], "refusal": None}
+            entries = [self._token_entry(token, most) for token in piece.tokens]
+            return {"content": entries, "refusal": None}
         return {
             "tokens": [self._spelled(token.token) for token in piece.tokens],
             "token_logprobs": [_log(token.proposal.confidence) for token in piece.tokens],
@@ -307,7 +314,7 @@ class Envelope:
             "text_offset": [token.start for token in piece.tokens],
         }
 
-    def _told(self, written: Told, most: int) -> Json:
+    def _token_entry(self, written: AnswerToken, most: int) -> Json:
         best = [self._entry(token, share) for token, share in _best(written, most)]
         return {**self._entry(written.token, written.proposal.confidence), "top_logprobs": best}
 
@@ -329,14 +336,12 @@ class Envelope:
         }
 
     def _note(self) -> str:
-        """Return a note if the requested number of tokens was lowered; otherwise an empty
-        string.
-        """
-        requested, allowed = self._asked.max_tokens, self._settings.max_new_tokens
+        """Return a note if the requested number of tokens was lowered, or an empty string."""
+        requested, allowed = self._request.max_tokens, self._settings.max_new_tokens
         return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
 
     def _figures(self, answer: StreamedAnswer) -> Json:
-        """Return the figures of the run up to the end of the answer. Times are device time."""
+        """Return the figures of the run up to the end of the answer; times are device times."""
         events, end = answer.events, answer.end
         drafting = list(folds.drafting(events))
         return {
@@ -357,8 +362,11 @@ class Envelope:
 
 
 def spelled(token_bytes: bytes) -> str:
-    """Return the text of a token, or its bytes where they are not valid UTF-8, escaped as OpenAI
-    escapes them: ``bytes:\\xe2\\x80``. Other bytes never give the same spelling."""
+    """Return the text of a token, or its escaped bytes if they are not valid UTF-8.
+
+    Bytes are escaped as OpenAI does it, such as ``bytes:\\xe2\\x80``. Different bytes always have
+    different spellings.
+    """
     try:
         return token_bytes.decode("utf-8")
     except UnicodeDecodeError:
@@ -370,22 +378,20 @@ def spelled(token_bytes: bytes) -> str:
         return "bytes:" + "".join(shown)
 
 
-def _best(token: Told, most: int) -> list[tuple[int, float]]:
-    """Return the ``most`` likeliest tokens with their probabilities, including the chosen token if
-    it is one of them.
-    """
-    mine = (token.token, token.proposal.confidence)
-    ranked = sorted([mine, *token.proposal.runners_up], key=lambda candidate: -candidate[1])
+def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
+    """Return the ``most`` most probable tokens at a position, with their probabilities."""
+    chosen = (token.token, token.proposal.confidence)
+    ranked = sorted([chosen, *token.proposal.runners_up], key=lambda candidate: -candidate[1])
     return ranked[:most]
 
 
 def _log(share: float) -> float:
-    """Return a finite logarithm, since JSON has no infinity."""
+    """Return the logarithm, limited to a finite number because JSON has no infinity."""
     return math.log(max(share, 1e-45))
 
 
 async def pieces(run: Answering, answer: StreamedAnswer) -> AsyncIterator[Piece]:
-    """Yield what is new until the answer is complete. Raises ApiError if the run fails."""
+    """Yield new pieces of an answer until it is complete. Raises ApiError if the run fails."""
     num_read = 0
     while not answer.is_over:
         events = run.events_since(num_read)
@@ -407,8 +413,9 @@ def check(end: End | None) -> None:
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``; cancel it and raise ClientDisconnect if the client disconnects
-    first.
+    """Run ``work`` and return its result, unless the client disconnects first.
+
+    In that case ``work`` is cancelled and ClientDisconnect is raised.
     """
     tasks = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
     try:
@@ -420,7 +427,9 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        del tasks, task  # else an exception, its traceback and a request's body are a cycle
+        # An exception refers to this frame, and the frame to the task with the exception. Breaking
+        # this cycle frees the request's body immediately.
+        del tasks, task
 
 
 async def _gone(receive: Receive) -> None:
@@ -429,14 +438,15 @@ async def _gone(receive: Receive) -> None:
 
 
 class Cancellable(Protocol):
-    """A run that is cancelled when its stream ends."""
+    """A run, or several, that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class ServerSentEvents(StreamingResponse):
-    """Sends a stream of server-sent events. ``run`` is cancelled when the stream ends or the client
-    disconnects.
+    """Sends server-sent events.
+
+    ``run`` is cancelled when the stream ends or the client disconnects.
     """
 
     def __init__(self, lines: AsyncIterator[str], run: Cancellable) -> None:
@@ -446,8 +456,9 @@ class ServerSentEvents(StreamingResponse):
         self._run = run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the stream ends or the client disconnects, even while its run is still
-        queued.
+        """Send events until the stream ends or the client disconnects.
+
+        A disconnect is noticed even while the run is queued and there is nothing to send.
         """
         try:
             await unless_gone(receive, self.stream_response(send))

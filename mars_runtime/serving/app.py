@@ -1,6 +1,6 @@
-"""Routes of the endpoint: models, chat, completions, health, metrics, and their description.
+"""The routes of the endpoint: models, chat, completions, health, metrics, and their description.
 
-Errors are one sentence in OpenAI's JSON. Routes under ``/v1`` require the key if one is set.
+Errors are one sentence in OpenAI's format. Routes under ``/v1`` require the key if one is set.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mars_runtime.serving.answer import (
 from mars_runtime.serving.choices import Choice, Choices
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
 from mars_runtime.serving.limits import (
-    MORE_PLACES,
+    RESERVE_RUNS,
     BlockedError,
     BodyLimit,
     KeyCheck,
@@ -69,7 +69,7 @@ from mars_runtime.serving.runs import LaneGroups, Lanes, lane_requests, lanes_of
 from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
-"""All paths of the endpoint, for apps that serve other paths as well."""
+"""Matches all paths of the endpoint, for apps that also serve other paths."""
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": TextBody,
@@ -77,20 +77,20 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/runs": RunBody,
     "/v1/runs/{run}/settings": SteerBody,
 }
-"""Body models by the path to which they are posted."""
+"""The model of the request body for each path."""
 DIGITS = re.compile(r"[0-9]{1,9}")
-NO_ROUTE = "There is nothing at this address. See /v1/models."
+NO_ROUTE = "This path does not exist. See /docs for all paths."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
 TOO_LARGE = "The request is too large. Shorten the prompt."
 RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
 RACE_LIMITED = (
-    "This race has {} lanes, more than your address may add to its runs. Send fewer lanes, or wait "
+    "With this race of {} lanes, your address would have too many runs. Send fewer lanes, or wait "
     "for a run to end."
 )
 NO_KEY = "The API key is missing or wrong. Send it as a bearer token."
 ONLY_JSON = "The content type must be application/json."
 LOADING_SECONDS = 5
-NUM_READERS = 2  # threads that tokenize prompts
+NUM_READERS = 2  # number of threads that tokenize prompts
 T = TypeVar("T")
 Work = Callable[[Request], Awaitable[Response]]
 Expose = Callable[[], bytes]
@@ -104,10 +104,11 @@ def make_app(
     expose: Expose | None = None,
     origins: Sequence[str] = (),
 ) -> Starlette:
-    """Return an ASGI app over ``models``.
+    """Return the ASGI app of the endpoint.
 
-    key: required under ``/v1``; empty for none. origins: those of pages that may call it from a
-    browser (``addresses.cors``).
+    key: the key that clients must send for routes under ``/v1``; empty for none.
+    expose: returns the metrics; None for no metrics.
+    origins: origins whose pages may call the endpoint from a browser.
     """
     endpoint = Endpoint(models, caps, key)
     routes = [
@@ -132,7 +133,7 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
-            *cors(origins),  # outermost, so scripts can read errors too
+            *cors(origins),  # outermost, so that scripts of other origins can read errors too
             Middleware(Faults, respond=attrgetter("response")),
             Middleware(TrailingSlash),
             Middleware(
@@ -152,7 +153,7 @@ def make_app(
 
 
 class Endpoint:
-    """Handlers of the routes."""
+    """The handlers of the routes. Docstrings of public methods appear in ``/docs``."""
 
     def __init__(self, models: Models, caps: Caps, key: str) -> None:
         self._models = models
@@ -168,7 +169,7 @@ class Endpoint:
         return JSONResponse({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
-        """Return one of the models, loaded or not."""
+        """Return one model, which need not be loaded."""
         self._check_key(request)
         name = request.path_params["name"]
         if name not in self._models.names:
@@ -182,42 +183,44 @@ class Endpoint:
         return JSONResponse({"status": "ok"})
 
     async def complete(self, kind: Kind, request: Request) -> Response:
-        """Answer a conversation, or continue a text; whole or as a stream."""
+        """Answer a conversation or continue a text. The answer is one object or a stream."""
         return await self._guarded(request, partial(self._answer, kind))
 
     async def respond(self, request: Request) -> Response:
-        """Respond to a text or a conversation, whole or as a stream of events; store nothing."""
+        """Respond to a text or a conversation. The response is sent as one object or streamed as
+        events. It is not stored.
+        """
         return await self._guarded(request, self._respond)
 
     async def run(self, request: Request) -> Response:
         """Start one run or a race and stream it as server-sent events. An event is named after the
-        number of its lane and contains one line of a trace; events named state report the queue
+        number of its lane and contains one line of a trace. Events named state report the queue
         state.
         """
         return await self._guarded(request, self._run)
 
     async def steer(self, request: Request) -> Response:
-        """Change τ, B and other settings from the next forward on. For an answer, the name of the
-        run is the answer's id.
+        """Change τ, B and other settings of a run from the next forward pass on. The name of a run
+        is its x-run-id header, or the id of a completion or response.
         """
         return await self._guarded(request, self._steer)
 
     async def stop(self, request: Request) -> Response:
-        """End a run, or one of its lanes, within one forward."""
+        """End a run, or one of its lanes, within one forward pass."""
         self._check_key(request)
         lane = request.query_params.get("lane", "")
-        chosen = int(lane) if DIGITS.fullmatch(lane) else lane or None
-        for run in lanes_of(self._lane_groups.find(request.path_params["run"]), chosen):
+        number = int(lane) if DIGITS.fullmatch(lane) else lane or None
+        for run in lanes_of(self._lane_groups.find(request.path_params["run"]), number):
             run.cancel()
         return Response(status_code=204)
 
     async def about(self, request: Request) -> Response:
-        """Describe a model for a page on another machine: its training, its device and its
-        tokenizer.
+        """Return what a page on another machine needs to use a model: its block size, capacity,
+        device, costs and tokenizer.
         """
         self._check_key(request)
         model = self._models.find(request.path_params["name"])
-        return JSONResponse(await self._aside(partial(about, model)))
+        return JSONResponse(await self._in_thread(partial(about, model)))
 
     async def _guarded(self, request: Request, work: Work) -> Response:
         """Check the key and the content type, then handle the request."""
@@ -229,14 +232,14 @@ class Endpoint:
     async def _run(self, request: Request) -> Response:
         posted = read(RunBody, await request.body())
         model = self._models.find(posted.model)
-        made = await self._aside(partial(lane_requests, posted, model, self._caps))
-        if _more_places(request, len(made) - 1) < len(made) - 1:
-            raise ApiError(429, RACE_LIMITED.format(len(made)), retry_after=1)
-        requests = [replace(lane_request, owner=_owner(request)) for lane_request in made]
+        parsed = await self._in_thread(partial(lane_requests, posted, model, self._caps))
+        if _reserve_runs(request, len(parsed) - 1) < len(parsed) - 1:
+            raise ApiError(429, RACE_LIMITED.format(len(parsed)), retry_after=1)
+        requests = [replace(lane_request, owner=_owner(request)) for lane_request in parsed]
         lanes = Lanes(await model.race(requests, posted.pace, posted.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
         self._lane_groups.add(name, model.block_size, lanes.runs)
-        stream = ServerSentEvents(lanes.told(), lanes)
+        stream = ServerSentEvents(lanes.events(), lanes)
         stream.headers["x-run-id"] = name
         return stream
 
@@ -249,8 +252,8 @@ class Endpoint:
         completion = read_completion(kind, await request.body())
         model = self._models.find(completion.model)
         work = partial(make_requests, completion, model, self._caps)  # slow for a long prompt
-        made = await self._aside(work)
-        choices = self._choices(completion, model, made, request)
+        requests = await self._in_thread(work)
+        choices = self._choices(completion, model, requests, request)
         await choices.begin()
         if completion.is_stream:
             return ServerSentEvents(_lines(choices), choices)
@@ -262,26 +265,28 @@ class Endpoint:
 
     def _choices(
         self,
-        asked: CompletionRequest,
+        completion: CompletionRequest,
         model: ServedModel,
-        made: Sequence[Sequence[EngineRequest]],
+        by_prompt: Sequence[Sequence[EngineRequest]],
         request: Request,
     ) -> Choices:
-        """Return all requested answers, none of them started. The tokens of a prompt count in the
+        """Return all requested answers; none of them is started yet.
+
+        by_prompt: the engine requests for each prompt. The tokens of a prompt are counted in the
         usage of its first answer only.
         """
         tokenizer, owner = model.tokenizer, _owner(request)
-        first = Envelope(asked, tokenizer, 0, made[0][0].settings)
+        first = Envelope(completion, tokenizer, 0, by_prompt[0][0].settings)
         choices: list[Choice] = []
-        for prompt, requests in zip(asked.prompts, made, strict=True):
-            echo = _echo(prompt, tokenizer) if asked.has_echo else ""
+        for prompt, requests in zip(completion.prompts, by_prompt, strict=True):
+            echo = _echo(prompt, tokenizer) if completion.has_echo else ""
             for number, answer_request in enumerate(requests):
                 num_prompt_tokens = 0 if number else len(answer_request.prompt_ids)
                 envelope = first.sibling(len(choices), num_prompt_tokens, answer_request.settings)
-                stops = asked.stops, asked.stop_ids, asked.settings.min_tokens
+                stops = completion.stops, completion.stop_ids, completion.settings.min_tokens
                 answer = StreamedAnswer(tokenizer, *stops)
                 choices.append(Choice(replace(answer_request, owner=owner), envelope, answer, echo))
-        at_once = 1 + _more_places(request, min(len(choices), MAX_LANES) - 1)
+        at_once = 1 + _reserve_runs(request, min(len(choices), MAX_LANES) - 1)
         register = partial(self._lane_groups.add, first.name, model.block_size)
         return Choices(choices, model.submit, at_once, self._caps.max_seconds, register)
 
@@ -289,12 +294,13 @@ class Endpoint:
         parsed = read_request(await request.body())
         chat = parsed.chat
         model = self._models.find(chat.model)
-        ((made,),) = await self._aside(partial(make_requests, chat, model, self._caps))
-        completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings)
+        ((run_request,),) = await self._in_thread(partial(make_requests, chat, model, self._caps))
+        num_prompt_tokens = len(run_request.prompt_ids)
+        completion = Envelope(chat, model.tokenizer, num_prompt_tokens, run_request.settings)
         envelope = ResponseEnvelope(parsed, completion)
         stops = chat.stops, chat.stop_ids, chat.settings.min_tokens
         answer = StreamedAnswer(model.tokenizer, *stops)
-        run = await model.submit(replace(made, owner=_owner(request)))
+        run = await model.submit(replace(run_request, owner=_owner(request)))
         self._lane_groups.add(envelope.name, model.block_size, [run])
         if chat.is_stream:
             return ServerSentEvents(envelope.events(run, answer), run)
@@ -304,8 +310,8 @@ class Endpoint:
             run.cancel()
         return JSONResponse(envelope.whole(answer, piece.text))
 
-    async def _aside(self, work: Callable[[], T]) -> T:
-        """Run slow work in another thread."""
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Run slow work in another thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _check_key(self, request: Request) -> None:
@@ -329,10 +335,10 @@ def _owner(request: Request) -> str:
     return address_of(request.client)
 
 
-def _more_places(request: Request, number: int) -> int:
-    """Reserve up to ``number`` further runs of the client's address; return how many."""
-    more: Callable[[int], int] = request.scope[MORE_PLACES]
-    return more(number)
+def _reserve_runs(request: Request, number: int) -> int:
+    """Reserve up to ``number`` additional runs for the request; return how many are allowed."""
+    reserve: Callable[[int], int] = request.scope[RESERVE_RUNS]
+    return reserve(number)
 
 
 async def _whole(run: Answering, answer: StreamedAnswer) -> Piece:
@@ -346,9 +352,7 @@ def _echo(prompt: Prompt, tokenizer: Tokenizer) -> str:
 
 
 async def _lines(choices: Choices) -> AsyncIterator[str]:
-    """Yield the events of a stream: a chunk for each new piece, an error if the run fails, and
-    [DONE].
-    """
+    """Yield the events of a stream: its chunks, an error if a run fails, and [DONE]."""
     try:
         async for chunk in choices.chunks():
             yield _line(chunk)
@@ -367,7 +371,7 @@ async def _metrics(expose: Expose, request: Request) -> Response:
 
 
 def too_large() -> bytes:
-    """Return the body of a 413 response."""
+    """Return the body of the response 413, as JSON."""
     return json.dumps(ApiError(413, TOO_LARGE).body).encode()
 
 

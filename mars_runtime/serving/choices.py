@@ -1,7 +1,7 @@
-"""All answers to one request: several per prompt (``n``), or one for each prompt of a list.
+"""Requests with several answers: ``n`` answers per prompt, or a list of prompts.
 
-Each answer is a run of its own, so they share forwards. As many run at once as the client's address
-is allowed; the others start as these end.
+Each answer is a separate run, and the runs share forward passes. The limit of the client's address
+determines how many run at the same time; the others start when runs end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from mars_runtime.engine.run import Run
 from mars_runtime.serving.answer import POLL_SECONDS, Envelope, Json, Piece, StreamedAnswer, check
 
 SHARED = ("id", "object", "created", "model", "choices", "usage")
-"""Fields of an answer that are common to its choices."""
+"""Fields of a response that are not moved into its choices."""
 
 
 @dataclass(slots=True)
 class Choice:
-    """One answer. echo: the prompt, if the answer begins with it. run: None until it starts."""
+    """One answer.
+
+    echo: the prompt if the answer must begin with it, else empty. run: None until it starts.
+    num_read: number of events that were read.
+    """
 
     request: Request
     envelope: Envelope
@@ -34,8 +38,9 @@ class Choice:
     num_read: int = 0
 
     def news(self) -> tuple[Piece, bool]:
-        """Return the new text, and whether there were any new events. Raises ApiError if the run
-        failed.
+        """Return the new text, and whether there are new events.
+
+        Raises ApiError if the run has failed.
         """
         assert self.run is not None
         events = self.run.events_since(self.num_read)
@@ -47,11 +52,12 @@ class Choice:
 
 
 class Choices:
-    """All answers to a request, followed as one.
+    """All answers to one request.
 
-    submit: starts a run. at_once: maximum number of runs at the same time. seconds: how long to
-    wait for a slot while the engine is busy. register: called with all started runs whenever one
-    starts.
+    submit: starts a run.
+    at_once: maximum number of runs at the same time.
+    seconds: how long to retry if the engine's queue is full and none of the runs is active.
+    register: called whenever a run starts, with all runs that were started so far.
     """
 
     def __init__(
@@ -68,56 +74,60 @@ class Choices:
         self._seconds = seconds
         self._register = register
         self._waiting = deque(choices)
-        self._going: list[Choice] = []
+        self._active: list[Choice] = []
         self._until = 0.0
 
     async def begin(self) -> None:
-        """Start the next queued answer. Raises what ``Model.submit`` raises."""
+        """Start the next answer. Raises the exceptions of ``submit``."""
         choice = self._waiting[0]
         choice.run = await self._submit(choice.request)
         self._waiting.popleft()
-        self._going.append(choice)
+        self._active.append(choice)
         self._until = time.monotonic() + self._seconds
         self._register([choice.run for choice in self.all if choice.run is not None])
 
     def cancel(self) -> None:
-        """End all runs within one forward."""
+        """Cancel all runs; they end within one forward pass."""
         self._waiting.clear()
-        for choice in self._going:
+        for choice in self._active:
             if choice.run is not None:
                 choice.run.cancel()
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, Piece | None]]:
-        """Yield new pieces by choice, and None when a choice is complete. Raises ApiError, or what
-        ``submit`` raises.
+        """Yield (choice, piece) for each new piece, and (choice, None) when a choice is complete.
+
+        Raises ApiError, or the exceptions of ``submit``.
         """
-        while self._waiting or self._going:
+        while self._waiting or self._active:
             await self._begin_more()
             is_idle = True
-            for choice in list(self._going):
+            for choice in list(self._active):
                 piece, is_new = choice.news()
                 is_idle = is_idle and not is_new
                 if piece:
                     yield choice, piece
                 if choice.answer.is_over:
                     assert choice.run is not None
-                    choice.run.cancel()  # it may continue after a stop string
-                    self._going.remove(choice)
+                    choice.run.cancel()  # after a stop string the run would continue
+                    self._active.remove(choice)
                     yield choice, None
             if is_idle:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _begin_more(self) -> None:
-        while self._waiting and len(self._going) < self._at_once:
+        while self._waiting and len(self._active) < self._at_once:
             try:
                 await self.begin()
             except EngineBusy:
-                if not self._going and time.monotonic() > self._until:
+                if not self._active and time.monotonic() > self._until:
                     raise
                 return
 
     async def whole(self) -> Json:
-        """Return the answers once all are complete. Raises what ``pieces`` raises."""
+        """Wait until all answers are complete and return the response.
+
+        Raises the exceptions of ``pieces``.
+        """
         collected: dict[int, list[Piece]] = {
             id(choice): [Piece(choice.echo)] for choice in self.all
         }
@@ -126,13 +136,13 @@ class Choices:
                 collected[id(choice)].append(piece)
         return joined(
             [
-                choice.envelope.whole(choice.answer, _one(collected[id(choice)]))
+                choice.envelope.whole(choice.answer, _merged(collected[id(choice)]))
                 for choice in self.all
             ]
         )
 
     async def chunks(self) -> AsyncIterator[Json]:
-        """Yield the chunks of a stream. Raises what ``pieces`` raises."""
+        """Yield the chunks of a stream. Raises the exceptions of ``pieces``."""
         for choice in self.all:
             if choice.envelope.is_chat:
                 yield choice.envelope.first()
@@ -153,30 +163,29 @@ class Choices:
 
 
 def joined(answers: Sequence[Json]) -> Json:
-    """Join several answers into one: usage is added up; other fields of an answer, such as
-    ``mars``, move into its choice.
+    """Join several answers into one response.
+
+    Their usage is added up. Fields that are not in SHARED, such as ``mars``, move into the choices.
     """
     if len(answers) == 1:
         return answers[0]
-    first, both = answers[0], [_with_own(answer, answer) for answer in answers]
+    first, moved = answers[0], [_with_own(answer, answer) for answer in answers]
     return {
         **{name: first[name] for name in SHARED if name in first},
-        "choices": [choice for answer in both for choice in answer["choices"]],
+        "choices": [choice for answer in moved for choice in answer["choices"]],
         "usage": total([answer["usage"] for answer in answers]),
     }
 
 
 def _with_own(answer: Json, source: Json) -> Json:
-    """Return the answer with the fields of ``source`` that are not common to all moved into its
-    choice.
-    """
+    """Return the shared fields of ``answer``; other fields of ``source`` move into its choices."""
     moved = {name: value for name, value in source.items() if name not in SHARED}
     shared = {name: value for name, value in answer.items() if name in SHARED}
     return {**shared, "choices": [{**choice, **moved} for choice in answer["choices"]]}
 
 
 def total(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up several usages field by field."""
+    """Return the sum of several ``usage`` objects, field by field."""
     return {
         name: total([usage[name] for usage in usages])
         if isinstance(value, dict)
@@ -185,7 +194,7 @@ def total(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _one(pieces: Iterable[Piece]) -> Piece:
-    known = list(pieces)
-    tokens = tuple(token for piece in known for token in piece.tokens)
-    return Piece("".join(piece.text for piece in known), tokens)
+def _merged(pieces: Iterable[Piece]) -> Piece:
+    collected = list(pieces)
+    tokens = tuple(token for piece in collected for token in piece.tokens)
+    return Piece("".join(piece.text for piece in collected), tokens)

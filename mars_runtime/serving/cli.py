@@ -1,6 +1,7 @@
 """``python -m mars_runtime serve``: one checkpoint behind an OpenAI-compatible endpoint.
 
-The server accepts requests at once and reports that it is loading until the model is loaded.
+The server starts immediately. Until the model is loaded, it answers requests with an error that
+says so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from mars_runtime.serving.server import (
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``serve`` command."""
     parser = subparsers.add_parser("serve", help="serve an OpenAI-compatible endpoint")
     add = parser.add_argument
     add(
@@ -51,8 +51,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT and return the exit code. A user error prints one sentence and
-    returns 2.
+    """Serve until SIGTERM or SIGINT and return the exit code.
+
+    For an invalid option, print one sentence and return 2.
     """
     try:
         plan, proxies = ServePlan.of(args), num_proxies()
@@ -68,11 +69,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def serve_here(
-    plan: ServePlan, at: str, wanted: int, proxies: int, origins: Sequence[str], key: str
+    plan: ServePlan,
+    requested_host: str,
+    requested_port: int,
+    proxies: int,
+    origins: Sequence[str],
+    key: str,
 ) -> int:
-    """Serve from this process, behind ``proxies`` trusted proxies; return the exit code.
+    """Serve from this process until it is stopped; return the exit code.
 
-    key: the key that clients must send; empty for none.
+    proxies: number of trusted proxies in front of the server. origins: those whose pages may call
+    it. key: the key that clients must send; empty for none.
     """
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies
@@ -80,7 +87,7 @@ def serve_here(
     from mars_runtime.serving.models import SingleModel
 
     try:
-        listener = bound(at, wanted)
+        listener = bound(requested_host, requested_port)
     except PlaceTakenError as error:
         print(error, file=sys.stderr)
         return 2
@@ -90,13 +97,13 @@ def serve_here(
     app = make_app(models, key=key, expose=metrics.expose, origins=origins)
     server = Server(Proxies(app, proxies), models.close, is_proxied=proxies > 0)
 
-    def tell() -> None:
+    def report() -> None:
         if trouble := models.wait():
             print(trouble, file=sys.stderr)
             server.leave()
         else:
             print(f"Serving {plan.checkpoint} at {url_of(host, port)}/v1", flush=True)
 
-    threading.Thread(target=tell, daemon=True).start()
+    threading.Thread(target=report, daemon=True).start()
     server.run(sockets=[listener])
     return 1 if models.failure else 0

@@ -1,4 +1,4 @@
-"""Errors of the endpoint: each becomes one sentence in JSON and at most one log line."""
+"""Errors of the endpoint. Each is sent as one sentence in JSON and logged at most once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
 BUSY_SECONDS, DEAD_SECONDS = 1, 10
-"""Seconds after which the client should retry: when the queue is full, when an engine has died."""
+"""Seconds after which a client should retry: if the queue is full, and if an engine has died."""
 FAULT = "An error on the server interrupted this request. Send it again, or change it."
 KINDS = {
     400: "invalid_request_error",
@@ -32,9 +32,10 @@ log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """A rejected request: HTTP status, one sentence and, if one field is at fault, its name.
+    """A request is rejected with an HTTP status and one sentence.
 
-    retry_after: seconds after which to retry; 0 if a retry cannot help.
+    field: the field that is wrong, if it is a single one. retry_after: seconds after which the
+    client should retry; 0 if a retry cannot succeed.
     """
 
     def __init__(
@@ -47,14 +48,14 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """Error object in OpenAI's format."""
+        """The error in OpenAI's format."""
         kind = KINDS.get(self.status, KINDS[400])
         error = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
         return {"error": error}
 
     @property
     def response(self) -> Response:
-        """HTTP response with this error, for requests without an answer so far."""
+        """The HTTP response with this error."""
         headers = {"retry-after": str(self.retry_after)} if self.retry_after else {}
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
@@ -62,8 +63,9 @@ class ApiError(Exception):
 
 
 def refusal_of(error: Exception) -> ApiError:
-    """Return the ApiError that the client receives for an exception. Unexpected exceptions are
-    logged without the text of the prompt.
+    """Return the ApiError that the client receives for an exception.
+
+    An unexpected exception is logged without its message, which could contain the prompt.
     """
     sentence = str(error)
     if isinstance(error, ApiError):
@@ -83,10 +85,10 @@ def refusal_of(error: Exception) -> ApiError:
 
 
 class Faults:
-    """Outermost ASGI middleware: turns exceptions into error responses.
+    """ASGI middleware that converts exceptions to error responses.
 
-    Otherwise the server would log the whole exception. ``respond`` builds the response; if an
-    answer has already begun, it is cut off instead.
+    It is the outermost one, because the server would log the whole exception. respond: builds the
+    response. If a response has already begun, it is cut off.
     """
 
     def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:
@@ -94,19 +96,19 @@ class Faults:
         self._respond = respond
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on and answer with an error if it fails."""
+        """Handle the request, and send an error response if it fails."""
         is_begun = scope["type"] != "http"
 
-        async def noticed(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal is_begun
             is_begun = True
             await send(message)
 
         try:
-            await self._app(scope, receive, noticed)
+            await self._app(scope, receive, send_and_note)
             return
         except ClientDisconnect:
-            response = Response(status_code=499)  # the client has left
+            response = Response(status_code=499)  # nginx's code for a closed connection
         except Exception as error:
             response = self._respond(refusal_of(error))
         if not is_begun:

@@ -1,6 +1,6 @@
-"""Limits per client address: body size, requests at once, requests per time, wrong keys.
+"""Limits per client address: body size, concurrent requests, requests per time, wrong keys.
 
-Also determines the address of a client behind proxies.
+The module also determines the address of a client behind proxies.
 """
 
 from __future__ import annotations
@@ -26,34 +26,37 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NO_ADDRESS = "nobody"
-MORE_PLACES = "mars.more_places"
-"""Key in the scope of a request: a function that reserves more slots for it. It takes the number
-wanted and returns the number that the client's address gets.
+RESERVE_RUNS = "mars.reserve_runs"
+"""Key in the scope of a request for a function that reserves additional runs for the request. Its
+argument is the requested number, its result the number that the limit of the address allows.
 """
-MAX_REMEMBERED = 10_000  # addresses with wrong keys
-MAX_DRAINED = 64_000_000  # bytes
+MAX_REMEMBERED = 10_000  # maximum number of addresses for which wrong keys are counted
+MAX_DRAINED = 64_000_000  # maximum number of bytes of a rejected body that are read and dropped
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
-BUSY = b'{"detail":"Several requests from your address are being sent: wait for one to end."}'
-MAX_UNFINISHED = 16
+BUSY = b'{"detail":"Too many requests from your address are being sent: wait for one to end."}'
+MAX_UNFINISHED = 16  # maximum number of bodies that an address may be sending at a time
+# Maximum size of all bodies in memory, in multiples of the largest allowed body: for one address,
+# and for all addresses together.
 SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # lower bound of the largest body's size
-LARGE = 1_000_000  # from this size in bytes, the memory of a body is returned to the system
-TRIM_SECONDS = 2.0  # delay before freed memory is returned, so that one trim serves several bodies
+MIN_SHARE = 4_000_000  # minimum of the largest allowed body that SHARE and WHOLE multiply, in bytes
+LARGE = 1_000_000  # the memory of bodies above this size in bytes is returned to the system
+TRIM_SECONDS = 2.0  # delay before memory is returned, so that one call is enough for several bodies
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
-"""Wrong keys per minute after which an address is blocked, and for how long: doubled each time, up
-to the maximum.
+"""After MAX_WRONG wrong keys within a minute an address is blocked for BLOCKED_SECONDS. The time
+doubles with each further block, up to MAX_BLOCKED_SECONDS.
 """
 
 
 class BodyLimit:
-    """ASGI middleware that bounds request bodies.
+    """ASGI middleware that limits the size of request bodies.
 
-    A body longer than ``max_bytes``, declared or received, gets 413. An address that sends more at
-    once than its share gets 429. ``elsewhere``: other limits by path, without a trailing slash.
-    ``refusal``, ``busy``: JSON bodies of these errors. An address may have ``MAX_UNFINISHED``
-    bodies in transfer, and ``SHARE`` times the largest body in memory, until its requests are
-    answered; all addresses together may have ``WHOLE`` times the largest body.
+    A body longer than ``max_bytes``, declared or received, is answered with 413. An address that
+    sends too many bodies, or too much in total, is answered with 429: see MAX_UNFINISHED, SHARE and
+    WHOLE. A body counts until its request is answered.
+
+    elsewhere: other limits in bytes, by path without a trailing slash. refusal, busy: JSON bodies
+    of the responses 413 and 429.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class BodyLimit:
         self._trim: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on unless its body or its address is over a limit."""
+        """Handle the request unless its body or its address exceeds a limit."""
         if scope["type"] != "http" or not has_body(scope):
             await self.app(scope, receive, send)
             return
@@ -137,19 +140,22 @@ class BodyLimit:
                 self._trim = asyncio.get_running_loop().call_later(TRIM_SECONDS, self._return)
 
     def _return(self) -> None:
-        """Return the memory of freed large bodies to the system; the allocator would keep it."""
+        """Return freed memory to the system, which the allocator would keep otherwise."""
         self._trim = None
         asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
 
 
 def has_body(scope: Message) -> bool:
-    """Whether a request declares a body."""
+    """Return whether a request declares a body."""
     names = {name for name, _ in scope["headers"]}
     return b"content-length" in names or b"transfer-encoding" in names
 
 
 async def _drain(receive: Receive) -> None:
-    """Read and drop the rest of a body: a client that is still sending would miss the answer."""
+    """Read and drop the rest of a body.
+
+    A client that is still sending its body would not read the response.
+    """
     num_bytes, is_more = 0, True
     while is_more and num_bytes < MAX_DRAINED:
         message = await receive()
@@ -166,11 +172,12 @@ async def _answer(send: Send, status: int, body: bytes) -> None:
 
 
 class Proxies:
-    """ASGI middleware that sets the client address of requests from ``number`` trusted proxies.
+    """ASGI middleware that sets the client address of requests that come through trusted proxies.
 
-    Each proxy appends the address of its own client to ``X-Forwarded-For``, so the ``number``-th
-    value from the right is the client; values further left can be forged. Without proxies, or if
-    the header is shorter, the socket's address is kept.
+    number: how many trusted proxies there are, one behind the other. Each appends the address of
+    its own client to ``X-Forwarded-For``, so the ``number``-th value from the right is the client.
+    Values further left can be forged. Without proxies, or if the header has fewer values, the
+    address of the connection is used.
     """
 
     def __init__(self, app: Application, number: int) -> None:
@@ -178,60 +185,62 @@ class Proxies:
         self._number = number
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on with its client address."""
+        """Handle the request with the client's address in its scope."""
         if self._number and scope["type"] == "http":
             values = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
-            seen = b",".join(values).decode("latin-1").split(",")
-            if len(seen) >= self._number and (address := _without_port(seen[-self._number])):
+            addresses = b",".join(values).decode("latin-1").split(",")
+            is_complete = len(addresses) >= self._number
+            if is_complete and (address := _without_port(addresses[-self._number])):
                 scope = {**scope, "client": (address, 0)}
         await self._app(scope, receive, send)
 
 
 class RateLimit:
-    """ASGI middleware that limits the POST requests in progress per address to ``most``; 0 for no
-    limit.
+    """ASGI middleware that limits the number of POST requests in progress per address.
 
-    ``refusal`` answers a request above the limit. A request counts once its body is complete, and
-    counts more than once if it reserved ``MORE_PLACES``.
+    most: the limit; 0 for none. refusal: the response to a request above the limit.
+
+    A request counts from the time when its body is complete. It counts several times if it reserved
+    additional runs (RESERVE_RUNS).
     """
 
     def __init__(self, app: Application, most: int, refusal: Application) -> None:
         self._app = app
         self._most = most
         self._refusal = refusal
-        self._going: Counter[str] = Counter()
+        self._num_running: Counter[str] = Counter()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on unless its address is at the limit."""
+        """Handle the request unless its address is at the limit."""
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
-            await self._app({**scope, MORE_PLACES: lambda number: number}, receive, send)
+            await self._app({**scope, RESERVE_RUNS: lambda number: number}, receive, send)
             return
         body = await whole_body(receive)
         if body is None:
             return
         address = address_of(scope.get("client"))
-        if self._going[address] >= self._most:
+        if self._num_running[address] >= self._most:
             await self._refusal(scope, receive, send)
             return
-        num_places = 1
-        self._going[address] += 1
+        num_runs = 1
+        self._num_running[address] += 1
 
-        def take_more(number: int) -> int:
-            nonlocal num_places
-            taken = min(number, self._most - self._going[address])
-            self._going[address] += taken
-            num_places += taken
-            return taken
+        def reserve(number: int) -> int:
+            nonlocal num_runs
+            num_reserved = min(number, self._most - self._num_running[address])
+            self._num_running[address] += num_reserved
+            num_runs += num_reserved
+            return num_reserved
 
         try:
-            scope = {**scope, MORE_PLACES: take_more}
+            scope = {**scope, RESERVE_RUNS: reserve}
             await self._app(scope, replayed(body, receive), send)
         finally:
-            self._going -= Counter({address: num_places})
+            self._num_running -= Counter({address: num_runs})
 
 
 class SlidingWindow:
-    """Sliding window: at most ``most`` events per address within ``seconds``. Thread-safe."""
+    """Limits events to ``most`` per address within the last ``seconds``. Thread-safe."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -240,9 +249,7 @@ class SlidingWindow:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def admits(self, address: str) -> bool:
-        """Count an event and return True, unless the address is at the limit. Also drops addresses
-        without events in the window.
-        """
+        """Count an event and return True, or return False if the address is at the limit."""
         now = time.monotonic()
         with self._lock:
             while self._times and now - next(iter(self._times.values()))[-1] > self._seconds:
@@ -258,7 +265,7 @@ class SlidingWindow:
 
 
 class BlockedError(Exception):
-    """The address sent too many wrong keys and is blocked. seconds: until the block ends."""
+    """The address is blocked because it sent too many wrong keys. seconds: until the block ends."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"Too many wrong keys came from your address. Wait {seconds} seconds.")
@@ -267,10 +274,10 @@ class BlockedError(Exception):
 
 @dataclass(slots=True)
 class _Wrong:
-    """Wrong keys of one address.
+    """The wrong keys of one address. Times are those of the monotonic clock.
 
-    since: start of the current count. count: wrong keys since then. num_blocks: blocks so far.
-    until: end of the current block.
+    since: start of the current count. count: number of wrong keys since then. num_blocks: how often
+    the address was blocked. until: end of the latest block.
     """
 
     since: float
@@ -280,10 +287,10 @@ class _Wrong:
 
 
 class KeyCheck:
-    """Compares keys with the right one in constant time.
+    """Checks the keys of clients in constant time, and blocks addresses that send wrong ones.
 
-    After ``MAX_WRONG`` wrong keys within a minute an address is blocked for a minute, then for two,
-    and so on, doubling.
+    After ``MAX_WRONG`` wrong keys within a minute an address is blocked for a minute. Each further
+    block is twice as long as the one before.
     """
 
     def __init__(self, key: str) -> None:
@@ -292,8 +299,9 @@ class KeyCheck:
         self._wrong: OrderedDict[str, _Wrong] = OrderedDict()
 
     def is_right(self, value: str, address: str) -> bool:
-        """Whether a header's value is the key, as its bytes or percent-encoded (browsers send only
-        ASCII). Raises BlockedError.
+        """Return whether a header's value is the key. Raises BlockedError.
+
+        The value may be percent-encoded, because browsers send only ASCII in headers.
         """
         now = time.monotonic()
         with self._lock:
@@ -326,18 +334,18 @@ class KeyCheck:
 
 
 def weak_key(name: str, key: str) -> str:
-    """Return why a key is too easy to guess, as a sentence; empty if it is not."""
+    """Return a sentence if ``key`` is too short, else an empty string. name: of its variable."""
     if not key or len(key) >= MIN_KEY:
         return ""
     return f"{name} must have at least {MIN_KEY} characters, got {len(key)}."
 
 
 def address_of(client: Any) -> str:
-    """Return the address under which a client's requests are counted, from a scope's or Gradio's
-    client.
+    """Return the address under which a client's requests are counted.
 
-    Clients without an address, as over a Unix socket, share one name. An IPv6 address counts as its
-    /64 network, which usually belongs to one client.
+    client: (host, port) of an ASGI scope or of Gradio. All clients without an address, as over a
+    Unix socket, are counted as one. An IPv6 address is replaced by its /64 network, which usually
+    belongs to one client.
     """
     return _network(str(client[0])) if client else NO_ADDRESS
 
@@ -356,7 +364,7 @@ def _network(text: str) -> str:
 
 
 def _without_port(text: str) -> str:
-    """Strip the port that some proxies add to an address in ``X-Forwarded-For``."""
+    """Remove the port that some proxies add to an address in ``X-Forwarded-For``."""
     text = text.strip()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -364,13 +372,13 @@ def _without_port(text: str) -> str:
 
 
 def is_json(scope: Message) -> bool:
-    """Whether the body is declared as JSON, with any charset."""
+    """Return whether the request's content type is JSON, with any charset."""
     kind: bytes = dict(scope["headers"]).get(b"content-type", b"")
     return kind.partition(b";")[0].strip().lower() == b"application/json"
 
 
 async def whole_body(receive: Receive) -> bytes | None:
-    """Return the body of a request; None if the client has disconnected."""
+    """Return the complete body of a request, or None if the client disconnects."""
     parts, is_more = [], True
     while is_more:
         message = await receive()
@@ -382,7 +390,7 @@ async def whole_body(receive: Receive) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that yields the body once more and then continues with the original."""
+    """Return a ``receive`` whose first message is the body; later ones come from the original."""
     is_sent = False
 
     async def again() -> Message:

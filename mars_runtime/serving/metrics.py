@@ -1,8 +1,8 @@
-"""Prometheus metrics of engines: a fold over the events of all their runs.
+"""Prometheus metrics of engines, computed from the events of all their runs.
 
-The engine's worker thread only enqueues each event; this module's thread, or a scrape, folds them.
-Metrics have vLLM's names with the prefix ``mars:``. Times are wall clock, including queueing and
-pauses. Labels contain no prompt and no visitor data.
+An engine's worker thread only enqueues its events. They are counted by a thread of this module, or
+when the metrics are read. Metrics have vLLM's names with the prefix ``mars:``. Times are wall-clock
+times, including queueing and pauses. Labels contain no prompt and no visitor data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from mars_runtime.events import End, Event, Prefill, RowStep, Step
 
 FOLD_SECONDS = 1.0
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
-"""Ends of runs in OpenAI's and vLLM's words; others keep our name."""
+"""Names of OpenAI and vLLM for the reasons why runs end. Reasons that are not listed keep their
+name."""
 LABEL = "model_name"
 SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 LONG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320)
@@ -37,8 +38,12 @@ TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
-    """An observed event. seconds: monotonic clock. num_sharing: runs that shared the forward."""
+class _Observation:
+    """An event of a run, as the engine reported it.
+
+    name: the model's name. seconds: the time of the event, by the monotonic clock. num_sharing:
+    number of other runs in the same forward pass.
+    """
 
     name: str
     run: Run
@@ -48,55 +53,63 @@ class _Heard:
 
 
 @dataclass(slots=True)
-class _Seen:
-    """State of a run in flight. waiting: number of drafts that wait for verification, by row."""
+class _RunState:
+    """What was counted for a run in flight.
+
+    num_tokens: number of generated tokens. num_cached: number of tokens in the KV cache. first,
+    latest: times of the first and the latest forward pass. num_pending: number of drafts that are
+    not verified yet, by row.
+    """
 
     num_tokens: int = 0
-    num_held: int = 0
+    num_cached: int = 0
     first: float = 0.0
     latest: float = 0.0
-    waiting: dict[int, int] = field(default_factory=dict)
+    num_pending: dict[int, int] = field(default_factory=dict)
 
 
 class Metrics:
-    """Metrics of any number of engines, by the names of their models; one object per process."""
+    """The metrics of all engines of a process, labelled with the names of their models."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._series = MetricSeries(self._registry)
-        self._heard: SimpleQueue[_Heard] = SimpleQueue()
-        self._seen: dict[str, dict[Run, _Seen]] = {}
-        self._forward: dict[str, tuple[int, int]] = {}  # rows and tokens of an incomplete one
+        self._observations: SimpleQueue[_Observation] = SimpleQueue()
+        self._active: dict[str, dict[Run, _RunState]] = {}
+        # For each model, the numbers of runs and tokens counted so far of a shared forward pass.
+        self._forward: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None  # started by the first ``watch``
 
     def watch(self, name: str, engine: BaseEngine) -> None:
-        """Count the runs of an engine under a name from now on. The gauges of a name read its
-        latest engine.
+        """Count the runs of an engine from now on, under the name of its model.
+
+        If several engines have had the same name, the gauges show the latest one.
         """
 
-        def hear(run: Run, event: Event) -> None:
-            self._heard.put(_Heard(name, run, event, time.monotonic(), run.num_sharing))
+        def observe(run: Run, event: Event) -> None:
+            observation = _Observation(name, run, event, time.monotonic(), run.num_sharing)
+            self._observations.put(observation)
 
-        going = self._seen.setdefault(name, {})
+        active = self._active.setdefault(name, {})
 
         def usage() -> float:
-            held = [seen.num_held for run, seen in list(going.items()) if run.job.is_shared]
-            return min(1.0, sum(held) / (engine.max_running * engine.capacity))
+            sizes = [state.num_cached for run, state in list(active.items()) if run.job.is_shared]
+            return min(1.0, sum(sizes) / (engine.max_running * engine.capacity))
 
         self._series.running.labels(name).set_function(lambda: engine.num_running)
         self._series.waiting.labels(name).set_function(lambda: engine.num_waiting)
         self._series.cache.labels(name).set_function(usage)
-        engine.observe(hear)
+        engine.observe(observe)
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="mars-metrics", daemon=True)
                 self._thread.start()
 
     def forget(self, name: str) -> None:
-        """Set the gauges of a closed engine to 0; its counters stay."""
+        """Set the gauges of a closed engine to 0. Its counters keep their values."""
         for gauge in (self._series.running, self._series.waiting, self._series.cache):
             gauge.labels(name).set_function(lambda: 0.0)
 
@@ -106,7 +119,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def close(self) -> None:
-        """Stop the thread; events that are not folded yet are dropped."""
+        """Stop the thread. Events that were not counted yet are dropped."""
         self._is_closed.set()
 
     def _work(self) -> None:
@@ -117,50 +130,51 @@ class Metrics:
         with self._lock:
             while True:
                 try:
-                    heard = self._heard.get_nowait()
+                    observation = self._observations.get_nowait()
                 except Empty:
                     return
-                self._count(heard)
+                self._count(observation)
 
-    def _count(self, heard: _Heard) -> None:
-        event, series, name = heard.event, self._series, heard.name
-        going = self._seen[name]
-        seen = going.setdefault(heard.run, _Seen())
+    def _count(self, observation: _Observation) -> None:
+        event, series, name = observation.event, self._series, observation.name
+        active = self._active[name]
+        state = active.setdefault(observation.run, _RunState())
         if isinstance(event, Prefill):
-            request = heard.run.asked
+            request = observation.run.asked
             is_plain = isinstance(request, Request)
-            seen.num_held = len(request.prompt_ids) if is_plain else event.num_tokens  # type: ignore[union-attr]
-            series.prompt_tokens.labels(name).inc(seen.num_held)
-            began = heard.run.began or heard.seconds
-            series.queue_time.labels(name).observe(began - heard.run.submitted)
+            state.num_cached = len(request.prompt_ids) if is_plain else event.num_tokens  # type: ignore[union-attr]
+            series.prompt_tokens.labels(name).inc(state.num_cached)
+            began = observation.run.began or observation.seconds
+            series.queue_time.labels(name).observe(began - observation.run.submitted)
         elif isinstance(event, Step):
-            self._count_step(heard, event, seen)
+            self._count_step(observation, event, state)
         else:
-            self._count_end(heard, event, going.pop(heard.run))
+            self._count_end(observation, event, active.pop(observation.run))
 
-    def _count_step(self, heard: _Heard, step: Step, seen: _Seen) -> None:
-        series, name = self._series, heard.name
+    def _count_step(self, observation: _Observation, step: Step, state: _RunState) -> None:
+        series, name = self._series, observation.name
         num_new = sum(len(row.accepted) for row in step.rows)
-        if seen.num_tokens:
-            series.between.labels(name).observe(heard.seconds - seen.latest)
+        if state.num_tokens:
+            series.between.labels(name).observe(observation.seconds - state.latest)
         else:
-            seen.first = heard.seconds
-            series.first_token.labels(name).observe(heard.seconds - heard.run.submitted)
-        seen.latest = heard.seconds
-        seen.num_tokens += num_new
-        seen.num_held += num_new
+            state.first = observation.seconds
+            waited = observation.seconds - observation.run.submitted
+            series.first_token.labels(name).observe(waited)
+        state.latest = observation.seconds
+        state.num_tokens += num_new
+        state.num_cached += num_new
         series.generation_tokens.labels(name).inc(num_new)
         num_rows, num_tokens = self._forward.get(name, (0, 0))
         self._forward[name] = num_rows + 1, num_tokens + num_new
-        if num_rows == heard.num_sharing:  # the last run that shared the forward
+        if num_rows == observation.num_sharing:  # the last run of a shared forward pass
             series.iteration_tokens.labels(name).observe(num_tokens + num_new)
             del self._forward[name]
         for row in step.rows:
-            self._count_drafts(name, row, seen)
+            self._count_drafts(name, row, state)
 
-    def _count_drafts(self, name: str, row: RowStep, seen: _Seen) -> None:
-        num_drafted = drafted(row, seen.waiting.get(row.row, 0))
-        seen.waiting[row.row] = len(row.drafts)
+    def _count_drafts(self, name: str, row: RowStep, state: _RunState) -> None:
+        num_drafted = drafted(row, state.num_pending.get(row.row, 0))
+        state.num_pending[row.row] = len(row.drafts)
         if not num_drafted:
             return
         num_accepted = min(num_drafted, len(row.accepted) - 1)
@@ -170,17 +184,17 @@ class Metrics:
         for position in range(num_accepted):
             self._series.accepted_at.labels(name, str(position)).inc()
 
-    def _count_end(self, heard: _Heard, end: End, seen: _Seen) -> None:
-        series, name = self._series, heard.name
+    def _count_end(self, observation: _Observation, end: End, state: _RunState) -> None:
+        series, name = self._series, observation.name
         series.success.labels(name, FINISHED.get(end.reason, end.reason)).inc()
-        series.whole_time.labels(name).observe(heard.seconds - heard.run.submitted)
-        if seen.num_tokens > 1:
-            seconds = (seen.latest - seen.first) / (seen.num_tokens - 1)
+        series.whole_time.labels(name).observe(observation.seconds - observation.run.submitted)
+        if state.num_tokens > 1:
+            seconds = (state.latest - state.first) / (state.num_tokens - 1)
             series.per_token.labels(name).observe(seconds)
 
 
 class MetricSeries:
-    """All metrics in one registry. Seconds are wall clock."""
+    """The metrics of one registry. All times are wall-clock times in seconds."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, about: str) -> Gauge:

@@ -1,8 +1,8 @@
-"""Interface between the HTTP routes and the engines.
+"""The interface between the HTTP routes and the engines.
 
-Only an implementation of ``Models`` knows where engines run: ``SingleModel`` has one in this
-process. ``ModelDescription`` describes a model to a page on another machine. It includes the whole
-tokenizer, so the page needs no files of the model.
+Routes access engines through ``Models``, whose implementations decide where engines run.
+``SingleModel`` runs one engine in this process. ``ModelDescription`` describes a model to a page on
+another machine. It contains the whole tokenizer, so that machine needs no files of the model.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 
 class UnknownModelError(LookupError):
-    """No model has that name; the message is one sentence."""
+    """The requested model does not exist. The message is one sentence."""
 
 
 class NotReadyError(RuntimeError):
-    """The model cannot answer yet; the message is one sentence.
+    """The model cannot answer now. The message is one sentence.
 
-    seconds: after which the client should retry.
+    seconds: time after which the client should retry.
     """
 
     def __init__(self, message: str, seconds: int = 5) -> None:
@@ -48,22 +48,23 @@ class NotReadyError(RuntimeError):
 
 
 class Answering(Protocol):
-    """A request in progress, such as ``mars_runtime.engine.Run``."""
+    """The interface of a run that an answer needs, such as ``mars_runtime.engine.Run``."""
 
     def events_since(self, index: int) -> Sequence[Event]:
-        """Return the events from number ``index`` on, without waiting. The last event of a run is
-        an End.
+        """Return the events from number ``index`` on, without waiting for more.
+
+        The last event of a run is an End.
         """
 
     def cancel(self) -> None:
-        """End within one forward. A second call does nothing."""
+        """End the run within one forward pass. A second call does nothing."""
 
 
 class ServedModel(Protocol):
-    """A model that is ready.
+    """A model that can answer requests.
 
-    capacity: maximum tokens of a prompt and its answer together. block_size: the largest B that it
-    was trained for.
+    capacity: maximum number of tokens of a prompt and its answer together. block_size: the largest
+    B that the model was trained with.
     """
 
     @property
@@ -76,18 +77,21 @@ class ServedModel(Protocol):
     def capacity(self) -> int: ...
 
     async def submit(self, request: Request) -> Run:
-        """Serve a request. Raises EngineBusy, EngineError or RequestError, each with one
-        sentence.
+        """Start a run for the request.
+
+        Raises EngineBusy, EngineError or RequestError, each with one sentence.
         """
 
     async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        """Serve several requests as a race. A single request shares forwards unless ``is_alone``.
-        Raises what ``submit`` raises, and SettingsError.
+        """Start a run for each request, as a race if there are several.
+
+        A single request shares forward passes with other runs unless ``is_alone`` is set. Raises
+        the exceptions of ``submit`` and SettingsError.
         """
 
     @property
     def facts(self) -> Facts:
-        """Checkpoint, device and measured costs, as in a trace header."""
+        """Checkpoint, device and measured costs of the model, as in the header of a trace."""
 
 
 class Models(Protocol):
@@ -95,26 +99,27 @@ class Models(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of all models, loaded or not."""
+        """The names of all models, including those that are not loaded."""
 
     @property
     def trouble(self) -> str:
-        """Why no model can answer now, as a sentence; empty if one can."""
+        """A sentence if no model can answer now, else an empty string."""
 
     def find(self, name: str) -> ServedModel:
-        """Return the model of that name without waiting for it. Raises UnknownModelError or
-        NotReadyError.
+        """Return the model with this name, without waiting until it is loaded.
+
+        Raises UnknownModelError or NotReadyError.
         """
 
 
 def unknown(names: Sequence[str]) -> UnknownModelError:
-    """Return the error for a name that is not among these."""
+    """Return the error for a name that is not one of ``names``."""
     return UnknownModelError(f"This model does not exist. Choose among {', '.join(names)}.")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """Description of a model on another machine. block_size, capacity: as in ``ServedModel``."""
+    """The description of a model on another machine; fields are those of ``ServedModel``."""
 
     facts: Facts
     tokenizer: Annotated[Tokenizer, PlainValidator(lambda parts: Tokenizer.from_parts(dict(parts)))]
@@ -123,12 +128,12 @@ class ModelDescription:
 
     @property
     def name(self) -> str:
-        """Name of the model on that machine."""
+        """The name of the model on the other machine."""
         return self.facts.checkpoint
 
 
 def about(model: ServedModel) -> dict[str, Any]:
-    """Return the description of a model as JSON. Waits until the engine is warm."""
+    """Return the description of a model as JSON, once its engine has measured its costs."""
     return {
         "facts": asdict(model.facts),
         "tokenizer": model.tokenizer.parts(),
@@ -138,8 +143,9 @@ def about(model: ServedModel) -> dict[str, Any]:
 
 
 def read_about(value: Any) -> ModelDescription:
-    """Parse the description of a model. Raises ValueError, KeyError, TypeError or TextError if it
-    is malformed.
+    """Parse the description of a model.
+
+    Raises ValueError, KeyError, TypeError or TextError if it is invalid.
     """
     return _ABOUT.validate_python(value)
 
@@ -149,7 +155,7 @@ _ABOUT = TypeAdapter(ModelDescription)
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """Model on an engine of this process."""
+    """A model whose engine object is in this process."""
 
     name: str
     tokenizer: Tokenizer
@@ -159,39 +165,38 @@ class EngineModel:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint | ModelDescription, engine: BaseEngine) -> EngineModel:
-        """Build a model from a checkpoint and its engine."""
         return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
 
     @property
     def capacity(self) -> int:
-        """Maximum tokens of a prompt and its answer together."""
         return self.engine.capacity
 
     async def submit(self, request: Request) -> Run:
-        """Serve a request. Raises what ``Engine.submit`` raises."""
+        """Start a run for the request. Raises the exceptions of ``Engine.submit``."""
         return self.engine.submit(request)
 
     async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        """Serve several requests at the same time. Raises what ``Engine.race`` raises."""
+        """Start a run for each request. Raises the exceptions of ``Engine.race``."""
         if len(requests) == 1:
             return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
         return self.engine.race(requests, pace)
 
     @property
     def facts(self) -> Facts:
-        """Checkpoint, device and measured costs; waits until the engine is warm."""
-        known = self.checkpoint
-        if isinstance(known, ModelDescription):
-            return known.facts
-        return Facts(self.name) if known is None else facts_of(known, self.engine.costs())
+        """Checkpoint, device and measured costs. Waits until the engine has measured the costs."""
+        checkpoint = self.checkpoint
+        if isinstance(checkpoint, ModelDescription):
+            return checkpoint.facts
+        return Facts(self.name) if checkpoint is None else facts_of(checkpoint, self.engine.costs())
 
 
 class SingleModel:
-    """One model, loaded in a thread of its own so that the server can report that it is loading.
+    """A single model, which is loaded in a thread, so that the server can report its state.
 
-    bring: loads the model. ``failure``: why loading failed, as a sentence. The model is loaded only
-    once: after a failed load or a dead worker, ``trouble`` reports it, and the supervisor of the
-    process has to restart it.
+    bring: loads the model. failure: why loading failed, as a sentence; empty if it did not.
+
+    The model is loaded only once. If loading fails or the engine dies, ``trouble`` reports it, and
+    the supervisor of the process must restart the process.
     """
 
     def __init__(self, name: str, bring: Callable[[], EngineModel]) -> None:
@@ -211,7 +216,7 @@ class SingleModel:
 
     @property
     def trouble(self) -> str:
-        """Why the model cannot answer now, as a sentence; empty if it can."""
+        """A sentence if the model cannot answer now, else an empty string."""
         if self.failure:
             return self.failure
         if self._model is None:
@@ -232,9 +237,7 @@ class SingleModel:
         return self.trouble
 
     def close(self) -> None:
-        """Close the engine and end its runs. A model that is still loading is closed once
-        loaded.
-        """
+        """Close the engine and end its runs. If the model is still loading, it is closed later."""
         with self._lock:
             self._is_closed = True
         if self._model is not None:
@@ -246,10 +249,10 @@ class SingleModel:
         try:
             model = self._bring()
         except Exception as error:
-            is_told = isinstance(error, CheckpointError)
-            if not is_told:
+            is_expected = isinstance(error, CheckpointError)
+            if not is_expected:
                 log.error("a checkpoint failed to load\n%s", where(error))
-            self.failure = str(error) if is_told else FAILED
+            self.failure = str(error) if is_expected else FAILED
             return
         with self._lock:
             self._model = model

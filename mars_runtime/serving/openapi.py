@@ -1,7 +1,7 @@
-"""``/openapi.json`` and ``/docs``: the description of the routes, for programs and for people.
+"""The description of the routes: ``/openapi.json`` for programs and ``/docs`` for people.
 
 FastAPI generates the document from the routes and from the pydantic models of their bodies. The
-page shows it as plain HTML and loads no other resources.
+page shows the document as plain HTML and loads no other resources.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Json = dict[str, Any]
 
 
 def document(routes: Sequence[Route], bodies: Mapping[str, type[BaseModel]]) -> Json:
-    """Return the OpenAPI document. bodies: models by the path to which they are posted."""
+    """Return the OpenAPI document of the routes. bodies: the model of the body for each path."""
     models = [(model, "validation") for model in bodies.values()]
     _, schemas = models_json_schema(models, ref_template=SCHEMAS)  # type: ignore[arg-type]
     shown = [_shown(route, bodies.get(route.path)) for route in routes]
-    made = get_openapi(title=TITLE, version=VERSION, routes=shown)
-    made["components"] = {"schemas": schemas["$defs"]}
-    return made
+    openapi = get_openapi(title=TITLE, version=VERSION, routes=shown)
+    openapi["components"] = {"schemas": schemas["$defs"]}
+    return openapi
 
 
 def _shown(route: Route, body: type[BaseModel] | None) -> APIRoute:
@@ -64,7 +64,7 @@ def _shown(route: Route, body: type[BaseModel] | None) -> APIRoute:
 
 
 def page(document: Json) -> str:
-    """Return the document as an HTML page."""
+    """Return an HTML page that shows an OpenAPI document."""
     parts = [
         _operation(method, path, operation)
         for path, operations in document["paths"].items()
@@ -81,7 +81,7 @@ def page(document: Json) -> str:
 
 def _operation(method: str, path: str, operation: Json) -> str:
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    body = f"<p>Takes {_kind(content['schema'])}.</p>" if content else ""
+    body = f"<p>Body: {_kind(content['schema'])}</p>" if content else ""
     words = escape(operation.get("description", "").replace("``", ""))
     return f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{words}</p>{body}"
 
@@ -92,7 +92,7 @@ def _schema(name: str, schema: Json) -> str:
         f"<td>{escape(field_schema.get('description', ''))}"
         for field, field_schema in schema.get("properties", {}).items()
     )
-    heads = "<tr><th>Field<th>Type<th>Default<th>What it is"
+    heads = "<tr><th>Field<th>Type<th>Default<th>Description"
     words = escape(schema.get("description", ""))
     return f'<h2 id="{name}">{name}</h2><p>{words}</p><table>{heads}{rows}</table>'
 
@@ -103,7 +103,7 @@ def _default(schema: Json) -> str:
 
 
 def _kind(schema: Json) -> str:
-    """Describe a type: its name, its range or its choices."""
+    """Return the type of a field as HTML: its name with its range, or its allowed values."""
     if name := schema.get("$ref", "").rpartition("/")[2]:
         return f'<a href="#{name}">{name}</a>'
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):

@@ -1,7 +1,7 @@
-"""A model on another machine, with the interface of a local engine.
+"""An engine whose model runs on another machine.
 
-Every job is one HTTP request; a thread of its own reads the response stream to its end. When the
-machine is lost, its runs end with an error message; the next run sends a new request.
+Every job is one HTTP request, and a thread per job reads the response stream to its end. If the
+connection is lost, the runs of the job end with an error message. Later runs send new requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLOSED = "The page was closed. Start the program again."
 NO_BATCH = "Batches need the model on the page's own machine; it is on another one."
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
-SILENT_SECONDS = 15.0  # silence after which the machine counts as lost
+SILENT_SECONDS = 15.0  # without a message for this time, the connection counts as lost
 AWAY = "The machine that decodes for this page does not answer. Run it again in a moment."
 LOST = "The connection to the machine that decoded this was lost. Run it again in a moment."
 STRANGE = (
@@ -47,14 +47,15 @@ STRANGE = (
     "both."
 )
 ServerEvent = tuple[str, str]
-"""Name and data of a server-sent event."""
+"""The name and the data of a server-sent event."""
 _STATE = TypeAdapter(QueueState)
 
 
 class RemoteEngine(BaseEngine):
-    """Engine that runs one checkpoint on ``machine``.
+    """An engine for one checkpoint on another machine.
 
-    capacity: tokens of a prompt and its answer together, as that machine reports it.
+    capacity: maximum number of tokens of a prompt and its answer together, as reported by the
+    machine.
     """
 
     def __init__(self, machine: Machine, checkpoint: str, capacity: int) -> None:
@@ -66,27 +67,24 @@ class RemoteEngine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether new runs are accepted. A lost machine may come back, so only ``close`` ends
-        this.
-        """
+        """Whether the engine is open. It stays alive if the connection is lost, for later runs."""
         return not self._is_closed
 
     @property
     def max_running(self) -> int:
-        """Always 0: the other machine shares out its slots among all its clients."""
+        """Always 0, because the other machine divides its slots among all its clients."""
         return 0
 
     @property
     def capacity(self) -> int:
-        """Maximum number of tokens of a prompt and its answer together."""
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
-        """Return None: the forward costs are part of the checkpoint's facts."""
+        """Return None; the costs are in the ``facts`` of the model's description instead."""
         return None
 
     def close(self) -> None:
-        """End every run. A second call does nothing."""
+        """Cancel all runs. A second call does nothing."""
         self._is_closed = True
         for run in list(self._runs):
             run.cancel()
@@ -108,8 +106,10 @@ class RemoteEngine(BaseEngine):
         return list(runs)
 
     def _posted(self, jobs: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
-        """Return the JSON body of the request. Raises RequestError for a ``Solo`` job: its decoder
-        is a program and cannot be sent.
+        """Return the JSON body of the request for some jobs.
+
+        Raises RequestError for a ``Solo`` job, because its decoder is a function that cannot be
+        sent.
         """
         if any(isinstance(job, Solo) for job in jobs):
             raise RequestError(NO_BATCH)
@@ -127,7 +127,7 @@ class RemoteEngine(BaseEngine):
         steering = RemoteSteering(self._machine, stream.name, session, runs)
         for run in runs:
             run.steering = steering
-        steering.wake()  # send earlier changes
+        steering.wake()  # to send changes that were made before the stream began
         end = End("error", LOST)
         try:
             with stack:
@@ -164,18 +164,18 @@ def _lane(request: Request) -> dict[str, Any]:
 
 
 def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
-    """Add events from the stream to the runs until every lane has ended. Raises EngineError."""
+    """Add the events of the stream to the runs until all runs have ended. Raises EngineError."""
     lanes = [_reader(run) for run in runs]
     try:
         for name, data in stream:
             if name == "state":
                 state = _STATE.validate_json(data)
                 for run in runs:
-                    run.learn(state)
+                    run.update(state)
             elif name:
                 lanes[int(name)].feed(data)
                 for event in lanes[int(name)].new():
-                    _tell(runs[int(name)], event)
+                    _add(runs[int(name)], event)
             if all(run.is_finished or run.is_cancelled for run in runs):
                 return
     except (ValueError, LookupError, RecursionError) as error:
@@ -183,7 +183,7 @@ def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
 
 
 class LaneReader:
-    """Parses the trace lines of one lane into events."""
+    """Parses the trace lines of one lane. head: the header line, which is not sent."""
 
     def __init__(self, head: str) -> None:
         self._reader = TraceReader()
@@ -191,11 +191,11 @@ class LaneReader:
         self._num_read = 0
 
     def feed(self, line: str) -> None:
-        """Parse one line. Raises TraceError."""
+        """Parse the next line. Raises TraceError."""
         self._reader.feed(line)
 
     def new(self) -> Sequence[Event]:
-        """Return the events added since the last call."""
+        """Return the events that were parsed since the last call."""
         events = self._reader.trace().events[self._num_read :]
         self._num_read += len(events)
         return events
@@ -209,10 +209,11 @@ def _no_bytes(token: int) -> bytes:
     raise TraceError("the header of a lane has no such token")
 
 
-def _tell(run: RemoteRun, event: Event) -> None:
+def _add(run: RemoteRun, event: Event) -> None:
     if isinstance(event, End):
-        is_wished = event.reason != "cancelled" or run.is_cancelled
-        _finish(run, event if is_wished else End("error", LOST))  # cancelled by the other machine
+        # If the other machine cancels a run, as when it shuts down, that is an error here.
+        is_expected = event.reason != "cancelled" or run.is_cancelled
+        _finish(run, event if is_expected else End("error", LOST))
         return
     if isinstance(event, (Prefill, Step)):
         run.clock += event.seconds
@@ -227,8 +228,9 @@ def _finish(run: RemoteRun, end: End) -> None:
 
 
 class RemoteRun(Run):
-    """A run on another machine. ``steering`` sends changes of its settings there; None before the
-    job has begun.
+    """A run on another machine.
+
+    steering: sends changes of the run's settings to the machine; None before the job has begun.
     """
 
     steering: RemoteSteering | None = None
@@ -237,21 +239,21 @@ class RemoteRun(Run):
 
     @property
     def place(self) -> int:
-        """Number of jobs on the other machine that must end before this one is served."""
+        """Number of jobs on the other machine that must end before this run's job is served."""
         return 0 if self.is_finished else self._place
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the run waits because another job has exclusive use of the device there."""
+        """Whether the run waits for a job that has exclusive use of the other machine's device."""
         return self._is_held_up and not self.is_finished
 
     @property
     def is_hurried(self) -> bool:
-        """Whether slow motion is suspended because other jobs there wait for a slot."""
+        """Whether slow motion is suspended, because jobs on the other machine wait for a slot."""
         return self._is_hurried and not self.is_finished
 
-    def learn(self, state: QueueState) -> None:
-        """Update the queue state from what the machine reports."""
+    def update(self, state: QueueState) -> None:
+        """Store the queue state that the other machine has reported."""
         self._place = state.place
         self._is_held_up = state.is_held_up
         self._is_hurried = state.is_hurried
@@ -263,59 +265,62 @@ class RemoteRun(Run):
 
 
 class RemoteSteering:
-    """Sends the latest settings of a job's lanes to the machine, one request at a time.
+    """Sends changed settings of a job's runs to the other machine, one request at a time.
 
-    Callers never wait, and values that were replaced before they could be sent are skipped. A
-    change that arrives after the run has ended is only logged.
+    A thread sends them, so callers never wait. Only the latest value of a setting is sent. If the
+    run has already ended on the other machine, the change is only logged.
     """
 
     def __init__(
         self, machine: Machine, name: str, session: str, runs: Sequence[RemoteRun]
     ) -> None:
-        """Start the sending thread. name, session: identify the run on the other machine."""
+        """Start the sending thread.
+
+        name, session: the name of the runs on the other machine, and the session id for it.
+        """
         self._machine, self._name, self._session = machine, name, session
         self._runs = tuple(runs)
-        self._told = [run.settings for run in runs]
+        self._sent = [run.settings for run in runs]
         self._pace = runs[0].pace
         self._stopped: set[int] = set()
-        self._has_news = self._is_over = False
-        self._news = threading.Condition()
+        self._has_changes = self._is_over = False
+        self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="mars-steering", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Signal that a setting changed."""
-        with self._news:
-            self._has_news = True
-            self._news.notify()
+        """Signal that a setting has changed."""
+        with self._wake:
+            self._has_changes = True
+            self._wake.notify()
 
     def close(self) -> None:
-        """Stop the thread; later changes are not sent."""
-        with self._news:
+        """Stop the thread. Later changes are not sent."""
+        with self._wake:
             self._is_over = True
-            self._news.notify()
+            self._wake.notify()
 
     def _work(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._has_news or self._is_over)
+            with self._wake:
+                self._wake.wait_for(lambda: self._has_changes or self._is_over)
                 if self._is_over:
                     return
-                self._has_news = False
+                self._has_changes = False
             for lane, run in enumerate(self._runs):
-                self._tell(lane, run)
+                self._send_changes(lane, run)
             if self._runs[0].pace != self._pace:
                 self._pace = self._runs[0].pace
                 self._steer({"pace": self._pace})
 
-    def _tell(self, lane: int, run: RemoteRun) -> None:
+    def _send_changes(self, lane: int, run: RemoteRun) -> None:
         if run.is_finished:
             return
         if run.is_cancelled and lane not in self._stopped:
             self._stopped.add(lane)
             self._send(lambda: self._machine.stop(self._name, self._session, lane))
-        elif run.settings != self._told[lane]:
-            self._told[lane] = run.settings
+        elif run.settings != self._sent[lane]:
+            self._sent[lane] = run.settings
             self._steer({**asdict(run.settings), "lane": lane})
 
     def _steer(self, changes: Mapping[str, Any]) -> None:
@@ -325,12 +330,13 @@ class RemoteSteering:
         try:
             request()
         except (EngineError, RequestError) as error:
-            _log.info("a change of settings was not applied to a run: %s", error)
+            _log.info("A change of settings was not applied to a run: %s", error)
 
 
 class Machine:
-    """HTTP client of an endpoint. address: its URL, such as http://host:8000. key: its API key;
-    empty for none.
+    """HTTP client of an endpoint on another machine.
+
+    address: its URL, such as http://host:8000. key: its API key; empty for none.
     """
 
     def __init__(self, address: str, key: str = "") -> None:
@@ -342,10 +348,9 @@ class Machine:
         )
 
     def about(self, name: str, seconds: float) -> ModelDescription:
-        """Fetch the description of a model.
+        """Request the description of a model. Raises EngineError.
 
-        seconds: maximum time to wait, since the machine may still be measuring forward costs.
-        Raises EngineError.
+        seconds: maximum time to wait; the machine may be measuring the costs of forward passes.
         """
         with _sentences():
             answer = self._http.get(f"/v1/models/{name}/about", timeout=seconds)
@@ -356,8 +361,9 @@ class Machine:
                 raise EngineError(STRANGE) from error
 
     def trouble(self, seconds: float) -> str:
-        """Return why the machine cannot serve requests now, as a sentence; empty if it can.
-        seconds: maximum time to wait.
+        """Return a sentence if the machine cannot serve requests now, else an empty string.
+
+        seconds: maximum time to wait for its response.
         """
         try:
             answer = self._http.get("/health", timeout=seconds)
@@ -367,7 +373,7 @@ class Machine:
 
     @contextmanager
     def begin(self, body: Mapping[str, Any], session: str) -> Iterator[Stream]:
-        """Start a run and yield its stream. Raises EngineBusy, EngineError or RequestError."""
+        """Start runs and yield their stream. Raises EngineBusy, EngineError or RequestError."""
         headers = {"x-session-id": session}
         with (
             _sentences(),
@@ -379,13 +385,13 @@ class Machine:
             yield Stream(answer)
 
     def steer(self, run: str, session: str, changes: Mapping[str, Any]) -> None:
-        """Change settings of a run. Raises EngineError or RequestError."""
+        """Change the settings of runs. Raises EngineError or RequestError."""
         path, headers = f"/v1/runs/{run}/settings", {"x-session-id": session}
         with _sentences():
             _check(self._http.post(path, json=dict(changes), headers=headers))
 
     def stop(self, run: str, session: str, lane: int) -> None:
-        """Stop one lane of a run. Raises EngineError."""
+        """Stop one of several runs that began together. Raises EngineError or RequestError."""
         headers = {"x-session-id": session}
         with _sentences():
             _check(self._http.delete(f"/v1/runs/{run}", params={"lane": lane}, headers=headers))
@@ -396,15 +402,19 @@ class Machine:
 
 
 class Stream:
-    """Server-sent events of a run. ``name`` identifies the run when steering it."""
+    """The server-sent events of runs that began together.
+
+    name: identifies the runs in requests that change or stop them.
+    """
 
     def __init__(self, answer: httpx.Response) -> None:
         self.name = answer.headers.get("x-run-id", "")
         self._answer = answer
 
     def __iter__(self) -> Iterator[ServerEvent]:
-        """Yield the events to the end. Raises EngineError if the connection is lost or the machine
-        reports an error.
+        """Yield all events.
+
+        Raises EngineError if the connection is lost or the machine reports an error.
         """
         name, data = "", ""
         with _sentences(LOST):
@@ -420,8 +430,9 @@ class Stream:
 
 
 def _checked(name: str, data: str) -> ServerEvent:
-    """Return the event. One without a name is the end marker or an error, which raises
-    EngineError.
+    """Return the event, or raise EngineError if it is an error.
+
+    An event without a name is an error unless its data is the end marker, [DONE].
     """
     if not name and data != "[DONE]":
         raise EngineError(_sentence(data) or AWAY)
@@ -437,7 +448,7 @@ def _sentences(sentence: str = AWAY) -> Iterator[None]:
 
 
 def _check(answer: httpx.Response) -> None:
-    """Raise the error of a failed response as the local engine would raise it."""
+    """Raise the exception that a local engine would raise, if the response is an error."""
     if not answer.is_error:
         return
     answer.read()
@@ -447,7 +458,7 @@ def _check(answer: httpx.Response) -> None:
 
 
 def _sentence(body: str) -> str:
-    """Return the error message in a response body; empty if there is none in our format."""
+    """Return the error message in a response body, or an empty string if it has no message."""
     try:
         message = json.loads(body)["error"]["message"]
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -1,8 +1,8 @@
 """``python -m mars_runtime serve --ray``: replicas of the endpoint on a Ray cluster.
 
-Ray's proxies and routers receive the requests. With RAY_ADDRESS set, the command deploys to that
-cluster and exits; running it again updates the deployment. Otherwise it starts a cluster on this
-machine, which ends with this process.
+Ray's proxies receive the requests and send each to a replica. If RAY_ADDRESS is set, the command
+deploys to that cluster and exits; running it again updates the deployment. Otherwise it starts a
+cluster on this machine, which ends with this process.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ from mars_runtime.serving.server import (
 APP, DEPLOYMENT = "mars", "Replica"
 RETRYING = "mars_runtime.serving.retry.middlewares"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
-NUM_STEERING = 4  # extra requests per replica: settings, stops, health
+# Number of requests that a replica accepts in addition to its runs: changes of settings, stops and
+# health checks.
+NUM_STEERING = 4
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0
-START_SECONDS = 60.0  # for a proxy to start on a busy machine; Ray's default is 5
+START_SECONDS = 60.0  # time for a proxy to start; Ray's default, 5, is too short on a busy machine
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's variable, read when it is imported: 0 binds all its ports to 127.0.0.1, on Linux too."""
+"""An environment variable that Ray reads when it is imported. With 0, Ray binds all its ports to
+127.0.0.1, on Linux too."""
 NO_RAY = "Ray is not installed here. Run pip install -r requirements-serve.txt."
 Bring = Callable[[ServePlan], EngineModel]
 NO_KEY = (
@@ -52,8 +55,9 @@ NO_KEY = (
 
 
 def serve(plan: ServePlan, host: str, port: int) -> int:
-    """Deploy, and serve until SIGTERM or SIGINT if this process started the cluster. Return the
-    exit code.
+    """Deploy the endpoint and return the exit code.
+
+    If this process starts the cluster, it serves until SIGTERM or SIGINT.
     """
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.fetch import resolve_checkpoint
@@ -63,7 +67,8 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
         return 2
     try:
         resolve_checkpoint(plan.checkpoint)
-        with bound(host, port) as listener:  # check the port first: Ray would wait until it is free
+        # The port is checked here, because Ray would wait until it is free.
+        with bound(host, port) as listener:
             port = listener.getsockname()[1]
     except (CheckpointError, PlaceTakenError) as error:
         print(error, file=sys.stderr)
@@ -85,19 +90,19 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
 
 
 class ReplicaSetError(RuntimeError):
-    """The deployment failed; the message is one sentence."""
+    """The deployment failed. The message is one sentence."""
 
 
 def is_there() -> bool:
-    """Whether Ray Serve is installed."""
+    """Return whether Ray is installed."""
     return importlib.util.find_spec("ray") is not None
 
 
 def begin(host: str, port: int, num_cores: int | None = None) -> bool:
-    """Join the cluster at RAY_ADDRESS or start one, and start Ray's proxies.
+    """Join the cluster at RAY_ADDRESS or start one, then start Ray's proxies.
 
-    num_cores: cores of a new cluster; None lets Ray count them. Return whether a cluster was
-    started.
+    num_cores: number of cores of a new cluster; None for those that Ray finds. Returns whether a
+    cluster was started.
     """
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
@@ -122,10 +127,10 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
 
 
 def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
-    """Deploy the plan under /name and wait until it answers.
+    """Deploy replicas of the endpoint under /name and wait until they are ready.
 
-    Replicas of an earlier deployment are replaced one after the other and finish what they have
-    begun. Raises ReplicaSetError.
+    Replicas of an earlier deployment are replaced one by one, after they have finished their
+    requests. bring: loads the model in a replica. Raises ReplicaSetError.
     """
     from ray import serve
 
@@ -144,8 +149,9 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
 
 
 def end(*names: str) -> None:
-    """End every stream with an error message, then stop the replicas, the proxies and the
-    cluster.
+    """End all streams with an error message, then stop replicas, proxies and cluster.
+
+    names: the deployments whose streams are ended.
     """
     import ray
     from ray import serve
@@ -159,10 +165,10 @@ def end(*names: str) -> None:
 
 
 def options(plan: ServePlan) -> dict[str, Any]:
-    """Return Ray's deployment options.
+    """Return the options of Ray's deployment.
 
-    Requests with the same x-session-id go to the same replica as long as the set of replicas does
-    not change. A replica that is stopped first finishes what it has begun.
+    Requests with the same x-session-id are sent to the same replica as long as the set of replicas
+    does not change. A replica finishes its requests before it stops.
     """
     busy = plan.max_runs + plan.max_waiting
     if plan.min_replicas == plan.max_replicas:
@@ -192,7 +198,7 @@ def options(plan: ServePlan) -> dict[str, Any]:
 
 
 def sentence_in(message: str) -> str:
-    """Return why replicas did not start, extracted from Ray's message."""
+    """Return why the replicas did not start, as a sentence. message: Ray's error message."""
     marks = [line for line in message.splitlines() if "ReplicaError: " in line]
     why = marks[-1].split("ReplicaError: ")[-1] if marks else "see the logs of Ray."
     return f"The replicas did not start: {why}"
@@ -203,14 +209,17 @@ def _logging() -> dict[str, Any]:
 
 
 class ReplicaError(RuntimeError):
-    """The replica cannot answer; the message is one sentence."""
+    """A replica cannot answer. The message is one sentence."""
 
 
 class Replica:
-    """Actor that serves the endpoint. Ray replaces it when its engine dies."""
+    """A Ray actor that serves the endpoint. Ray replaces it if its engine dies."""
 
     def __init__(self, plan: ServePlan, bring: Bring, has_key: bool) -> None:
-        """Load the model. bring: loads it on the replica's machine. Raises ReplicaError."""
+        """Load the model with ``bring``. Raises ReplicaError.
+
+        has_key: whether the deploying process has a key; then this machine must have one too.
+        """
         import torch
 
         self._key = api_key()
@@ -222,16 +231,16 @@ class Replica:
             raise ReplicaError(trouble)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Return the same endpoint as without Ray."""
+        """Return the ASGI app, the same as without Ray. Ray calls this method."""
         return make_app(self._models, key=self._key)
 
     def check_health(self) -> None:
-        """Raise ReplicaError if requests can no longer be answered."""
+        """Raise ReplicaError if the model cannot answer. Ray calls this method regularly."""
         if trouble := self._models.trouble:
             raise ReplicaError(trouble)
 
     def leave(self) -> None:
-        """End every run with an error message."""
+        """End all runs with an error message."""
         self._models.close()
 
     def __del__(self) -> None:

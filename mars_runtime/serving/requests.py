@@ -1,9 +1,9 @@
-"""Parses and validates the endpoint's request bodies, and builds the engine's requests from them.
+"""Parse and validate the endpoint's request bodies, and build the engine's requests from them.
 
 Each body is a pydantic model, which validates it and describes it in the OpenAPI document. The
-decoding settings come from the table of settings. An error is one sentence. As in OpenAI's API,
-null means absent. Unknown fields and fields without effect are ignored. An unsupported field is
-rejected if ignoring it would change the answer.
+fields for decoding settings are generated from the table in ``settings.py``. An error is one
+sentence. As in OpenAI's API, a null field counts as absent. Unknown fields and fields without
+effect are ignored. An unsupported field is rejected if ignoring it would change the answer.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ NO_TEXT = "Remove the characters that are not valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
 MAX_STOPS, MAX_STOP_CHARS = 64, 200
 MAX_CHOICES = 128
-UP_TO_LIMIT = -1  # max_tokens: as many as fit
+UP_TO_LIMIT = -1  # value of max_tokens for as many tokens as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
-"""Types of the parts of a message that hold text, in chats and in the Responses API."""
-MAX_RUNNERS_UP = 3  # as many as events contain
+"""Types of message parts that contain text, in chats and in the Responses API."""
+MAX_RUNNERS_UP = 3  # number of alternatives that events contain
 NUM_SEEDS = 2**31
 NO_TOOLS = "Tools are not supported. Remove tools, tool_calls and messages with the role tool."
 SERVED = (
@@ -69,7 +69,7 @@ SERVED = (
     *("top_k", "min_p", "min_tokens", "ignore_eos"),
     "method",
 )
-"""Settings that clients can choose; OpenAI's own have their names here. ``method`` comes last
+"""Settings that clients can choose, under OpenAI's names if it has them. ``method`` is applied last
 because its validation depends on the requested B.
 """
 _HALF = re.compile("[\ud800-\udfff]")  # a lone surrogate: valid in JSON, not in UTF-8
@@ -106,26 +106,26 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "dry_multiplier": (0,),
     "mirostat": (0,),
 }
-"""Fields of OpenAI, vLLM, SGLang and llama.cpp that would change an answer and are not supported
-here, with their values that change nothing.
+"""Unsupported fields of OpenAI, vLLM, SGLang and llama.cpp that would change an answer, each with
+the values that are accepted because they change nothing.
 """
 B = TypeVar("B", bound=BaseModel)
 
 
 def refuse(why: str) -> NoReturn:
-    """Reject a field. ``why`` completes the sentence after its name, as in: must be a text."""
+    """Reject a field. why: the end of a sentence that begins with the name of the field."""
     raise PydanticCustomError("why", "{why}", {"why": why})
 
 
 def _whole_text(value: str) -> str:
-    """Return the text. Rejects one that UTF-8 cannot encode."""
+    """Return the text if UTF-8 can encode it; otherwise reject the field."""
     if _HALF.search(value):
         raise PydanticCustomError("sentence", NO_TEXT)
     return value
 
 
 def _content(value: Any) -> Any:
-    """Return the text of a message, joined if it is posted in parts."""
+    """Return the text of a message; its parts are joined if it is a list of parts."""
     if not isinstance(value, list):
         return value
     if not 1 <= len(value) <= MAX_PARTS:
@@ -139,7 +139,7 @@ def _content(value: Any) -> Any:
 
 def _objects(value: Any) -> Any:
     if isinstance(value, list) and not all(isinstance(part, dict) for part in value):
-        refuse("must hold objects with role and content")
+        refuse("must be a list of objects with role and content")
     return value
 
 
@@ -171,7 +171,7 @@ def _max_tokens(value: Any) -> Any:
 
 
 def _prompts(value: Any) -> Any:
-    """Return the posted prompts as a list; each is a text or token ids."""
+    """Return the posted prompts as a list, each a text or a list of token ids."""
     prompts = [value] if _is_prompt(value) else value
     if not isinstance(prompts, list) or not prompts or not all(map(_is_prompt, prompts)):
         refuse("must be a text, a list of token ids, or a list of either")
@@ -204,19 +204,19 @@ Text = Annotated[str, AfterValidator(_whole_text)]
 NoTools = Annotated[Any, BeforeValidator(_no_tools)]
 PostedPrompt = Text | list[int]
 NumTokens = Annotated[int, Field(ge=1, le=MAX_INT)]
-"""Not limited to the server's maximum, because clients send larger defaults: ``make_requests``
-lowers them.
+"""Number of tokens of an answer. Values above the server's maximum are accepted, because clients
+send larger defaults; ``make_requests`` lowers them.
 """
 Seed = Annotated[
     int,
     Field(ge=-(2**63), le=2**63 - 1),
     AfterValidator(lambda seed: seed % NUM_SEEDS),
 ]
-"""OpenAI's seeds are int64; they are reduced to the smaller range of the setting."""
+"""A seed. OpenAI allows all int64 values; they are reduced modulo NUM_SEEDS."""
 MaxTokens = Annotated[
     NumTokens | None,
     BeforeValidator(_max_tokens),
-    Field(description="most tokens of an answer; null or -1: as many as fit"),
+    Field(description="maximum number of tokens in an answer; null or -1 for as many as fit"),
 ]
 NumChoices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
@@ -237,7 +237,7 @@ StopIds = Annotated[
 
 
 class Body(BaseModel):
-    """A posted object."""
+    """The JSON object of a request."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -255,8 +255,9 @@ class MessageBody(Body):
     @model_validator(mode="before")
     @classmethod
     def _empty_answer(cls, value: Any) -> Any:
-        """Add empty content to an assistant message without content. ``parse`` has already removed
-        nulls.
+        """Add empty content to an assistant message without content.
+
+        The posted content may have been null: ``parse`` removes null fields.
         """
         if isinstance(value, dict) and value.get("role") == "assistant":
             return {"content": "", **value}
@@ -264,7 +265,7 @@ class MessageBody(Body):
 
 
 class StreamOptions(Body):
-    """Extra parts of a stream besides text."""
+    """Options of a stream."""
 
     include_usage: bool = False
 
@@ -277,7 +278,7 @@ class AnswerBody(Body):
     max_completion_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     n: NumChoices = Field(
         default=1,
-        description="number of answers to each prompt; the seed rises by 1 from one to the next",
+        description="number of answers to each prompt; each has the seed of the one before plus 1",
     )
     best_of: NumChoices | None = Field(default=None, description="must equal n")
     tools: NoTools = Field(default=None, description="not supported")
@@ -295,7 +296,8 @@ class ChatFields(AnswerBody):
         min_length=1, max_length=MAX_MESSAGES
     )
     continue_final_message: bool | None = Field(
-        default=None, description="true continues the last message, which must be the assistant's"
+        default=None,
+        description="true to continue the last message, which must have the role assistant",
     )
     echo: Annotated[Any, BeforeValidator(_no_echo)] = False
     logprobs: bool = False
@@ -309,12 +311,12 @@ class TextFields(AnswerBody):
         list[PostedPrompt],
         BeforeValidator(_prompts, json_schema_input_type=PostedPrompt | list[PostedPrompt]),
     ] = Field(description="a text, a list of token ids, or a list of either")
-    echo: bool = Field(default=False, description="true puts the prompt in front of the answer")
+    echo: bool = Field(default=False, description="true to begin the answer with the prompt")
     logprobs: NumRunnersUp | None = None
 
 
 class LaneFields(Body):
-    """One of the runs that begin together, with the token ids of its prompt."""
+    """One of several runs that begin together."""
 
     prompt_ids: list[Any] = Field(description="a list of token ids")
     seconds: Annotated[int, Field(ge=1, le=int(MAX_DEADLINE))] | None = None
@@ -323,7 +325,7 @@ class LaneFields(Body):
 
 
 class SteerFields(Body):
-    """Settings that apply from the next forward on."""
+    """Settings that apply from the next forward pass on."""
 
     lane: Any = None
     pace: Any = None
@@ -331,9 +333,9 @@ class SteerFields(Body):
 
 
 def with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
-    """Return the body model with these decoding settings as fields.
+    """Return the model ``base`` with additional fields for these decoding settings.
 
-    is_change: whether omitted settings keep their current value instead of taking the default.
+    is_change: whether an omitted setting keeps its current value; otherwise it has its default.
     """
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
@@ -377,10 +379,9 @@ def read(model: type[B], body: bytes) -> B:
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Parse the JSON object of a request body, without null fields and with the current names of
-    settings.
+    """Parse the JSON object of a request body. Raises ApiError.
 
-    Raises ApiError.
+    Null fields are removed, and former names of settings are replaced by their current names.
     """
     try:
         value = json.loads(
@@ -403,14 +404,15 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _without_nulls(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Drop null fields, which mean "not given"; except token limits, where null means as many as
-    fit.
+    """Remove null fields, which count as absent.
+
+    Token limits are kept, because there null means as many tokens as fit.
     """
     return {name: value for name, value in pairs if value is not None or name in LIMITS}
 
 
 def checked(model: type[B], values: dict[str, Any]) -> B:
-    """Validate the values with this body model. Raises ApiError."""
+    """Return the validated body. Raises ApiError for the first invalid field."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -418,8 +420,9 @@ def checked(model: type[B], values: dict[str, Any]) -> B:
 
 
 def whole(value: object, name: str, least: int, most: int) -> int | None:
-    """Validate a whole number with a range that is only known at run time; None passes. Raises
-    ApiError.
+    """Return ``value`` if it is None or a whole number from ``least`` to ``most``.
+
+    Raises ApiError otherwise. name: the field, for the error message.
     """
     if value is not None and (type(value) is not int or not least <= value <= most):
         raise ApiError(400, f"{name} must be a whole number from {least} to {most}.", name)
@@ -427,7 +430,10 @@ def whole(value: object, name: str, least: int, most: int) -> int | None:
 
 
 def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
-    """Return the error for the first invalid field, worded from the field's schema."""
+    """Return the error for the first invalid field.
+
+    The message is that of the validator, or generated from the field's JSON schema.
+    """
     fault = error.errors(include_url=False, include_input=False)[0]
     names, node = [], _schema(model)
     for part in fault["loc"]:
@@ -446,7 +452,7 @@ def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
         return ApiError(400, SETTINGS[names[-1]].refusal, names[-1])
     if fault["type"] == "sentence":
         return ApiError(400, fault["msg"], field)
-    why = fault["msg"] if fault["type"] == "why" else f"must be {_wanted(node)}"
+    why = fault["msg"] if fault["type"] == "why" else f"must be {_expected(node)}"
     return ApiError(400, f"{field} {why}.", field)
 
 
@@ -463,7 +469,7 @@ def _resolved(model: type[BaseModel], node: dict[str, Any]) -> dict[str, Any]:
     return _schema(model)["$defs"][name] if name else node
 
 
-def _wanted(node: dict[str, Any]) -> str:
+def _expected(node: dict[str, Any]) -> str:
     if "enum" in node:
         return f"one of {', '.join(node['enum'])}"
     kind = node.get("type")
@@ -477,13 +483,15 @@ def _wanted(node: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A parsed request.
+    """A parsed and validated request for a completion.
 
-    field: the field with the prompts, as error messages name it.
-    prompts: each a conversation, a text, or token ids. max_tokens: None if the request has none,
-    UP_TO_LIMIT for as many as fit. num_choices: answers per prompt. has_echo: whether answers begin
-    with the prompt. num_runners_up: alternatives per token to return with their probabilities; None
-    for no logprobs.
+    prompts: each is a conversation, a text, or token ids.
+    max_tokens: None if absent, UP_TO_LIMIT for as many as fit.
+    num_choices: number of answers per prompt.
+    has_echo: whether answers begin with the prompt.
+    num_runners_up: number of alternatives per token to return; None for no logprobs.
+    has_usage: whether a stream ends with a chunk that contains the usage.
+    field: name of the field that contains the prompts, for error messages.
     """
 
     kind: Kind
@@ -507,16 +515,17 @@ def read_completion(kind: Kind, body: bytes) -> CompletionRequest:
 
 
 def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> CompletionRequest:
-    """Build the completion request from these fields. Raises ApiError.
+    """Validate the fields of a body and build the request. Raises ApiError.
 
-    field: the field that held the prompt before translation, for error messages.
+    field: the name of the prompt's field in error messages, if ``posted`` was translated from
+    another API; by default "messages" or "prompt".
     """
     check_supported(posted, NEUTRAL)
     fields: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
     settings = _settings(fields)
     prompts: tuple[Prompt, ...]
     if isinstance(fields, ChatFields):
-        prompts = (_said(fields),)
+        prompts = (_conversation(fields),)
     else:
         prompts = tuple(map(_text_or_ids, fields.prompt))
     _check_choices(fields, len(prompts))
@@ -538,7 +547,7 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
 
 
 def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
-    """Reject each of these fields unless it has one of its neutral values. Raises ApiError."""
+    """Raise ApiError for a posted field in ``neutral`` that has none of its neutral values."""
     for name, values in neutral.items():
         if name in posted and not any(
             _is_same(posted[name], neutral_value) for neutral_value in values
@@ -547,7 +556,7 @@ def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...
 
 
 def _check_choices(body: AnswerBody, num_prompts: int) -> None:
-    """Validate the number of answers. Raises ApiError."""
+    """Raise ApiError if there would be too many answers, or ``best_of`` differs from ``n``."""
     if body.best_of not in (None, body.n):
         raise ApiError(400, f"best_of must equal n, got {body.best_of} and {body.n}.", "best_of")
     if body.n * num_prompts > MAX_CHOICES:
@@ -567,10 +576,9 @@ def _settings(body: AnswerBody) -> DecodeSettings:
 
 
 def changed(settings: DecodeSettings, body: Body, names: Iterable[str]) -> DecodeSettings:
-    """Return the settings with the posted ones of these names.
+    """Return the settings, changed by the fields ``names`` that were posted. Raises ApiError.
 
-    They are applied one at a time, so the error can name the field that conflicts with the rest.
-    Raises ApiError.
+    The fields are applied one at a time, so that the error can name the one that conflicts.
     """
     for name in names:
         if name in body.model_fields_set:
@@ -582,14 +590,14 @@ def changed(settings: DecodeSettings, body: Body, names: Iterable[str]) -> Decod
     return settings
 
 
-def _said(body: ChatFields) -> tuple[Said, ...]:
+def _conversation(body: ChatFields) -> tuple[Said, ...]:
     last = body.messages[-1].role
     if last not in ("user", "assistant"):
         raise ApiError(400, LAST, "messages")
     is_answer = last == "assistant"
     if body.continue_final_message not in (None, is_answer):
-        wanted = str(is_answer).lower()
-        raise ApiError(400, FINAL.format(wanted, last), "continue_final_message")
+        expected = str(is_answer).lower()
+        raise ApiError(400, FINAL.format(expected, last), "continue_final_message")
     return tuple((ROLES[message.role], message.content) for message in body.messages)
 
 
@@ -622,10 +630,11 @@ def _num_runners_up(body: AnswerBody, settings: DecodeSettings) -> int | None:
 class Caps:
     """Limits that protect the server.
 
-    max_new_tokens: per answer. max_seconds: from submission to the end of an answer, which is then
-    returned as it is. max_body_bytes: larger requests are rejected unread. max_runs_per_address: at
-    once, including queued ones; 0 for no limit. max_prompt_chars: of a text or of one message; 0
-    for no limit.
+    max_new_tokens: maximum number of tokens in an answer.
+    max_seconds: time from submission after which an answer is ended and returned as it is.
+    max_body_bytes: maximum size of a request's body.
+    max_runs_per_address: maximum number of running and queued runs; 0 for no limit.
+    max_prompt_chars: maximum length of a text or of one message; 0 for no limit.
     """
 
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -641,10 +650,10 @@ DEFAULT_CAPS = Caps()
 def make_requests(
     completion: CompletionRequest, model: ServedModel, caps: Caps
 ) -> list[list[Request]]:
-    """Return, for each prompt, one request per answer.
+    """Return, for each prompt, one engine request per answer. Raises ApiError or RequestError.
 
-    A token limit above the server's maximum is lowered to it, and further to what fits after the
-    prompt; the answer has a note about it. Raises ApiError or RequestError.
+    A token limit above the server's maximum is lowered to the maximum, or to what fits after the
+    prompt if that is less. The answer then contains a note.
     """
     check_depth(completion.settings, model.block_size)
     check_bias(completion.settings, model.tokenizer)
@@ -658,8 +667,8 @@ def make_requests(
             raise ApiError(400, str(error), completion.field) from None
         number = completion.max_tokens
         if number in (None, UP_TO_LIMIT) or number > most:
-            usual = RECOMMENDED.max_new_tokens if number is None else most
-            number = max(1, min(usual, most, model.capacity - len(ids)))
+            default = RECOMMENDED.max_new_tokens if number is None else most
+            number = max(1, min(default, most, model.capacity - len(ids)))
         request = Request(
             ids, replace(completion.settings, max_new_tokens=number), caps.max_seconds
         )
@@ -668,21 +677,21 @@ def make_requests(
 
 
 def _of_choice(request: Request, index: int) -> Request:
-    """Return the request for the answer of this number, with its own seed."""
+    """Return the request for the answer number ``index``, with its own seed."""
     seed = (request.settings.seed + index) % NUM_SEEDS
     return replace(request, settings=replace(request.settings, seed=seed))
 
 
 def check_length(num_tokens: int, most: int) -> None:
-    """Check the number of tokens of an answer. Raises ApiError if it is larger than ``most``."""
+    """Raise ApiError if ``num_tokens``, the length of an answer, is larger than ``most``."""
     if num_tokens > most:
         raise ApiError(400, f"max_tokens must be at most {most}, got {num_tokens}.", "max_tokens")
 
 
 def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:
-    """Check the length of a text, or of each message of a conversation; 0 means no limit.
+    """Raise ApiError if a text, or a message of a conversation, is too long.
 
-    Raises ApiError, which names ``field``.
+    most: maximum number of characters; 0 for no limit. field: the field, for the error message.
     """
     if not most:
         return
@@ -699,8 +708,9 @@ def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) ->
 
 
 def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """Return the text of each message in these ids; the whole text if they are not a
-    conversation.
+    """Return the text of each message in a tokenized conversation.
+
+    If the ids are not a conversation, the only item is their whole text.
     """
     end = tokenizer.decode([tokenizer.im_end_id])
     begin = tokenizer.decode([tokenizer.im_start_id])
@@ -716,16 +726,19 @@ def check_depth(settings: DecodeSettings, depth: int) -> None:
 
 
 def check_bias(settings: DecodeSettings, tokenizer: Tokenizer) -> None:
-    """Raise ApiError if a bias names a token that the model does not have."""
+    """Raise ApiError if ``logit_bias`` contains a token id that the model does not have."""
     highest = max((token for token, _ in settings.logit_bias), default=-1)
     if highest >= tokenizer.size:
         raise ApiError(400, BIASED_TOKENS.format(tokenizer.size, highest), "logit_bias")
 
 
 def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
-    """Return the ids if a prompt may contain all of them. Raises ApiError."""
-    size, never = tokenizer.size, tokenizer.mask_id
-    if any(type(token) is not int or not 0 <= token < size or token == never for token in ids):
+    """Return the ids if a prompt may contain all of them; the mask is not allowed.
+
+    Raises ApiError.
+    """
+    size, mask = tokenizer.size, tokenizer.mask_id
+    if any(type(token) is not int or not 0 <= token < size or token == mask for token in ids):
         raise ApiError(400, FOREIGN_IDS, "prompt")
     return list(ids)
 
@@ -742,8 +755,10 @@ def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
 
 
 def _in_tokens(said: Said, tokenizer: Tokenizer) -> Said:
-    """Tokenize an answer on its own, as the model wrote it, so the prompt's prefix matches the KV
-    cache of the previous turn.
+    """Tokenize a message if it is an answer of the model; return other messages unchanged.
+
+    An answer that is tokenized separately has the tokens that the model wrote, so the prefix cache
+    of the previous turn can be reused.
     """
     role, content = said
     is_answer = role == "assistant" and isinstance(content, str)

@@ -1,7 +1,7 @@
-"""OpenAI's Responses API (``POST /v1/responses``), text in and text out.
+"""OpenAI's Responses API (``POST /v1/responses``), for text only.
 
-A request is translated into one for a chat, and the chat's answer into a response or its stream of
-events. No response is stored, so each request brings its whole conversation.
+A request is translated to a chat completion, and the answer to a response or to a stream of events.
+No response is stored, so each request must contain the whole conversation.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "prompt": (),
     "top_logprobs": (0,),
 }
-"""Unsupported fields, with their values that change nothing."""
+"""Unsupported fields, each with the values that are accepted because they change nothing."""
 LOGPROBS = "message.output_text.logprobs"
 ENDED = {"stop": "completed", "length": "incomplete"}
-"""Status of a response by the finish reason of its chat answer."""
+"""Status of a response by the finish reason of the chat completion."""
 
 
 def _messages(value: Any) -> Any:
-    """Return a text as the only message, or a list in which every item is a message."""
+    """Return the posted input as a list of messages; a text is the message of a user."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
@@ -71,7 +71,7 @@ def _is_message(item: Any) -> bool:
 
 
 class ResponsesFields(Body):
-    """A text or a conversation to respond to."""
+    """A text or a conversation that the model responds to."""
 
     model: Text = Field(description="a name of /v1/models")
     input: Annotated[list[MessageBody], BeforeValidator(_messages)] = Field(description=WANTED)
@@ -88,14 +88,14 @@ ResponsesBody = with_settings(ResponsesFields, SERVED)
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """A parsed request, and the chat request into which it is translated."""
+    """A parsed request and its translation to a chat completion."""
 
     posted: ResponsesFields
     chat: CompletionRequest
 
 
 def read_request(body: bytes) -> ResponseRequest:
-    """Parse a request. Raises ApiError."""
+    """Parse, validate and translate a request. Raises ApiError."""
     values = parse(body)
     for field in ("previous_response_id", "conversation"):
         if field in values:
@@ -115,7 +115,7 @@ def read_request(body: bytes) -> ResponseRequest:
 
 
 def _check_supported(values: Json) -> None:
-    """Raise ApiError for fields that would change the response and are not supported."""
+    """Raise ApiError for an unsupported field that would change the response."""
     check_supported(values, NEUTRAL)
     text, include = values.get("text"), values.get("include")
     if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
@@ -125,7 +125,7 @@ def _check_supported(values: Json) -> None:
 
 
 class ResponseEnvelope:
-    """Builds the JSON of one response: its events, or the whole response."""
+    """Builds the JSON of one response: the events of a stream, or the complete response."""
 
     def __init__(self, request: ResponseRequest, chat: Envelope) -> None:
         self.name = f"resp_{uuid.uuid4().hex}"
@@ -135,7 +135,7 @@ class ResponseEnvelope:
         self._numbers = count()
 
     def whole(self, answer: StreamedAnswer, text: str) -> Json:
-        """Return a response that is complete or was cut at its limit."""
+        """Return the response for a finished answer, complete or cut at its token limit."""
         completion = self._chat.whole(answer, Piece(text))
         status = ENDED[answer.finish_reason]
         usage = completion["usage"]
@@ -156,7 +156,7 @@ class ResponseEnvelope:
         }
 
     async def events(self, run: Answering, answer: StreamedAnswer) -> AsyncIterator[str]:
-        """Stream the response as server-sent events; the last one holds it as a whole."""
+        """Yield the response as server-sent events; the last one contains all of it."""
         begun = self._response("in_progress", [])
         yield self._event("created", response=begun)
         yield self._event("in_progress", response=begun)

@@ -1,7 +1,8 @@
-"""ASGI middleware of Ray's proxies: retries when a replica dies, and rewrites Ray's errors.
+"""ASGI middleware for Ray's proxies: retries requests when a replica dies, and rewrites errors.
 
-A request without any answer so far is sent again, to another replica. A stream that breaks ends
-with an error message. Ray's own plain-text errors become errors in OpenAI's format.
+If a replica dies before it has sent any part of its response, the request is sent to another
+replica. If it dies during a stream, the stream ends with an error message. Ray's plain-text errors
+are replaced by errors in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -25,39 +26,39 @@ TORN = "The connection to the machine that wrote this answer was lost. Send the 
 NO_MACHINE = "No machine can answer right now. Send the request again in a moment."
 FULL = "All machines are busy. Send the request again in a moment."
 RETRY_SECONDS = 5
-HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a replica for it
+# A health request needs a time limit, because Ray queues requests until there is a replica.
+HEALTH, HEALTH_SECONDS = "/health", 2.0
 
 
 def middlewares() -> list[Middleware]:
-    """Return the middleware of every proxy. Ray imports this function by its name."""
+    """Return the middleware for every proxy. Ray imports this function by its name."""
     limit = Middleware(BodyLimit, max_bytes=DEFAULT_CAPS.max_body_bytes, refusal=too_large())
     return [*cors(allowed_origins()), limit, Middleware(Retry)]
 
 
 class Retry:
-    """ASGI middleware that resends requests to the endpoint's routes when a replica dies."""
+    """ASGI middleware that sends a request to the endpoint's routes again when a replica dies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; resend it while there is no answer, at most NUM_TRIES times in
-        all.
-        """
+        """Send the request to a replica, up to NUM_TRIES times until there is a response."""
         if scope["type"] != "http" or not PATHS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
         body = await whole_body(receive)
         if body is None:
             return
-        passed = self._is_in_time if scope["path"] == HEALTH else self._is_answered
-        if not await passed(scope, receive, send, body):
+        forward = self._is_in_time if scope["path"] == HEALTH else self._is_answered
+        if not await forward(scope, receive, send, body):
             refusal = ApiError(503, NO_MACHINE, retry_after=RETRY_SECONDS)
             await refusal.response(scope, receive, send)
 
     async def _is_in_time(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
-        """Return whether the request is answered within HEALTH_SECONDS. Ray may ignore the
-        cancellation, so a late answer is dropped.
+        """Send the request; return whether it was answered within HEALTH_SECONDS.
+
+        A later response is dropped: Ray may ignore that the request was cancelled.
         """
         is_late = False
 
@@ -65,29 +66,30 @@ class Retry:
             if not is_late:
                 await send(message)
 
-        trying = asyncio.ensure_future(self._is_answered(scope, receive, unless_late, body))
-        await asyncio.wait({trying}, timeout=HEALTH_SECONDS)
-        is_late = not trying.done()
-        trying.cancel()
-        return not is_late and trying.result()
+        attempt = asyncio.ensure_future(self._is_answered(scope, receive, unless_late, body))
+        await asyncio.wait({attempt}, timeout=HEALTH_SECONDS)
+        is_late = not attempt.done()
+        attempt.cancel()
+        return not is_late and attempt.result()
 
     async def _is_answered(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
+        """Send the request; return whether any response was sent to the client."""
         for _ in range(NUM_TRIES):
-            answer = Passing(replayed(body, receive), send)
-            await self._app(scope, answer.receive, answer.send)
-            if answer.is_gone or answer.is_over:
+            attempt = Attempt(replayed(body, receive), send)
+            await self._app(scope, attempt.receive, attempt.send)
+            if attempt.is_gone or attempt.is_over:
                 return True
-            if answer.has_begun:
-                await answer.end_torn()
+            if attempt.has_begun:
+                await attempt.end_broken()
                 return True
         return False
 
 
-class Passing:
-    """One answer passing through the proxy.
+class Attempt:
+    """One attempt to answer a request, and the state of its response.
 
-    ``has_begun``: some of it was sent; ``is_over``: all of it was sent; ``is_gone``: the client has
-    disconnected.
+    has_begun: whether a part of the response was sent. is_over: whether all of it was sent.
+    is_gone: whether the client has disconnected.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -98,42 +100,46 @@ class Passing:
         self._refusal: ApiError | None = None
 
     async def receive(self) -> Message:
-        """Return the client's next message to the replica (ASGI ``receive``)."""
+        """Return the client's next message (ASGI ``receive``)."""
         message = await self._receive()
         self.is_gone = self.is_gone or message["type"] == "http.disconnect"
         return message
 
     async def send(self, message: Message) -> None:
-        """Send for the replica: hold back the response head until the first part of the body."""
+        """Send a message of the replica to the client (ASGI ``send``).
+
+        The head of the response is sent together with the first part of its body. So a replica that
+        dies before that can be replaced by another one.
+        """
         if message["type"] == "http.response.start":
             self._start = message
             self._refusal = refusal_of(message)
             return
         is_last = not message.get("more_body", False)
         if self._refusal is not None:
-            message = {**message, "body": b"" if not is_last else self._refused()}
+            message = {**message, "body": b"" if not is_last else self._error_body()}
         if not self.has_begun:
             self.has_begun = True
             await self._send(self._start)
         await self._send(message)
         self.is_over = is_last
 
-    async def end_torn(self) -> None:
-        """End a broken event stream with an error event. Other responses are cut off, as Ray does
-        it.
-        """
+    async def end_broken(self) -> None:
+        """End a broken stream of events with an error event. Other responses are just cut off."""
         if _header(self._start, b"content-type").startswith(EVENTS):
             error_json = json.dumps(ApiError(503, TORN, retry_after=RETRY_SECONDS).body)
             end = f"data: {error_json}\n\ndata: [DONE]\n\n".encode()
             await self._send({"type": "http.response.body", "body": end})
 
-    def _refused(self) -> bytes:
+    def _error_body(self) -> bytes:
         return json.dumps(self._refusal.body).encode() if self._refusal else b""
 
 
 def refusal_of(start: Message) -> ApiError | None:
-    """Return the error that replaces Ray's plain-text one, and put its headers into ``start``; None
-    for the replica's own answers.
+    """Return the error that replaces a plain-text error of Ray, and change ``start`` accordingly.
+
+    start: the head of the response. Returns None for a response of the replica, which is sent
+    unchanged.
     """
     is_ours = start["status"] < 400 or _header(start, b"content-type") == b"application/json"
     if is_ours:

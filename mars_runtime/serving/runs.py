@@ -1,9 +1,10 @@
-"""Runs streamed to a page on another machine: token ids in, trace lines out.
+"""Runs that are streamed to a page on another machine: token ids in, trace lines out.
 
-``POST /v1/runs`` starts one run or a race and streams server-sent events. The name of an event is
-the number of its lane, its data a trace line. Events named ``state`` report the queue state, at
-least once a second, so the reader can detect a lost machine. Runs in flight are steered and stopped
-by a random name that only their client gets: knowing the name is the permission.
+``POST /v1/runs`` starts one run or a race and streams server-sent events. An event is named after
+the number of its lane, and its data is a trace line. Events named ``state`` report the queue state
+at least once a second, so the client can detect that the machine is lost. To change or stop a run,
+a client sends the run's random name. Only the client that started the run receives the name, so no
+other permission is checked.
 """
 
 from __future__ import annotations
@@ -42,22 +43,23 @@ GONE = "This run does not exist. It has ended, or it was started with another x-
 
 
 def lane_requests(body: RunBody, model: ServedModel, caps: Caps) -> list[Request]:
-    """Validate the lanes against the model and return a request for each. Raises ApiError,
-    RequestError or SettingsError.
+    """Validate the lanes for the model and return an engine request for each.
+
+    Raises ApiError, RequestError or SettingsError.
     """
     return [
         _request(lane, f"lanes.{number}", model, caps) for number, lane in enumerate(body.lanes)
     ]
 
 
-def _request(lane: LaneFields, place: str, model: ServedModel, caps: Caps) -> Request:
+def _request(lane: LaneFields, path: str, model: ServedModel, caps: Caps) -> Request:
     ids = lane.prompt_ids
+    field = f"{path}.prompt_ids"
     if not 1 <= len(ids) <= model.capacity:
-        field = f"{place}.prompt_ids"
         raise ApiError(400, f"{field} must be a list of 1 to {model.capacity} values.", field)
     settings = changed(RECOMMENDED, lane, (*SERVED, "max_new_tokens"))
     check_ids(ids, model.tokenizer)
-    check_prompt(tuple(ids), model.tokenizer, caps.max_prompt_chars, f"{place}.prompt_ids")
+    check_prompt(tuple(ids), model.tokenizer, caps.max_prompt_chars, field)
     check_depth(settings, model.block_size)
     check_bias(settings, model.tokenizer)
     check_length(settings.max_new_tokens, caps.max_new_tokens)
@@ -67,7 +69,7 @@ def _request(lane: LaneFields, place: str, model: ServedModel, caps: Caps) -> Re
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """Queue state of a group's runs, as ``Run`` defines these fields."""
+    """The queue state of runs that began together. ``Run`` documents the fields."""
 
     place: Whole
     is_held_up: Truth
@@ -76,7 +78,7 @@ class QueueState:
 
 
 class Lanes:
-    """Runs that began together, streamed and cancelled as one."""
+    """Runs that began together; they are streamed and cancelled together."""
 
     def __init__(self, runs: Sequence[Run], model: ServedModel) -> None:
         self.runs = tuple(runs)
@@ -87,18 +89,18 @@ class Lanes:
         self._num_read = [0] * len(self.runs)
 
     def cancel(self) -> None:
-        """Cancel all runs within one forward."""
+        """Cancel all runs; they end within one forward pass."""
         for run in self.runs:
             run.cancel()
 
-    async def told(self) -> AsyncIterator[str]:
-        """Yield all events of all lanes, until the last lane has ended."""
-        state, beaten = "", 0.0
+    async def events(self) -> AsyncIterator[str]:
+        """Yield server-sent events of all lanes until the last lane has ended."""
+        state, state_sent = "", 0.0
         while True:
-            lines = self._news()
+            lines = self._new_lines()
             now, latest = time.monotonic(), self._state()
-            if latest != state or now - beaten > BEAT_SECONDS:
-                state, beaten = latest, now
+            if latest != state or now - state_sent > BEAT_SECONDS:
+                state, state_sent = latest, now
                 lines.append(_event("state", latest))
             for line in lines:
                 yield line
@@ -108,7 +110,7 @@ class Lanes:
 
     @property
     def _is_over(self) -> bool:
-        """Whether every event was sent."""
+        """Whether all events of all lanes were sent."""
         ends = (run.events_since(max(0, read - 1)) for run, read in self._read)
         return all(len(events) == 1 and isinstance(events[0], End) for events in ends)
 
@@ -116,7 +118,7 @@ class Lanes:
     def _read(self) -> list[tuple[Run, int]]:
         return list(zip(self.runs, self._num_read, strict=True))
 
-    def _news(self) -> list[str]:
+    def _new_lines(self) -> list[str]:
         lines = []
         for lane, (run, read) in enumerate(self._read):
             events = run.events_since(read)
@@ -131,7 +133,7 @@ class Lanes:
 
 
 def wire_header(settings: DecodeSettings) -> Header:
-    """Return the trace header of a lane. Both sides can build it, so it is not sent."""
+    """Return the trace header of a lane. Server and client build it; it is not sent."""
     return Header("", "", (0,), settings)
 
 
@@ -141,7 +143,7 @@ def _event(name: str, data: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LaneGroup:
-    """Lanes that began together.
+    """Runs that began together and can be changed while they are in flight.
 
     block_size: the largest B of their model, stored here because the model may be unloaded.
     """
@@ -150,47 +152,50 @@ class LaneGroup:
     lanes: tuple[Run, ...]
 
     @property
-    def goes_on(self) -> bool:
-        """Whether any of the lanes is still running."""
+    def is_running(self) -> bool:
+        """Whether any of the runs is not finished."""
         return any(not run.is_finished for run in self.lanes)
 
 
 class LaneGroups:
-    """Groups in flight by name."""
+    """The groups of runs in flight, by name."""
 
     def __init__(self) -> None:
         self._groups: dict[str, LaneGroup] = {}
 
     def add(self, name: str, block_size: int, runs: Sequence[Run]) -> None:
-        """Add a new group and drop the finished ones."""
-        left = {name: group for name, group in self._groups.items() if group.goes_on}
-        self._groups = {**left, name: LaneGroup(block_size, tuple(runs))}
+        """Add a group under ``name`` and remove the finished groups."""
+        running = {name: group for name, group in self._groups.items() if group.is_running}
+        self._groups = {**running, name: LaneGroup(block_size, tuple(runs))}
 
     def find(self, name: str) -> LaneGroup:
-        """Return the group of that name. Raises ApiError if there is none in flight."""
+        """Return the group with this name. Raises ApiError if none in flight has it."""
         group = self._groups.get(name)
-        if group is None or not group.goes_on:
+        if group is None or not group.is_running:
             raise ApiError(404, GONE)
         return group
 
 
 def steer(group: LaneGroup, body: SteerFields) -> None:
-    """Apply the posted settings from the next forward on, either all of them or none. Raises
-    ApiError or SettingsError.
+    """Apply the posted settings from the next forward pass on.
+
+    If one of them is invalid, none is applied. Raises ApiError or SettingsError.
     """
-    chosen = lanes_of(group, body.lane)
-    wanted = [changed(run.settings, body, STEERED) for run in chosen]
-    for settings in wanted:
+    runs = lanes_of(group, body.lane)
+    new_settings = [changed(run.settings, body, STEERED) for run in runs]
+    for settings in new_settings:
         check_depth(settings, group.block_size)
-    room = min(run.asked.settings.max_new_tokens for run in chosen)
-    most = whole(body.max_new_tokens, "max_new_tokens", 1, room)
+    limit = min(run.asked.settings.max_new_tokens for run in runs)
+    num_tokens = whole(body.max_new_tokens, "max_new_tokens", 1, limit)
     if body.pace is not None:
-        chosen[0].pace = body.pace
-    for run, settings in zip(chosen, wanted, strict=True):
-        run.settings = settings if most is None else replace(settings, max_new_tokens=most)
+        runs[0].pace = body.pace
+    for run, settings in zip(runs, new_settings, strict=True):
+        if num_tokens is not None:
+            settings = replace(settings, max_new_tokens=num_tokens)
+        run.settings = settings
 
 
 def lanes_of(group: LaneGroup, lane: object) -> Sequence[Run]:
-    """Return the lane of that number, or all lanes for None. Raises ApiError."""
+    """Return the lane with this number as the only item, or all lanes for None. Raises ApiError."""
     number = whole(lane, "lane", 0, len(group.lanes) - 1)
     return group.lanes if number is None else group.lanes[number : number + 1]

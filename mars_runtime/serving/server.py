@@ -1,7 +1,7 @@
-"""Options of ``serve``, and the HTTP server of a standalone endpoint.
+"""The options of ``serve``, and the HTTP server of the endpoint and the page.
 
-At shutdown every stream ends with an error message. Every request and every answer has a time
-limit. Nothing heavier than uvicorn is imported before a model is loaded.
+At shutdown, streams end with an error message. There are time limits for receiving a request and
+for sending an answer. Heavy packages such as torch are imported only when a model is loaded.
 """
 
 from __future__ import annotations
@@ -28,47 +28,46 @@ if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
 
-GRACE_SECONDS = 10  # for answers in progress at shutdown
+GRACE_SECONDS = 10  # time that answers in progress have at shutdown
 HEAD_SECONDS = BODY_SECONDS = 10.0
-"""Time limits: for all headers, from their first byte or from the connection; and for a body."""
-BODY_RATE = 50_000  # received bytes that extend the body's limit by a second
-MAX_BODY_SECONDS = 180.0  # for a body of any size
-LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
+"""Time limits for receiving the headers and for receiving a body. The limit for the headers begins
+with their first byte, or with the connection."""
+BODY_RATE = 50_000  # for each of so many received bytes, the limit for a body grows by one second
+MAX_BODY_SECONDS = 180.0  # maximum of the limit for a body
+LATE = b'{"detail":"The request was not complete in time: send it again."}'
 DRAIN_SECONDS = 30.0
-DRAINED = 16_000  # bytes of an answer that a client must read in DRAIN_SECONDS
+DRAINED = 16_000  # number of bytes that a client must read of an answer within DRAIN_SECONDS
 PAUSED_SECONDS = 1.0
-"""A timer that is later than this was delayed by a pause of the process (SIGSTOP, a frozen
-container).
-"""
-PIECE = 65_536  # bytes of an answer buffered for one client
-MAX_CONNECTIONS = 800  # in total; below 1,024, a common limit of open files
+"""If a timer runs later than this, the process was paused (SIGSTOP, a frozen container)."""
+PIECE = 65_536  # number of bytes of an answer that are buffered for a client
+MAX_CONNECTIONS = 800  # maximum number in total, below 1,024, a common limit for open files
 MAX_OF_ADDRESS = 200
-"""Connections per address. Applies only without a trusted proxy: all connections through a proxy
-have its address.
+"""Maximum number of connections per address. Not applied behind a trusted proxy, because all
+connections then have the proxy's address.
 """
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
 """Headers of every answer."""
 CROWDED = b'{"detail":"Too many connections are open: close some and try again."}'
 KEY = "MARS_API_KEY"
-"""Environment variable with the key that clients must send; without it no key is required."""
+"""Environment variable with the key that clients must send. If it is not set, no key is needed."""
 PROXIES = "MARS_NUM_PROXIES"
 """Environment variable with the number of trusted proxies in front of the server."""
 
 
 class PlanError(ValueError):
-    """An invalid option; the message is one sentence."""
+    """An option or environment variable is invalid. The message is one sentence."""
 
 
 def num_proxies() -> int:
-    """Return the number of trusted proxies (``limits.Proxies``). Raises PlanError."""
+    """Return the number of trusted proxies in front of the server. Raises PlanError."""
     text = os.environ.get(PROXIES, "").strip() or "0"
     if not re.fullmatch(r"[0-9]{1,3}", text):
-        raise PlanError(f"{PROXIES} must be a whole number, such as 1.")
+        raise PlanError(f"{PROXIES} must be a whole number from 0 to 999, got {text!r}.")
     return int(text)
 
 
 def allowed_origins() -> tuple[str, ...]:
-    """Return the origins that may call the endpoint. Raises PlanError."""
+    """Return the origins whose pages may call the endpoint. Raises PlanError."""
     try:
         return read_origins(os.environ.get(ORIGINS, ""))
     except OriginsError as error:
@@ -76,8 +75,9 @@ def allowed_origins() -> tuple[str, ...]:
 
 
 def api_key() -> str:
-    """Return the key that clients must send, without a trailing line break; empty for none. Raises
-    PlanError for a key that is easy to guess.
+    """Return the key that clients must send, or an empty string if none is needed.
+
+    Raises PlanError for a key that is too short.
     """
     key = os.environ.get(KEY, "").strip()
     if fault := weak_key(KEY, key):
@@ -87,11 +87,12 @@ def api_key() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """Options of an endpoint. Raises PlanError for invalid ones.
+    """The options of an endpoint. Raises PlanError for invalid ones.
 
-    max_runs, max_waiting: requests served at once and queued, per replica. threads: compute threads
-    of a replica, and the cores reserved for it. min_replicas, max_replicas: bounds of the
-    autoscaling.
+    max_runs: maximum number of requests that a replica decodes at the same time.
+    max_waiting: maximum number of requests in the queue of a replica.
+    threads: number of compute threads of a replica, and of cores reserved for it.
+    min_replicas, max_replicas: range for the autoscaling.
     """
 
     checkpoint: str
@@ -119,13 +120,14 @@ class ServePlan:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ServePlan:
-        """Build the options from flags of the same names. Raises PlanError."""
+        """Build the options from the command's flags, which have the same names."""
         return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})
 
 
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
-    """Load the checkpoint and start its engine; register it with ``metrics`` if given. Raises
-    CheckpointError.
+    """Load the checkpoint and start its engine. Raises CheckpointError.
+
+    metrics: where the engine's runs are counted, if anywhere.
     """
     from mars_runtime.model.config import memory_for
 
@@ -142,7 +144,7 @@ def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
 
 
 class PlaceTakenError(OSError):
-    """A host and port that cannot be bound; the message is one sentence."""
+    """The server cannot bind a host and port. The message is one sentence."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
@@ -152,17 +154,18 @@ class PlaceTakenError(OSError):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket bound to a name or an address, IPv6 ones with or without brackets.
+    """Return a listening socket. Raises PlaceTakenError.
 
-    Port 0 takes any free port. Raises PlaceTakenError. A name with addresses of both kinds is bound
-    to its IPv4 address; ``::`` also accepts IPv4 connections if the system supports it.
+    host: a name or an address, for IPv6 with or without brackets. A name with IPv4 and IPv6
+    addresses is bound to its IPv4 address. ``::`` also accepts IPv4 connections if the system
+    supports it. port: 0 for any free port.
 
-    Accepted connections send each write at once (TCP_NODELAY). asyncio sets that option only on
-    sockets that it opens itself; without it a small answer waits some 40 ms for the client to
-    acknowledge the header.
+    TCP_NODELAY is set, so that accepted connections send each write immediately. asyncio sets it
+    only on sockets that it opens itself. Without it, a small answer is delayed by about 40 ms,
+    until the client has acknowledged the header.
     """
     try:
-        # The port is set afterwards: getaddrinfo reads 99999 as 34463.
+        # getaddrinfo is called without the port, because it would convert 99999 to 34463.
         family, *_, (address, _, *scope) = min(
             socket.getaddrinfo(
                 host.strip("[]") or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -170,32 +173,34 @@ def bound(host: str, port: int) -> socket.socket:
             key=lambda info: info[0] != socket.AF_INET,
         )
         is_dual = address == "::" and socket.has_dualstack_ipv6()
-        place = (address, port, *scope)
-        made = socket.create_server(place, family=family, backlog=512, dualstack_ipv6=is_dual)
+        listener = socket.create_server(
+            (address, port, *scope), family=family, backlog=512, dualstack_ipv6=is_dual
+        )
     except (OSError, OverflowError, ValueError):  # ValueError: not a valid name
         raise PlaceTakenError(host, port) from None
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def authority(host: str, port: int) -> str:
-    """Return ``host:port`` as in a URL, with brackets around an IPv6 address."""
+    """Return ``host:port`` for a URL, with brackets around an IPv6 address."""
     host = host.strip("[]")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the URL at which clients on this machine reach a server bound to ``host``."""
+    """Return the URL by which clients on this machine reach a server that is bound to ``host``."""
     loopback = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
     host = host.strip("[]")
     return f"http://{authority(loopback.get(host, host), port)}"
 
 
 class PunctualProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with limits of time and number.
+    """uvicorn's HTTP protocol with limits for time and for the number of connections.
 
-    A request that arrives too slowly gets 408, a connection above the limit gets 503, and a client
-    that does not read its answer is disconnected. Computing an answer has no limit here.
+    A request that arrives too slowly is answered with 408, a connection above the limit with 503. A
+    client that does not read its answer is disconnected. The time for computing an answer is not
+    limited here.
     """
 
     _opened = 0.0
@@ -203,14 +208,15 @@ class PunctualProtocol(H11Protocol):
     _num_undelivered = 0
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
-    _since = 0.0  # when the awaited part began
-    _num_received = _chunk = 0  # bytes since then, and of the latest read
+    _since = 0.0  # when the awaited part of the request began
+    _num_received = _chunk = 0  # numbers of bytes: of this part, and of the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for the headers, or reject the connection with 503."""
         super().connection_made(transport)
         self._opened = self.loop.time()
-        transport.set_write_buffer_limits(high=0)  # pause_writing at any undelivered byte
+        # pause_writing is then called as soon as a byte cannot be delivered.
+        transport.set_write_buffer_limits(high=0)
         if self._is_crowded():
             self._send_whole(503, "Service Unavailable", CROWDED)
             transport.close()
@@ -225,7 +231,7 @@ class PunctualProtocol(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Continue with the next request on this connection."""
+        """Wait for the next request on this connection."""
         super().on_response_complete()
         self._watch()
 
@@ -236,8 +242,10 @@ class PunctualProtocol(H11Protocol):
         self._end_drain()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection. After a pause of the process it waits once more, because timers
-        run before a request that arrived during the pause is read.
+        """Close an idle connection.
+
+        If the process was paused, the timer is restarted instead. A request may have arrived during
+        the pause, and timers run before it is read.
         """
         if _was_paused(self.timeout_keep_alive_task, self.loop.time()):
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -247,20 +255,20 @@ class PunctualProtocol(H11Protocol):
             super().timeout_keep_alive_handler()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand over the connection to the WebSocket protocol; its request is complete."""
+        """Stop the timers and leave the connection to the WebSocket protocol."""
         self._disarm()
         self._end_drain()
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """Start the timer for the client to read."""
+        """Start the timer for a client that does not read its answer."""
         super().pause_writing()
         self._end_drain()
         self._num_undelivered = self.transport.get_write_buffer_size()
         self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
 
     def resume_writing(self) -> None:
-        """Stop the timer: the client has read everything."""
+        """Stop the timer, because the client has read everything."""
         super().resume_writing()
         self._end_drain()
 
@@ -281,10 +289,10 @@ class PunctualProtocol(H11Protocol):
             self._drain_timer.cancel()
 
     def _is_crowded(self) -> bool:
-        """Whether there are too many connections, in total or from this address.
+        """Return whether to reject this connection, because there are too many.
 
-        On a full server, an address with fewer connections replaces one of the address with the
-        most.
+        If the server is full and another address has more connections than this one, one of the
+        other address's connections is closed instead.
         """
         by_address: defaultdict[str, list[PunctualProtocol]] = defaultdict(list)
         for connection in self.connections:
@@ -309,16 +317,14 @@ class PunctualProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _send_whole(self, status: int, reason: str, body: bytes) -> None:
-        """Write a response that does not come from the app."""
+        """Write a complete response without involving the app."""
         headers = [("content-type", "application/json"), ("connection", "close"), *HEADERS]
         head = h11.Response(status_code=status, headers=headers, reason=reason.encode())
         events = (head, h11.Data(data=body), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
 
     def _watch(self) -> None:
-        """Restart the timer when the connection begins to wait for a different part of a
-        request.
-        """
+        """Restart the timer if the connection now waits for another part of a request."""
         part = self.conn.their_state
         is_idle = part is h11.IDLE and self.timeout_keep_alive_task is not None
         awaited = (part, is_idle, self.cycle)
@@ -333,16 +339,17 @@ class PunctualProtocol(H11Protocol):
             self._timer = self.loop.call_later(seconds, self._late, is_body)
 
     def _late(self, is_body: bool) -> None:
-        """End a request that is over its time limit. Received bytes of a body extend it, and a
-        pause of the process does not count.
+        """End a request whose time limit is over, or restart the timer if time is left.
+
+        Received bytes extend the limit for a body. A pause of the process does not count.
         """
         now = self.loop.time()
         if _was_paused(self._timer, now):
             self._since = now
         seconds = body_seconds(self._num_received) if is_body else HEAD_SECONDS
-        left = self._since + seconds - now
-        if left > 0:
-            self._timer = self.loop.call_later(left, self._late, is_body)
+        remaining = self._since + seconds - now
+        if remaining > 0:
+            self._timer = self.loop.call_later(remaining, self._late, is_body)
         else:
             self._end()
 
@@ -351,7 +358,7 @@ class PunctualProtocol(H11Protocol):
             self._timer.cancel()
 
     def _end(self) -> None:
-        """Close the connection, with 408 if a request has begun and has no answer yet."""
+        """Close the connection; first answer with 408 if a request has begun."""
         state = self.conn.our_state
         if state is h11.SEND_RESPONSE or (state is h11.IDLE and self.conn.trailing_data[0]):
             self._send_whole(408, "Request Timeout", LATE)
@@ -361,28 +368,30 @@ class PunctualProtocol(H11Protocol):
 
 
 def _was_paused(timer: asyncio.TimerHandle | None, now: float) -> bool:
-    """Whether the process was paused until after this timer was due."""
+    """Return whether the process was paused when this timer was due."""
     return timer is not None and now - timer.when() > PAUSED_SECONDS
 
 
 def body_seconds(num_received: int) -> float:
-    """Return the time limit in seconds of a body of which ``num_received`` bytes have arrived. A
-    large declared length does not extend it.
+    """Return the time limit in seconds for a body of which ``num_received`` bytes have arrived.
+
+    The declared length of the body does not affect the limit.
     """
     return min(MAX_BODY_SECONDS, BODY_SECONDS + num_received / BODY_RATE)
 
 
 class InPieces:
-    """ASGI middleware: send an answer in pieces, each after the client has read the one before.
+    """ASGI middleware that sends a large answer in pieces.
 
-    Otherwise uvicorn copies the whole answer into its buffer for every client.
+    A piece is sent when the client has read the one before. Without this, uvicorn would buffer the
+    whole answer for every client.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on and send its answer in pieces."""
+        """Handle the request and send its answer in pieces."""
 
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
@@ -399,22 +408,22 @@ class InPieces:
 class Config(uvicorn.Config):
     """uvicorn's configuration for the endpoint and the page.
 
-    uvicorn's own handling of proxy headers is off; ``limits.Proxies`` replaces it. is_proxied:
-    whether clients come through trusted proxies.
+    is_proxied: whether clients connect through trusted proxies. options: further options of
+    uvicorn. uvicorn's handling of proxy headers is switched off; ``limits.Proxies`` replaces it.
     """
 
-    def __init__(self, app: ASGIApp, is_proxied: bool = False, **rest: Any) -> None:
+    def __init__(self, app: ASGIApp, is_proxied: bool = False, **options: Any) -> None:
         in_pieces = InPieces(app if is_proxied else LocalNames(app))
         super().__init__(
-            in_pieces, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **rest
+            in_pieces, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **options
         )
         self.is_proxied = is_proxied
 
 
 class Server(uvicorn.Server):
-    """Serves ``app`` until SIGTERM, SIGINT or ``leave``.
+    """Serves an app until SIGTERM, SIGINT or a call of ``leave``.
 
-    close: ends every run, so their streams end; uvicorn waits for that at shutdown.
+    close: ends all runs. It is called at shutdown, because uvicorn waits until all streams end.
     """
 
     def __init__(self, app: ASGIApp, close: Callable[[], None], is_proxied: bool = False) -> None:
@@ -429,10 +438,10 @@ class Server(uvicorn.Server):
         self._close = close
 
     def leave(self) -> None:
-        """Shut down, as after a signal. Can be called from any thread."""
+        """Shut down as after a signal. Thread-safe."""
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the runs so that streams end with an error message, then close the server."""
+        """End all runs, so that their streams end with an error message, then close the server."""
         await asyncio.to_thread(self._close)
         await super().shutdown(sockets)

@@ -1,5 +1,8 @@
-"""Figures of speculative decoding of one answer, under vLLM's names (0.32, its option
-``--per-request-spec-decode-metrics detailed``), which benchmarks such as aiperf read."""
+"""Figures of speculative decoding for one answer, in the format of vLLM.
+
+It is the format of vLLM 0.32 with ``--per-request-spec-decode-metrics detailed``, which benchmarks
+such as aiperf read.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ from mars_runtime.events import Event
 
 
 def metrics(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the ``metrics`` object of an answer."""
+    """Return the value of an answer's field ``metrics``."""
     return {"speculative_decoding": speculative_decoding(events)}
 
 
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the figures of the forwards that verified drafts; None for a method without drafts.
+    """Return the figures of the forward passes that verified drafts; None if the method has none.
 
-    ``mean_acceptance_length`` counts the token that each of these forwards adds to the accepted
-    drafts. ``num_spec_tokens`` is the longest draft of the request, because its length may change
-    with each forward. ``per_position_acceptance_rates`` is the share of these forwards that
-    accepted the draft at each position, as in vLLM's ``bench serve``.
+    ``mean_acceptance_length`` counts accepted drafts and the one token that each of these passes
+    adds to them. ``num_spec_tokens`` is the length of the request's longest draft, because the
+    length may change from pass to pass. ``per_position_acceptance_rates`` is, for each position in
+    a draft, the share of these passes that accepted it, as in vLLM's ``bench serve``.
     """
     methods = {step.settings.method for step, _ in folds.row_steps(events)}
     if methods <= UNDRAFTED:

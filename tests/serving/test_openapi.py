@@ -146,7 +146,7 @@ WRONG: list[Case] = [
     *wrong(CHAT, "echo", f"echo {NO_ECHO}.", True),
     # Messages.
     *wrong(CHAT, "messages", "messages must be a list of 1 to 1000 values.", [], None),
-    *wrong(CHAT, "messages", "messages must hold objects with role and content.", [7]),
+    *wrong(CHAT, "messages", "messages must be a list of objects with role and content.", [7]),
     *wrong(CHAT, "messages", ROLES, message("robot")),
     *(
         case
