@@ -139,7 +139,7 @@ export class Playhead {
       this.time = Math.max(0, Math.floor(this.now) - 1);
       return;
     }
-    const now = main.steps[this.shown(main) - 1]?.clock ?? 0;
-    this.time = main.steps.findLast((step) => step.clock < now)?.clock ?? 0;
+    const current = main.steps[this.shown(main) - 1]?.clock ?? 0;
+    this.time = main.steps.findLast((step) => step.clock < current)?.clock ?? 0;
   }
 }

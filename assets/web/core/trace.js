@@ -228,9 +228,9 @@ export class Lane {
   /** @param {EndEvent} event */
   readEnd(event) {
     this.end = { reason: event.reason, message: event.message || "" };
-    const rest = this.decoder.decode();
-    const last = this.tokens.findLast((t) => !t.isEnd);
-    if (rest && last) last.rest = rest;
+    const incomplete = this.decoder.decode();
+    const last = this.tokens.findLast((token) => !token.isEnd);
+    if (incomplete && last) last.rest = incomplete;
   }
 
   /** @param {Vocabulary | undefined} vocabulary */

@@ -46,8 +46,8 @@ export class MaskView {
     );
     this.inputs = Object.fromEntries(
       KNOBS.map(([name, label, min, max]) => {
-        const given = { min, max, value: this.values[name], step: 1, name };
-        return [name, knob(label, given, (value) => this.turn(name, value))];
+        const attributes = { min, max, value: this.values[name], step: 1, name };
+        return [name, knob(label, attributes, (value) => this.turn(name, value))];
       }),
     );
     const knobs = make("div", "ex-knobs", ...Object.values(this.inputs).map(({ row }) => row));

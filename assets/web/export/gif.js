@@ -29,7 +29,6 @@ export class Gif {
   }
 
   /**
-   * Adds a frame.
    * @param {Picture} picture
    * @param {number} seconds duration of the frame
    */

@@ -81,9 +81,9 @@ export async function broughtBy(fragment) {
  * @param {string} fragment
  */
 export async function openLink(view, fragment) {
-  const asked = await broughtBy(fragment).catch(() => ({ error: BROKEN }));
-  if (!asked || !view.server.shared) return "";
-  const answer = "error" in asked ? asked : await view.server.shared(asked).catch(() => ({ error: BROKEN }));
+  const request = await broughtBy(fragment).catch(() => ({ error: BROKEN }));
+  if (!request || !view.server.shared) return "";
+  const answer = "error" in request ? request : await view.server.shared(request).catch(() => ({ error: BROKEN }));
   if ("value" in answer) {
     view.read(answer.value);
     return answer.value;

@@ -22,13 +22,13 @@ import { aboutLines, chartsPng, chartsSvg, textPng } from "./png.js";
  */
 export function exportMenu(offers, name = "Export") {
   const panel = make("div", "ex-panel");
-  const said = make("p", { class: "ex-said", role: "status" });
+  const status = make("p", { class: "ex-said", role: "status" });
   const menu = make("details", "ex-menu", make("summary", "", name), panel);
   menu.addEventListener("toggle", () => {
     if (!menu.open) return;
-    put(said, "");
-    const lines = offers().map((offer) => lineOf(offer, said));
-    panel.replaceChildren(...(lines.length ? lines : [make("p", "", SHARE.nothing)]), said);
+    put(status, "");
+    const lines = offers().map((offer) => lineOf(offer, status));
+    panel.replaceChildren(...(lines.length ? lines : [make("p", "", SHARE.nothing)]), status);
   });
   closeByItself(menu);
   return menu;
@@ -36,18 +36,18 @@ export function exportMenu(offers, name = "Export") {
 
 /**
  * @param {Offer} given
- * @param {HTMLElement} said
+ * @param {HTMLElement} status
  */
-function lineOf({ label, files }, said) {
+function lineOf({ label, files }, status) {
   const buttons = files.map(({ text, hint, make: makeFile }) => {
     const node = button({ title: hint, "aria-label": `${label}: ${hint}` }, text, async () => {
       node.disabled = true;
       try {
         const done = await makeFile();
         if ("blob" in done) download(done.name, done.blob);
-        put(said, "said" in done ? done.said : `Saved ${done.name}.`);
+        put(status, "said" in done ? done.said : `Saved ${done.name}.`);
       } catch (error) {
-        put(said, /** @type {{ sentence?: string }} */ (error).sentence || SHARE.noPicture);
+        put(status, /** @type {{ sentence?: string }} */ (error).sentence || SHARE.noPicture);
       }
       node.disabled = false;
       node.focus();

@@ -100,7 +100,7 @@ export function levelOf(value, [low, high]) {
 }
 
 /**
- * Returns the points that no other point dominates (none is at least as high in both x and y), sorted by x.
+ * Returns the points that no other point dominates (is as high in both x and y and higher in one), sorted by x.
  * @template {{ x: number, y: number }} P
  * @param {P[]} points
  * @returns {P[]}
@@ -153,8 +153,8 @@ export function fastestSentence(cells, ar) {
 }
 
 /**
- * Returns the result of a grid in one sentence, in passes and time, for the cell that wrote AR's own text in the fewest passes.
- * Returns "" until plain AR and another cell have ended.
+ * Returns the result of a grid in one sentence, in passes and time, for the cell that wrote AR's own text in the fewest
+ * passes. Returns "" until plain AR and another cell have ended.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */

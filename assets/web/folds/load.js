@@ -178,7 +178,7 @@ export function loadFinding({ head, ways }) {
   if (head.question === "curve") return curveFinding(ways);
   const ar = ways.find(({ name }) => name === PLAIN);
   const way = ways.find(({ name }) => name === LOSSLESS) ?? ways.find(({ name }) => name !== PLAIN);
-  const [plain, other] = [ar, way].map((each) => each?.ended.length && summaryOf(each));
+  const [plain, other] = [ar, way].map((method) => method?.ended.length && summaryOf(method));
   if (!way || !plain || !other || !plain.tpf || !other.tpf) return "";
   const passes = `${capitalised(way.title)}: answers ${passesAgainst(plain.tpf / other.tpf, 1, ar?.title ?? PLAIN)}`;
   if (!plain.latency || !other.latency) return `${passes}.`;

@@ -175,7 +175,7 @@ export function whatIf(lane, tau, ends, known = []) {
   for (let index = cells.length; index < lane.steps.length; index += 1) cells.push(cellOf(lane, index, tau, ends));
   const first = cells.findIndex((cell) => cell.then !== cell.now);
   const num = cells.length;
-  // One draft more or less changes what the next forward emits.
+  // One draft more or less changes the number of tokens that the next pass emits.
   const exact = first < 0 ? num : Math.min(num, first + (cells[first].isLossless ? 2 : 1));
   /** @type {(upTo: number, steps?: Step[]) => { forwards: number, then: number, now: number }} */
   const span = (upTo, steps = lane.steps) => {

@@ -221,14 +221,14 @@ class FedChart {
     const last = lane.steps.length;
     this.from = Math.max(0, Math.min(index - COLUMNS / 2, last - COLUMNS));
     const shown = fedBy(lane, this.from, this.from + COLUMNS);
-    const most = shown.reduce((sum, each) => Math.max(sum, each.used - each.cursor), 1);
+    const most = shown.reduce((highest, { used, cursor }) => Math.max(highest, used - cursor), 1);
     while (this.nodes.length > shown.length) this.nodes.pop()?.remove();
     while (this.nodes.length < shown.length) this.add();
-    shown.forEach((each, i) => this.drawColumn(this.nodes[i], each, most));
+    shown.forEach((pass, i) => this.drawColumn(this.nodes[i], pass, most));
     this.element.style.setProperty("--columns", String(shown.length));
     put(
       this.title,
-      `Slots filled per pass, at most ${whole(most)}${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`,
+      `Slots filled per pass, at most ${whole(most)}${shown.some(({ isCommit }) => isCommit) ? "; a bar on top marks a commit" : ""}`,
     );
     put(this.ends[0], `pass ${whole(this.from + 1)}`);
     put(this.ends[1], whole(this.from + shown.length));
@@ -257,16 +257,16 @@ class FedChart {
 
   /**
    * @param {HTMLElement} node
-   * @param {Fed} each
+   * @param {Fed} pass
    * @param {number} most
    */
-  drawColumn(node, each, most) {
+  drawColumn(node, pass, most) {
     PARTS.forEach((name, i) => {
-      /** @type {HTMLElement} */ (node.children[i]).style.height = `${(100 * each[name]) / most}%`;
+      /** @type {HTMLElement} */ (node.children[i]).style.height = `${(100 * pass[name]) / most}%`;
     });
-    node.classList.toggle("rv-fc-at", each.index === this.index);
-    node.classList.toggle("rv-fc-commit", each.isCommit);
-    const title = `${fedText(each)}${each.isCommit ? ", commit" : ""}`;
+    node.classList.toggle("rv-fc-at", pass.index === this.index);
+    node.classList.toggle("rv-fc-commit", pass.isCommit);
+    const title = `${fedText(pass)}${pass.isCommit ? ", commit" : ""}`;
     if (node.title !== title) node.title = title;
   }
 

@@ -38,8 +38,8 @@ export class LayersPanel {
     this.say = make("p", { class: "rv-la-say", "aria-live": "polite" });
     this.list = make("ul", "rv-la-masks");
     this.table = make("table", "rv-la-table rv-num");
-    const given = { class: "rv-la-scroll", tabindex: 0, role: "region", "aria-label": "Layers of this pass" };
-    this.scroll = make("div", given, this.table);
+    const attributes = { class: "rv-la-scroll", tabindex: 0, role: "region", "aria-label": "Layers of this pass" };
+    this.scroll = make("div", attributes, this.table);
     this.note = make("p", "rv-la-note", HOW, LIMITS);
     element.append(this.head, this.say, this.list, this.scroll, this.note);
   }

@@ -42,14 +42,14 @@ export class FrontierScene {
       element.append(make("p", "pr-figureline", SENTENCES.noFigures));
       return;
     }
-    const place = make("figure", "fv-chart pr-frontier");
-    element.append(place, make("p", "pr-mark", `Measured: ${set.title}`));
-    this.chart = new Chart(place, { open() {}, point() {} }, { left: 70, right: 16, top: 30, bottom: 54 });
+    const holder = make("figure", "fv-chart pr-frontier");
+    element.append(holder, make("p", "pr-mark", `Measured: ${set.title}`));
+    this.chart = new Chart(holder, { open() {}, point() {} }, { left: 70, right: 16, top: 30, bottom: 54 });
     this.chart.draw({
       ...{ marks: marksOfTour(marksOf(set)), own: null, curves: [] },
       ...{ axis: "answers equal to AR's, %", across: "tokens per pass" },
     });
-    find(place, ".fv-plot").setAttribute("aria-label", "Answers equal to AR's, by tokens per pass");
+    find(holder, ".fv-plot").setAttribute("aria-label", "Answers equal to AR's, by tokens per pass");
   }
 
   beat() {}

@@ -165,11 +165,11 @@ export class RaceScene {
     for (const column of this.columns) column.draw(column.lane);
     /** @param {number} size */
     const set = (size) => this.panes.style.setProperty("--fit", String(size));
-    const size = SIZES.find((each) => {
-      set(each);
+    const fitting = SIZES.find((size) => {
+      set(size);
       return this.columns.every(({ text }) => text.scrollHeight <= text.clientHeight + 1);
     });
-    if (!size) set(SCROLLED);
+    if (!fitting) set(SCROLLED);
   }
 
   /** @param {Lane[]} lanes */
@@ -385,8 +385,8 @@ export class AskScene extends RaceScene {
    */
   constructor(element, spec) {
     super(element, spec);
-    const given = { rows: 1, placeholder: SENTENCES.ask, "aria-label": SENTENCES.askName };
-    this.box = make("textarea", given);
+    const attributes = { rows: 1, placeholder: SENTENCES.ask, "aria-label": SENTENCES.askName };
+    this.box = make("textarea", attributes);
     this.box.addEventListener("keydown", (event) => this.typed(event));
     const form = make(
       "div",

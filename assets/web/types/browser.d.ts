@@ -1,4 +1,4 @@
-// The browser, plotly, and the one global of ours.
+// Types of the browser's and Plotly's objects, and of the page's one global variable, `mars`.
 
 interface Colours {
   ink: string;
@@ -12,13 +12,13 @@ interface Colours {
   ar: string;
   lookup: string;
   lookupLine: string;
-  runs: string[]; // by place in the palette, plain AR's first
+  runs: string[]; // colours of runs by index in the palette; plain AR's is the first
   bars: string[];
   font: string;
   isCoarse: boolean;
 }
 
-// Specifications are plain JSON to us; what plotly makes of them is its own affair.
+// Specifications of charts are plain JSON for the page; only Plotly interprets them.
 type Json = { [name: string]: any };
 
 interface Figure {
@@ -35,7 +35,7 @@ interface PlotAxis {
 }
 
 interface PlotNode extends HTMLDivElement {
-  _fullLayout: { xaxis: PlotAxis; yaxis: PlotAxis } & { [name: string]: PlotAxis }; // once it is plotted
+  _fullLayout: { xaxis: PlotAxis; yaxis: PlotAxis } & { [name: string]: PlotAxis }; // set once the chart was plotted
   on(event: string, listener: (event: Json) => void): void;
 }
 
@@ -48,14 +48,14 @@ interface Plotly {
   toImage(figure: Json, options: Json): Promise<string>;
 }
 
-// The one global of ours: what the bundle exports, and what the page adds (views/page/page.js).
+// The global variable `mars`: the exports of the bundle, and the functions that the page adds (views/page/page.js).
 interface Mars {
   answers?: string[];
   shareSetup?(): Promise<string>;
   [name: string]: unknown;
 }
 
-// What a view may ask of the server that it came from, if it came from one.
+// The server functions that a view may call; none on a separate page.
 interface Server {
   missed?(run: string): Promise<string>;
   layers?(fed: object): Promise<LayersAnswer>;
@@ -65,10 +65,10 @@ interface Server {
 
 type Attributes = Record<string, string | number | boolean>;
 
-// How a view asks its page for what a trace cannot give.
+// The events by which a view requests from its page what it cannot do itself, such as a new run.
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;
-  "mars-mount": Event; // of a view of lines, when it is there
+  "mars-mount": Event; // dispatched when a LineView is mounted
 }
 
 interface Window {
@@ -76,7 +76,7 @@ interface Window {
   Plotly?: Plotly;
 }
 
-// An element keeps its view, a token or cell what it stands for.
+// Properties of elements: the view of a root element, and the index of a token or cell.
 interface Element {
   lineView?: import("../core/line_view.js").LineView & Partial<View>;
   compareView?: import("../views/compare/view.js").CompareView;

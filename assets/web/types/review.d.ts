@@ -1,6 +1,6 @@
-// The Review tab. The server's side: app/review/*.py, mars_runtime/review/*.py.
+// Types of the Review tab. Server side: app/review/*.py, mars_runtime/review/*.py.
 
-// What a machine marks of an answer beside the reference's. word: of the first difference, from 0, null for none.
+// Automatic checks of an answer, compared with the reference's. word: index of the first different word, null for none.
 interface ReviewMark {
   is_same: boolean;
   word: number | null;
@@ -11,7 +11,7 @@ interface ReviewMark {
   num_tokens: number;
 }
 
-// A prompt in a list. marks: by way; of a masked pair there are none, and same says whether its texts are.
+// A prompt in a list. marks: checks by method. A masked pair has no marks; same: whether its texts are the same.
 interface ReviewListed {
   id: string;
   category: string;
@@ -58,7 +58,8 @@ interface ReviewAsked {
   reference: string;
 }
 
-// pieces: the text token by token; groups: tokens of each forward; otherwise: what AR would have said, by token.
+// pieces: the text of each token. groups: number of tokens of each pass. otherwise: AR's token by index, where it
+// differs.
 interface ReviewAnswer {
   text: string;
   pieces: string[];
@@ -84,8 +85,8 @@ interface MaskedPrompt extends ReviewAsked {
 
 type Preference = "left" | "right" | "equal" | "";
 
-// What one person says of one pair of answers (mars_runtime/review/judgements.py). Masked ones have `sealed` in place of
-// their sides until they are revealed. set, pair, isSent: the browser's own.
+// A reviewer's judgement of a pair of answers (mars_runtime/review/judgements.py). A masked judgement has `sealed`
+// instead of its sides until it is revealed. set, pair, isSent: exist only in the browser.
 interface JudgementRow {
   id: string;
   set: string;
@@ -108,7 +109,7 @@ interface JudgementRow {
 
 type Said = Pick<JudgementRow, "preference" | "ratings" | "tags" | "note">;
 
-// A note that is being written, kept at each key.
+// A note that is being typed; it is stored at each key press.
 interface NoteDraft {
   id: string;
   note: string;
@@ -120,7 +121,7 @@ interface ReviewWord {
   to: number;
 }
 
-// Where two texts differ: words from a in the first and from b in the second.
+// A difference between two texts: numA words from index a in the first, and numB words from index b in the second.
 interface ReviewPlace {
   kind: "different" | "missing" | "added" | "doubled";
   a: number;
@@ -129,8 +130,9 @@ interface ReviewPlace {
   numB: number;
 }
 
-// A piece of a text that is drawn alike. group: of the forward that brought it, -1 without a trace; place: of the
-// difference that it belongs to, -1 for none; gap: of one that has no word here, before it.
+// A piece of a text that is drawn in one style. group: index of the pass that wrote it, -1 without a trace. place:
+// index of the difference that it belongs to, -1 for none. gap: index of a difference before it that has no words in
+// this text.
 interface ReviewRun {
   text: string;
   group: number;
@@ -207,7 +209,7 @@ interface ReviewProgress {
   seconds_left: number | null;
 }
 
-// What a set is to be made of.
+// The request for a new set.
 interface MakingAsked {
   prompts: string;
   system?: string;
@@ -217,8 +219,8 @@ interface MakingAsked {
   max_new_tokens: number;
 }
 
-// A set of a visitor's own, as its browser keeps it. asked: of one that is not finished; made, of: its answers that are
-// in what is sealed, and all.
+// A visitor's set, as stored in the browser. asked: the request, if the set is unfinished. made, of: number of answers
+// in the sealed text, and of all answers.
 interface OwnSet {
   id: string;
   name: string;

@@ -1,4 +1,4 @@
-// Shapes that several functions of one module hand each other.
+// Types of values that functions of one module pass to each other.
 
 interface MaskSlot {
   isNoisy: boolean;
@@ -6,7 +6,7 @@ interface MaskSlot {
   block: number;
 }
 
-// What of two lists is compared: from a to endA, from b to endB.
+// The compared parts of two lists: from a to endA in the first, from b to endB in the second.
 interface Box {
   a: number;
   b: number;
@@ -15,7 +15,7 @@ interface Box {
 }
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
-// What several answers have in common: tokens from `from` to `to`, not included; members: indices of the answers.
+// Tokens that several answers share, from index `from` up to, but not including, `to`. members: indices of the answers.
 interface AnswerNode {
   from: number;
   to: number;
@@ -50,15 +50,16 @@ interface PlaceEntry {
 interface ChartEntry {
   node: PlotNode;
   caption: HTMLElement;
-  clock?: Clock; // if the chart does not follow the chosen one
+  clock?: Clock; // set if the chart does not use the chosen clock
   overlay: import("../charts/charts.js").Overlay;
-  isInSight: boolean; // or a part of it
+  isInSight: boolean; // whether at least a part of the chart is visible
   isPlotted: boolean;
-  isTall: boolean; // zoomed by the reader in height
+  isTall: boolean; // whether the visitor has zoomed the vertical axis
   config?: Json;
 }
 
-// share: of the room, NaN for none; n: of the ramp; mark: a line at a share.
+// A bar of a chart. share: its length, 0 to 1, NaN for none. n: step of the colour ramp. mark: position of a line, 0 to
+// 1.
 interface BarItem {
   label: string;
   share: number;
@@ -109,7 +110,7 @@ interface BatchTotals {
   num_looped?: number;
 }
 
-// The server's answer on a trace that somebody brings: its lines and what its owner said of it, or a sentence.
+// The server's answer to an imported trace: its lines and its owner's notes, or an error message.
 type Judge = (text: string) => Promise<{ lines?: string[]; pin?: Partial<PinRecord>; error?: string } | null>;
 
 interface Alignment {
@@ -128,13 +129,13 @@ interface AskDetail {
   settings: Partial<Settings>;
 }
 
-// A way of decoding that is to be opened as a run: no run is on show that it belongs to.
+// A request to run a prompt with given settings, which does not refer to a displayed run.
 interface WayDetail {
   kind: "way";
   prompt: string;
   checkpoint: string;
   settings: Settings;
-  limit?: number; // of tokens, where not the page's own
+  limit?: number; // token limit, if it is not the page's
   isKept?: boolean;
 }
 
@@ -144,7 +145,7 @@ interface FrontierPoint {
   settings: Settings;
   quality: { value: number; low: number; high: number };
   tpf: { value: number; low: number; high: number };
-  speed: { value: number; low: number; high: number } | null; // times plain AR's tokens per second
+  speed: { value: number; low: number; high: number } | null; // tokens per second relative to plain AR's
 }
 
 interface FrontierSet {
@@ -156,7 +157,7 @@ interface FrontierSet {
   points: FrontierPoint[];
 }
 
-// A request that goes wrong, and what to see there.
+// A prompt that a method answers badly, with the reason.
 interface FrontierFailure extends Omit<WayDetail, "kind"> {
   title: string;
   why: string;
@@ -171,7 +172,8 @@ interface FrontierMark {
   isBest: boolean;
 }
 
-// y: percent, NaN where it cannot be told; place: where its text leaves AR's, -1 where it does not or nobody knows.
+// The point of the visitor's run. y: quality in percent, NaN if unknown. place: index of the first token that differs
+// from AR's text, -1 if there is none or it is unknown.
 interface OwnMark {
   x: number;
   y: number;
@@ -197,7 +199,7 @@ interface FrontierPicture {
   own: OwnMark | null;
   curves: PaperCurve[];
   axis: string;
-  across: string; // the horizontal axis
+  across: string; // title of the horizontal axis
 }
 
 interface Margin {
@@ -207,7 +209,7 @@ interface Margin {
   bottom: number;
 }
 
-// Where the label of a point stands in a chart.
+// The position of a point's label in a chart.
 interface LabelBox {
   left: number;
   right: number;
@@ -221,10 +223,10 @@ interface PlaneScale {
 
 interface Order {
   asked: string;
-  isKept?: boolean; // whether the controls are to be as before, once somebody says so
+  isKept?: boolean; // whether the values of the controls are restored later (giveBack in views/page/page.js)
   checkpoint: string;
   settings: Partial<Settings>;
-  view: string[] | null; // null: as the controls have them
+  view: string[] | null; // names of the lanes; null: as chosen in the controls
 }
 
 interface ListedRun {
@@ -240,7 +242,7 @@ interface ListedRun {
   circumstances: string;
 }
 
-// A bar of a picture and its row in the table beside it.
+// The nodes of a bar, and of its row in the hidden table.
 interface Bar {
   node: HTMLElement;
   top: HTMLElement;
@@ -251,7 +253,7 @@ interface Bar {
   cells: HTMLTableCellElement[];
 }
 
-// Forwards of a text that are hidden and shown at once; cut: how many of them are shown, -1 when not known.
+// Passes of a text that are hidden and shown together. cut: how many of them are shown, -1 if that is not known.
 interface Group {
   node: HTMLElement;
   first: number;

@@ -1,8 +1,8 @@
-// The tour, the conversation, Compare and the grid.
+// Types of the tour, the conversation, the Compare view and the grid.
 
 // The tour.
 
-// What becomes of a run that the tour starts on the page behind it.
+// Callbacks for a live run that the tour starts on the page behind it.
 interface LiveReport {
   begin(lanes: Lane[]): void;
   draw(isOver: boolean): void;
@@ -25,7 +25,7 @@ interface SceneSpec {
   prompts?: string[];
 }
 
-// A run as a stop shows it, for the stop behind it to speak of.
+// A run that a stop of the tour has shown, to which the next stop can refer.
 interface ShownRun {
   lanes: Lane[];
   note: string;
@@ -35,7 +35,7 @@ interface Scene {
   beats: Beat[];
   canLive?: boolean;
   isPlaying?: boolean;
-  isLive?: boolean; // whether a live run is shown in place of the recording
+  isLive?: boolean; // whether a live run is shown instead of the recording
   model?: string;
   told?: ShownRun;
   beat(index: number, isPlayed: boolean): void;
@@ -52,42 +52,44 @@ interface Stop {
 
 // The conversation.
 
-// Of an answer. ids, texts: by lane; perForward: of the main lane; used: tokens of prompt and answer; room: that they may
-// have; most: that an answer may take.
+// What the conversation stores about an answer. ids, texts: by lane. perForward: tokens per pass of the main lane.
+// used: number of tokens of prompt and answer. room: maximum number of these tokens. most: maximum number of an
+// answer's tokens.
 interface Told {
   checkpoint: string;
   ids: Record<string, number[]>;
   texts: Record<string, string>;
   perForward: number;
-  loop?: string; // where the text repeats itself
+  loop?: string; // a sentence on where the text repeats itself
   differs: boolean;
-  tokens: number; // of the main lane, and its forwards
+  tokens: number; // number of the main lane's tokens; forwards: number of its passes
   forwards: number;
   used: number;
   room: number;
   most: number;
 }
 
-// Where a run left another at one of its tokens, counted from 1, and what it took there.
+// Where a branch leaves the original run. token: number of the token, from 1. taken: the branch's token. instead: the
+// original token.
 interface ForkPlace {
   token: number;
   taken: string;
   instead: string;
 }
 
-// of: the turn whose run was left.
+// of: the turn of the original run.
 interface Fork extends ForkPlace {
   of: Turn;
 }
 
-// What was tried in the place of an answer, and what branched from it.
+// A run of a turn's question, and the branches from it.
 interface Tried {
   turn: Turn;
   branches: Tried[];
 }
 
-// parent: the turn before; next: the one behind it in the branch in force; value: by which a race view shows it, "" while
-// it runs and when it is let go.
+// A turn of a conversation. parent: the previous turn. next: the next turn in the current branch. value: value with
+// which a race view can display the run, "" while it is running and after it was dropped.
 interface Turn {
   parent: Turn | null;
   next: Turn | null;
@@ -96,17 +98,17 @@ interface Turn {
   isOver: boolean;
   value: string;
   told: Told | null;
-  fork: Fork | null; // where it branches from another answer in its place
+  fork: Fork | null; // where it branches from another answer to the same question
 }
 
-// A turn over a reload; parent, next, of: places among the turns, -1 for none.
+// A turn as stored over a reload. parent, next, of: indices of turns, -1 for none.
 type StoredTurn = Pick<Turn, "prompt" | "run" | "told" | "value"> & {
   parent: number;
   next: number;
   fork?: (ForkPlace & { of: number }) | null;
 };
 
-// before: the run on show when it was asked.
+// The turn of a requested run. before: id of the run that was displayed when it was requested.
 interface Expected {
   parent: Turn | null;
   prompt: string;
@@ -134,11 +136,11 @@ interface TurnActions {
   send(turn: Turn, prompt: string): void;
 }
 
-// Compare and the grid.
+// The Compare view and the grid.
 
 type PinRow = import("../views/compare/rows.js").Row;
 
-// What a row of the tray tells the view.
+// Callbacks of a row in the tray.
 interface RowReport {
   change(pin: Pin, changes: Partial<PinRecord>): void;
   tick(pin: Pin, isOn: boolean): void;
@@ -146,7 +148,7 @@ interface RowReport {
   remove(pin: Pin): void;
 }
 
-// A text beside others; own .. fromBase as `alignment` has it.
+// A compared text. own, missing, toBase, near, fromBase: see `alignment` in views/compare/texts.js.
 interface TextPane extends Alignment {
   lane: Lane;
   element: HTMLElement;
@@ -157,7 +159,7 @@ interface TextPane extends Alignment {
   lit: HTMLElement | null;
 }
 
-// What a grid is coloured by.
+// The number by which the cells of a grid are coloured.
 type Measure = "tpf" | "agreement" | "speed";
 
 interface CellParts {
@@ -171,8 +173,8 @@ interface CellParts {
   verdict: HTMLElement;
 }
 
-// How a cell and its point look. level: of the ramp, 0 for none; mark: "all", "row" or ""; colour: its run's place in the palette, null where
-// no other view shows it.
+// The style of a cell and its point. level: step of the colour ramp, 0 for none. mark: "all", "row" or "". colour:
+// index of its run's colour in the palette, null if no other view shows the run.
 interface CellLook {
   level: number;
   mark: string;

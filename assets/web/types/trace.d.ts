@@ -1,14 +1,14 @@
-// What a lane makes of the events of a trace (wire.d.ts).
+// Types of lanes, which are built from the events of a trace (wire.d.ts).
 
 type Vocabulary = Record<string, string>;
 
-// From where to where on the clock that a view goes by.
+// A span on the clock that a view uses.
 interface Span {
   from: number;
   to: number;
 }
 
-// Tokens from `first` on that one forward would have brought under another threshold.
+// Tokens, from index `first` on, that one pass would have emitted with another threshold.
 interface LensGroup {
   first: number;
   count: number;
@@ -27,7 +27,7 @@ interface Clock {
   write(at: number): string;
 }
 
-// Who proposed a token, as in mars_runtime/derived.py.
+// The source of a token, as in mars_runtime/derived.py.
 type Source = "ar" | "masks" | "look-up" | "draft model" | "guesses";
 
 interface Step {
@@ -51,7 +51,7 @@ interface Step {
   taken: number[] | null;
   tau: number;
   isCommit: boolean;
-  sources: Source[]; // of each accepted token
+  sources: Source[]; // source of each accepted token
   spread: number; // relative uncertainty of the mean pass time up to here
 }
 
@@ -81,7 +81,7 @@ interface End {
   message: string;
 }
 
-// How the texts of two lanes compare.
+// The result of comparing the texts of two lanes.
 interface Compared {
   place: number;
   isShown: boolean;
@@ -104,7 +104,7 @@ interface Timed {
   spread: number;
 }
 
-// A comparison over rounds as the server found it. rate: tokens per second, median, lowest and highest.
+// A comparison over rounds, computed by the server. rate: tokens per second (median, lowest, highest).
 interface RoundsLine {
   kind: string;
   ratio: number | null;

@@ -1,4 +1,4 @@
-// Values of the views, as they are sent. The server's side: app/ui/views.py.
+// Types of the values that the server sends to views. Server side: app/ui/views.py.
 
 interface LaneHead {
   lane: string;
@@ -8,7 +8,7 @@ interface LaneHead {
 interface Head {
   run: string;
   from?: number;
-  recorded?: boolean | string; // when and on what, for a run that was recorded
+  recorded?: boolean | string; // for a recorded run: when and on what it was recorded
 }
 
 interface RaceHead extends Head {
@@ -54,7 +54,7 @@ interface LoadHead extends Head {
   requests: number;
   budget: number | null;
   rounds?: number;
-  rate?: number; // requests per second, the highest of a curve
+  rate?: number; // requests per second; for a curve, the highest rate
 }
 
 // A column of the table of methods. of: its figure, whose range over the rounds is shown below it; otherwise `cell`
@@ -72,7 +72,7 @@ type LoadSpread = { p50: number; p99: number } | null;
 
 interface LoadTick {
   way: string;
-  over?: boolean; // the last one of a round
+  over?: boolean; // whether this is the last tick of a round
   at: number;
   tokens: number;
   num_arrived: number;
@@ -114,14 +114,14 @@ interface LoadAgreement {
 interface LoadWay {
   name: string;
   title: string;
-  ticks: LoadTick[]; // of the latest round
-  ended: LoadTick[]; // the last one of each round
+  ticks: LoadTick[]; // ticks of the latest round
+  ended: LoadTick[]; // last tick of each finished round
   decisions: LoadDecision[];
   points: LoadPoint[];
   agreement: LoadAgreement | null;
 }
 
-// What has been told of a load so far.
+// The state of a load test.
 interface LoadModel {
   head: LoadHead;
   about: (Partial<HeaderEvent> & { places: number }) | null;
@@ -133,7 +133,7 @@ interface Note {
   kind: string;
 }
 
-// What reads a value of lines: a view.
+// A receiver of the lines of a value: a view.
 interface Sink<H extends Head = Head> {
   start(head: H): void;
   line(tag: string, data: unknown, text: string): void;
@@ -160,7 +160,7 @@ interface Cell {
   rounds: RoundsLine | null;
 }
 
-// The layers of a forward, as the server tells them (app/live/layers_panel.py).
+// The layers of a pass, as sent by the server (app/live/layers_panel.py).
 
 interface ToldColumn {
   position: number;

@@ -1,6 +1,6 @@
-// Folds, and what views and panels ask of each other.
+// Types of values computed from lanes (folds/), and interfaces between views and panels.
 
-// Folds.
+// Values computed from lanes.
 
 interface ProposalRow {
   place: number;
@@ -38,21 +38,21 @@ type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;
 type LayerColumn = ReturnType<typeof import("../folds/layers.js").columnsOf>[number];
 type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
 
-// What views and panels ask of each other.
+// Interfaces between views and panels.
 
 interface Focus {
   lane: Lane;
   step: number;
 }
 
-// A race view, as its panels, menus and player see it.
+// The race view's interface for its panels, menus and player.
 interface View {
   root: HTMLElement;
-  run: Run; // panels are drawn while there is one
+  run: Run; // never null: these parts are drawn only while there is a run
   selected: Focus | null;
   playhead: Playhead;
   focus: Focus;
-  isMoving: boolean; // played, or followed while more of the run comes
+  isMoving: boolean; // whether the displayed position advances by itself
   shown(lane: Lane): Lane;
   choose(lane: Lane | null, step?: number): void;
   goTo(lane: Lane, step: number): void;
@@ -64,12 +64,12 @@ interface View {
   schedule(): void;
 }
 
-// Where a card stands: an element, or a box on the page.
+// What a card points at: an element, or a box on the page.
 type Anchor = Element | { left: number; right: number; top: number; bottom: number };
 type RaceView = import("../views/race/view.js").RaceView;
 type TokenView = import("../text/text.js").TokenView;
 
-// An answer read as Markdown: elements, and pieces of its text by their place in it.
+// An answer parsed as Markdown: elements, and pieces of the text as positions [from, to).
 type Piece = [from: number, to: number];
 
 interface MarkdownNode {
@@ -78,7 +78,7 @@ interface MarkdownNode {
   children: (MarkdownNode | Piece)[];
 }
 
-// Which tokens a card lets a reader go on with in the place of the one that was taken.
+// The tokens with which a card can start a branch. can: whether a token is one of them. go: starts the branch.
 interface Others {
   can(id: number): boolean;
   go(id: number): void;
@@ -88,7 +88,7 @@ interface TextReport {
   token(view: TokenView, index: number, anchor: Element, how: string): void;
   leave(view: TokenView): void;
   choose(lane: Lane, step: number): void;
-  hold?(view: TokenView, index: number, anchor: Element): void; // where a card can be kept
+  hold?(view: TokenView, index: number, anchor: Element): void; // pins the card, if the view supports that
 }
 
 interface ChartReport {
@@ -111,7 +111,7 @@ interface FileOffer {
   make(): Made | Promise<Made>;
 }
 
-// A file to save, or what was done instead.
+// A file to save, or a sentence about what was done instead.
 type Made = NamedBlob | { said: string };
 
 interface NamedBlob {
@@ -132,12 +132,12 @@ interface PinRecord {
   rating: number;
   verdict: boolean | null;
   isImported: boolean;
-  number?: number; // which pinned run it was; not known of those pinned before they were counted
-  colour?: number; // its place in the palette
+  number?: number; // number of the run in the tray; missing in records of earlier versions
+  colour?: number; // index of its colour in the palette
   lines: string[];
 }
 
-// Where a run left another.
+// Where a branch leaves the original run.
 interface Branch {
   parent: string;
   token: number;

@@ -117,8 +117,8 @@ export class Side {
  * @returns {{ text: string, differs: boolean }}
  */
 export function besideAr(row, ar) {
-  const place = row.ids.findIndex((id, i) => i < ar.ids.length && id !== ar.ids[i]);
-  if (place >= 0) return { text: `differs from AR at token ${place + 1}`, differs: true };
+  const index = row.ids.findIndex((id, i) => i < ar.ids.length && id !== ar.ids[i]);
+  if (index >= 0) return { text: `differs from AR at token ${index + 1}`, differs: true };
   const isWhole = Boolean(row.end && ar.end) && row.ids.length === ar.ids.length;
   return { text: isWhole ? SAME : "", differs: false };
 }

@@ -182,8 +182,8 @@ class Lanes {
       ...this.lanes.map((lane) => lane.node),
     );
     const head = make("header", "bv-head", make("h3", "", side.title), this.count);
-    const given = { class: "bv-side", "data-side": side.name, "data-method": side.method };
-    this.element = make("article", given, head, this.readout, this.list);
+    const attributes = { class: "bv-side", "data-side": side.name, "data-method": side.method };
+    this.element = make("article", attributes, head, this.readout, this.list);
     this.listen();
   }
 
@@ -289,7 +289,7 @@ class Lanes {
   listen() {
     this.list.addEventListener("pointermove", (event) => {
       const strip = targetOf(event).closest(".bv-strip");
-      const lane = this.lanes.find((each) => each.strip === strip);
+      const lane = this.lanes.find((candidate) => candidate.strip === strip);
       if (!strip || !lane) return this.leave();
       const box = strip.getBoundingClientRect();
       return this.point(lane.row, Math.floor(((event.clientX - box.left) / box.width) * this.scale), false);

@@ -90,7 +90,7 @@ export class Comparison {
   }
 }
 
-// The marks in the texts.
+// Returns the legend of the marks in the texts.
 function legendKeys() {
   /** @type {(className: string, text: string) => HTMLElement} */
   const item = (className, text) => make("span", "", make("span", className, "text"), ` ${text}`);

@@ -79,13 +79,13 @@ export function comparisonFinding(lanes) {
 }
 
 /**
- * ", 1.2 times as fast"; "" if the two cannot be compared.
+ * Returns the end of a sentence, such as ", 1.2 times as fast"; "" if the speeds of the two lanes cannot be compared.
  * @param {Lane} lane
  * @param {Lane} baseline
  */
 function timeText(lane, baseline) {
-  const found = laneSpeedup(lane, baseline);
-  return isOneMachine([lane, baseline]) && isTimed(found) ? `, ${speedupText(found)}` : "";
+  const speedup = laneSpeedup(lane, baseline);
+  return isOneMachine([lane, baseline]) && isTimed(speedup) ? `, ${speedupText(speedup)}` : "";
 }
 
 /**
@@ -114,30 +114,30 @@ export const isReadAlike = (lanes) => new Set(lanes.map((lane) => lane.reused)).
  * @param {Lane[]} lanes
  */
 export function remarks(lanes) {
-  const said = lanes.flatMap((lane, i) =>
+  const sentences = lanes.flatMap((lane, i) =>
     loopRemark(lane) ? [`All figures of ${LETTERS[i]} count ${loopRemark(lane)}.`] : [],
   );
   /** @param {(lane: Lane) => unknown} of */
-  const each = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");
+  const byLetter = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");
   /** @param {(lane: Lane) => unknown} of */
   const differ = (of) => new Set(lanes.map(of)).size > 1;
   if (!isOneMachine(lanes))
-    said.push(
-      `Measured on different machines, so times and speeds can't be compared (${each((lane) => headerOf(lane).hardware || "not known")}).`,
+    sentences.push(
+      `Measured on different machines, so times and speeds can't be compared (${byLetter((lane) => headerOf(lane).hardware || "not known")}).`,
     );
   else if (differ(({ header }) => dayOf(header)))
-    said.push(
-      `Measured on different days (${each(({ header }) => dayOf(header) || "not known")}): the machine may have been faster on one of them.`,
+    sentences.push(
+      `Measured on different days (${byLetter(({ header }) => dayOf(header) || "not known")}): the machine may have been faster on one of them.`,
     );
   if (differ((lane) => headerOf(lane).dtype))
-    said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
+    sentences.push(`Different arithmetic: ${byLetter((lane) => headerOf(lane).dtype || "not known")}.`);
   if (differ((lane) => headerOf(lane).prompt))
-    said.push("Different prompts: the number of tokens per pass depends on the text.");
+    sentences.push("Different prompts: the number of tokens per pass depends on the text.");
   if (!isReadAlike(lanes))
-    said.push(
-      `Part of the prompt was cached (tokens: ${each((lane) => lane.reused)}), so times to first token can't be compared.`,
+    sentences.push(
+      `Part of the prompt was cached (tokens: ${byLetter((lane) => lane.reused)}), so times to first token can't be compared.`,
     );
   const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
-  if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);
-  return said;
+  if (open.length) sentences.push(`${open.join(" and ")} had not ended when pinned.`);
+  return sentences;
 }

@@ -15,8 +15,12 @@ export const PINS = ["pin", "open"]; // the requests handled here
  * @param {Lane} lane
  */
 export function pinButton(view, lane) {
-  const given = { class: "rv-pin", title: "Save this run to compare it in Review", "aria-label": `Pin ${lane.title}` };
-  const node = button(given, "Pin", () => view.ask("pin", { lane, report }));
+  const attributes = {
+    class: "rv-pin",
+    title: "Save this run to compare it in Review",
+    "aria-label": `Pin ${lane.title}`,
+  };
+  const node = button(attributes, "Pin", () => view.ask("pin", { lane, report }));
   /** @param {string} sentence */
   const report = (sentence) => {
     put(node, sentence ? "Pinned for now" : "Pinned");

@@ -363,8 +363,8 @@ class TurnRow {
    * @param {boolean} [isOff]
    */
   button(key, text, label, pressed, isOff = false) {
-    const given = { title: label, "data-key": `${key} ${this.number}`, "aria-label": label };
-    const node = button(given, text, pressed);
+    const attributes = { title: label, "data-key": `${key} ${this.number}`, "aria-label": label };
+    const node = button(attributes, text, pressed);
     node.disabled = isOff;
     return node;
   }

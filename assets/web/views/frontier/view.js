@@ -192,10 +192,10 @@ class FrontierView {
    * @param {boolean} hasPaper
    */
   sources(set, hasPaper) {
-    const own = `Measured with ${set.checkpoint}; the data are in assets/results/${set.source}.`;
+    const measured = `Measured with ${set.checkpoint}; the data are in assets/results/${set.source}.`;
     return hasPaper && this.paper
-      ? `${own} Thin lines: the paper's results, B = 4, τ from 1 to 0.5, with fully fine-tuned Qwen2.5. Prompts and limits differ, so compare only the shape. ${this.paper.source}.`
-      : own;
+      ? `${measured} Thin lines: the paper's results, B = 4, τ from 1 to 0.5, with fully fine-tuned Qwen2.5. Prompts and limits differ, so compare only the shape. ${this.paper.source}.`
+      : measured;
   }
 
   // Runs a point's method, with the prompt of the visitor's run if that has the same checkpoint, else with the set's

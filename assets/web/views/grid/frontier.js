@@ -34,8 +34,8 @@ export class Frontier {
     this.readout = make("figcaption", "gv-readout");
     const label =
       "Agreement with AR by tokens per pass, one point per cell. Arrow keys move, Enter opens a cell as a run.";
-    const given = { class: "gv-plot", height: HEIGHT, role: "group", "aria-label": label };
-    this.svg = shape("svg", given, this.axes, this.line, this.labels, this.marks);
+    const attributes = { class: "gv-plot", height: HEIGHT, role: "group", "aria-label": label };
+    this.svg = shape("svg", attributes, this.axes, this.line, this.labels, this.marks);
     const saves = svgSaves("Agreement by tokens per pass", this.svg, {
       rows: () => this.rows(),
       note: () => this.readout.closest(".mars-grid")?.querySelector(".gv-env")?.textContent || "",
@@ -146,8 +146,8 @@ export class Frontier {
     const at = this.points.findIndex(({ cell }) => cell === this.cellOf(event.target));
     const last = this.points.length - 1;
     const arrows = { ArrowRight: at + 1, ArrowUp: at + 1, ArrowLeft: at - 1, ArrowDown: at - 1 };
-    const place = indexForKey(event, { ...arrows, Home: 0, End: last }, last);
-    if (place !== null) this.go(place);
+    const target = indexForKey(event, { ...arrows, Home: 0, End: last }, last);
+    if (target !== null) this.go(target);
     if (event.key !== "Enter" && event.key !== " ") return;
     this.press(targetOf(event));
     event.preventDefault();
@@ -197,10 +197,10 @@ const kindOf = (row) => (row ? (row.lossless ? "lossless" : "tau") : "ar");
  */
 function pointOf({ name, row }) {
   const outline = OUTLINES[kindOf(row)];
-  const given = { class: "gv-point", role: "button", tabindex: -1, display: "none", "data-cell": name };
+  const attributes = { class: "gv-point", role: "button", tabindex: -1, display: "none", "data-cell": name };
   return shape(
     "g",
-    given,
+    attributes,
     shape("circle", { class: "gv-reach", r: 13 }),
     shape("path", { class: "gv-dot", d: outline }),
   );

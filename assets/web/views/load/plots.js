@@ -133,9 +133,9 @@ const marked = (line, decisions) => ({
  */
 function curveFigure(key, model, c) {
   const data = model.ways.map((way) => {
-    const points = curveOf(way.points).map((each) => ({
-      x: each.offered,
-      y: key === "answered" ? each.answered : (each.ttft?.p99 ?? NaN),
+    const points = curveOf(way.points).map(({ offered, answered, ttft }) => ({
+      x: offered,
+      y: key === "answered" ? answered : (ttft?.p99 ?? NaN),
     }));
     return { ...trace(way, points, c, "linear"), mode: "lines+markers", marker: { size: 6 } };
   });

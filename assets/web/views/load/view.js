@@ -163,8 +163,8 @@ class Table {
   /** @param {HTMLElement} element */
   constructor(element) {
     const heads = COLUMNS.map((column) => {
-      const given = { scope: "col", class: kindOf(column), "data-column": `${column.name}, ${column.unit}` };
-      return make("th", given, column.name, make("small", "", column.unit));
+      const attributes = { scope: "col", class: kindOf(column), "data-column": `${column.name}, ${column.unit}` };
+      return make("th", attributes, column.name, make("small", "", column.unit));
     });
     this.body = make("tbody");
     const head = make("thead", "", make("tr", "", make("th", { scope: "col" }, "method"), ...heads));
@@ -197,11 +197,11 @@ class Table {
 /** @param {LoadWay} way */
 function rowOf(way) {
   const index = LOAD_ORDER.indexOf(way.name);
-  const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": index };
-  const key = shape("svg", given, shape("path", { d: "M0 4H28" }));
+  const attributes = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": index };
+  const key = shape("svg", attributes, shape("path", { d: "M0 4H28" }));
   const cells = COLUMNS.map((column) => {
-    const given = { class: `rv-num ${kindOf(column)}`, "data-column": `${column.name}, ${column.unit}` };
-    return make("td", given, make("span", "lv-value", "–"), make("small", "lv-range"));
+    const attributes = { class: `rv-num ${kindOf(column)}`, "data-column": `${column.name}, ${column.unit}` };
+    return make("td", attributes, make("span", "lv-value", "–"), make("small", "lv-range"));
   });
   return make("tr", { "data-way": way.name }, make("th", { scope: "row" }, key, way.title), ...cells);
 }

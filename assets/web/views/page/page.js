@@ -218,8 +218,8 @@ const FOLDS = {
 function fold(row, place) {
   const live = /** @type {HTMLElement} */ (document.getElementById(`${place}live`));
   const { text, label, controls } = FOLDS[place];
-  const given = { id: `${place}fold`, class: "fold", "aria-label": label, "aria-controls": controls };
-  const opener = button(given, text, () => open(live.dataset.knobs !== "open"));
+  const attributes = { id: `${place}fold`, class: "fold", "aria-label": label, "aria-controls": controls };
+  const opener = button(attributes, text, () => open(live.dataset.knobs !== "open"));
   /** @param {boolean} isOpen */
   const open = (isOpen) => {
     live.dataset.knobs = isOpen ? "open" : "folded";

@@ -52,7 +52,7 @@ export function headlineOf(main, others, comparison) {
 }
 
 /**
- * Describes how far several lanes are: after the same number of passes, or each after its own.
+ * Describes how far several lanes are, in one sentence if all have made the same number of passes.
  * @param {Lane[]} lanes
  */
 function progressText(lanes) {
@@ -65,8 +65,8 @@ function progressText(lanes) {
     return lanes
       .map((lane) => `${titled(lane)}: ${counted(folds.tokens(lane), "token")} in ${passes(folds.forwards(lane))}.`)
       .join(" ");
-  const rest = others.map(({ title, tokens }) => `, ${title} ${whole(tokens)}`);
-  return `After ${passes(first.forwards)}: ${first.title} has written ${counted(first.tokens, "token")}${rest.join("")}.`;
+  const otherTexts = others.map(({ title, tokens }) => `, ${title} ${whole(tokens)}`);
+  return `After ${passes(first.forwards)}: ${first.title} has written ${counted(first.tokens, "token")}${otherTexts.join("")}.`;
 }
 
 /**

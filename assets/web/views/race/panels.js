@@ -32,8 +32,8 @@ export class Panels {
     this.timer = null;
     numCreated += 1;
     this.tabs = kinds.map((Kind) => this.tab(Kind));
-    const given = { class: "rv-tabs", role: "tablist", "aria-label": "About this run" };
-    const list = make("div", given, ...this.tabs.map((tab) => tab.button));
+    const attributes = { class: "rv-tabs", role: "tablist", "aria-label": "About this run" };
+    const list = make("div", attributes, ...this.tabs.map((tab) => tab.button));
     list.addEventListener("keydown", (event) => this.key(event));
     element.replaceChildren(list, ...this.tabs.map((tab) => tab.element));
     element.hidden = !kinds.length;

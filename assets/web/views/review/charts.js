@@ -196,15 +196,15 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
   if (key === "tags") return tagFigure(sorted(said), made, c);
   if (key === "pace" && preferred.length) return paceFigure(preferred, marks, titleOf(ways[reference].name), made, c);
   if (key === "category") {
-    const found = Object.entries(by_category).flatMap(([name, list]) =>
-      list.filter(({ way }) => way === other).map((each) => ({ name, each })),
+    const estimates = Object.entries(by_category).flatMap(([name, list]) =>
+      list.filter(({ way }) => way === other).map(({ better, equal }) => ({ name, better, equal })),
     );
-    const x = found.map(({ name }) => name.replaceAll("_", " "));
-    if (found.length)
+    const x = estimates.map(({ name }) => name.replaceAll("_", " "));
+    if (estimates.length)
       return made(
         [
-          bars(`${titleOf(other)} is better`, x, found.map(({ each }) => each.better), c.mars), // prettier-ignore
-          bars("equal", x, found.map(({ each }) => each.equal), c.ar), // prettier-ignore
+          bars(`${titleOf(other)} is better`, x, estimates.map(({ better }) => better), c.mars), // prettier-ignore
+          bars("equal", x, estimates.map(({ equal }) => equal), c.ar), // prettier-ignore
         ],
         "share",
         share,
@@ -288,12 +288,12 @@ function machineTable({ marks, ways, reference }) {
   ];
   const rows = marks
     .filter(({ category }) => !category)
-    .map((each) => [
-      each.tpf === null ? "–" : figure(each.tpf),
-      `${each.num_same} of ${each.num_answers}`,
-      each.first_word === null ? "–" : short(each.first_word, 1),
-      `${each.num_looped} of ${each.num_answers}`,
-      each.num_checked ? `${each.num_right} of ${each.num_checked}` : "–",
+    .map((mark) => [
+      mark.tpf === null ? "–" : figure(mark.tpf),
+      `${mark.num_same} of ${mark.num_answers}`,
+      mark.first_word === null ? "–" : short(mark.first_word, 1),
+      `${mark.num_looped} of ${mark.num_answers}`,
+      mark.num_checked ? `${mark.num_right} of ${mark.num_checked}` : "–",
     ]);
   const names = marks.filter(({ category }) => !category).map(({ way }) => titleOf(way));
   return tableOf(heads, names, rows);
@@ -301,17 +301,17 @@ function machineTable({ marks, ways, reference }) {
 
 /** @param {ReviewPreferred[]} preferences */
 function peopleTable(preferences) {
-  /** @param {ReviewEstimate} each */
+  /** @param {ReviewEstimate} estimate */
   const shareText = ({ value, low, high }) =>
     `${Math.round(100 * value)} % [${Math.round(100 * low)}, ${Math.round(100 * high)}]`;
   const heads = ["method", "better", "equal", "worse", "prompts", "judgements", "identical answers"];
-  const rows = preferences.map((each) => [
-    shareText(each.better),
-    shareText(each.equal),
-    shareText(each.worse),
-    String(each.num_prompts),
-    String(each.num_judgements),
-    String(each.num_identical),
+  const rows = preferences.map((method) => [
+    shareText(method.better),
+    shareText(method.equal),
+    shareText(method.worse),
+    String(method.num_prompts),
+    String(method.num_judgements),
+    String(method.num_identical),
   ]);
   return tableOf(heads, preferences.map(({ way }) => titleOf(way)), rows); // prettier-ignore
 }

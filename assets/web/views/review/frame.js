@@ -113,8 +113,8 @@ export class Keeping {
     this.keyLabel = make("label", "rw-choice", "Review key", this.key);
     this.exports = make("div", { class: "rw-exports", role: "group", "aria-label": "Export and merge" }, "Export");
     for (const [form, text] of FORMS) this.exports.append(button({ "data-form": form }, text, () => report.save(form)));
-    const given = { type: "file", class: "rw-file", "aria-label": "Judgements of another reviewer", hidden: "" };
-    const file = make("input", given);
+    const attributes = { type: "file", class: "rw-file", "aria-label": "Judgements of another reviewer", hidden: "" };
+    const file = make("input", attributes);
     file.addEventListener("change", () => {
       const chosen = file.files?.[0];
       if (chosen) report.merge(chosen);

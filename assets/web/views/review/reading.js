@@ -89,8 +89,8 @@ export function askedNodes({ id, prompt, system, category, turns, reference }, i
   const before = [...(system ? [["system", system]] : []), ...turns];
   const parts = before.map(([role, text]) => make("p", "rw-before", make("b", "", role), ` ${text}`));
   const head = make("p", "rw-item", joined(id, category.replaceAll("_", " ")));
-  const given = { class: "rw-prompt", tabindex: "0", role: "region", "aria-label": "Prompt" };
-  const nodes = [head, ...parts, make("div", given, prompt)];
+  const attributes = { class: "rw-prompt", tabindex: "0", role: "region", "aria-label": "Prompt" };
+  const nodes = [head, ...parts, make("div", attributes, prompt)];
   if (!reference || isMasked) return nodes;
   return [...nodes, make("details", "rw-reference", make("summary", "", "Reference answer"), reference)];
 }
@@ -149,8 +149,8 @@ export class Reading {
 
   /** @param {ReviewShown} shown */
   opener({ way, name }) {
-    const given = { class: "rw-open", type: "button", "aria-label": `Open ${name} in Live` };
-    const node = make("button", given, "Open in Live");
+    const attributes = { class: "rw-open", type: "button", "aria-label": `Open ${name} in Live` };
+    const node = make("button", attributes, "Open in Live");
     node.addEventListener("click", () => this.report.open(way));
     return node;
   }
@@ -228,13 +228,13 @@ function pieces({ text, place, gap, otherwise }, places, isFirst) {
   }
   if (place < 0 && otherwise === null) return [...nodes, text];
   /** @type {Attributes} */
-  const given = { class: "rw-run" };
-  if (place >= 0) Object.assign(given, { "data-place": place, "data-kind": places[place].kind });
+  const attributes = { class: "rw-run" };
+  if (place >= 0) Object.assign(attributes, { "data-place": place, "data-kind": places[place].kind });
   if (otherwise !== null) {
-    given.class += " rw-otherwise";
-    given.title = `AR would write: ${otherwise}`;
+    attributes.class += " rw-otherwise";
+    attributes.title = `AR would write: ${otherwise}`;
   }
-  return [...nodes, make("span", given, text)];
+  return [...nodes, make("span", attributes, text)];
 }
 
 /**
@@ -252,14 +252,14 @@ function stripFor(answer, name, text) {
     `${name}: ${counted(forwards.length, "pass", "passes")} for ${counted(num, "token")}`,
     others ? `AR would differ in ${others}` : "",
   );
-  const given = {
+  const attributes = {
     class: "rw-strip",
     role: "img",
     "aria-label": label,
     viewBox: `0 0 ${num} 10`,
     preserveAspectRatio: "none",
   };
-  const strip = shape("svg", given);
+  const strip = shape("svg", attributes);
   let at = 0;
   forwards.forEach(({ size, isOtherwise }, group) => {
     const bar = { class: `rw-b${Math.min(size, 5)}`, x: at, y: 3, width: size, height: 7, "data-group": group };

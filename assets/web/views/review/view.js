@@ -116,9 +116,9 @@ export class ReviewView {
       this.canKeep = keeps;
       this.keeping.keyLabel.hidden = !keeps;
       this.bar.list(sets);
-      for (const own of await this.judgements.sets.all()) {
-        if (own.asked) this.made.open = true;
-        else this.bar.listOwn(own);
+      for (const set of await this.judgements.sets.all()) {
+        if (set.asked) this.made.open = true;
+        else this.bar.listOwn(set);
       }
       if (!sets.length) throw Object.assign(new Error(), { sentence: NO_SETS });
       this.root.dataset.sets = String(sets.length);
@@ -198,8 +198,8 @@ export class ReviewView {
   // Sends the server the sealed copy of a set that is stored in this browser, in case the server no longer has the set.
   /** @param {string} address */
   async bring(address) {
-    const own = (await this.judgements.sets.all()).find(({ id }) => id === address);
-    if (own) await this.server.bring(own.sealed);
+    const set = (await this.judgements.sets.all()).find(({ id }) => id === address);
+    if (set) await this.server.bring(set.sealed);
   }
 
   // Returns the server's name for the compared pair. The order of its methods does not reveal the sides, which the
@@ -417,8 +417,8 @@ export class ReviewView {
     );
     const identicalText = same ? `, ${same} identical` : "";
     put(this.bar.place, `${this.at + 1} of ${this.order.length}${identicalText}`);
-    const seen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
-    put(this.legend, this.masked ? `${LEGEND.masked}${seenText(seen)}` : LEGEND.shown);
+    const numSeen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
+    put(this.legend, this.masked ? `${LEGEND.masked}${seenText(numSeen)}` : LEGEND.shown);
   }
 
   // The names of the left and the right method; null while they are masked.
@@ -564,12 +564,12 @@ export class ReviewView {
   /** @param {File} file */
   merge(file) {
     return this.trying(async () => {
-      const own = [...this.judgements.rows.values()];
-      const { fresh, conflicts } = await mergedRows(this.server, this.about, own, await textOf(file));
+      const rows = [...this.judgements.rows.values()];
+      const { fresh, conflicts } = await mergedRows(this.server, this.about, rows, await textOf(file));
       await this.judgements.take(fresh);
       this.judgements.send();
-      const kept = conflicts ? `; ${counted(conflicts, "conflict")} (both sides are kept)` : "";
-      put(this.said, `${counted(fresh.length, "row")} from ${file.name} added${kept}.`);
+      const remark = conflicts ? `; ${counted(conflicts, "conflict")} (both judgements were kept)` : "";
+      put(this.said, `${counted(fresh.length, "row")} from ${file.name} added${remark}.`);
     });
   }
 

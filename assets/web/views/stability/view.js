@@ -105,8 +105,14 @@ class StabilityView extends PhaseView {
     );
     if (!children.length) head.append(button("sv-open", "Open in Live", () => this.open(answers[members[0]])));
     const inner = children.map((child) => this.nodeOf(child, answers, false));
-    const given = { class: "sv-node", "data-members": members.length };
-    return make("li", given, head, textOf(lane, node, isRoot), ...(inner.length ? [make("ul", "", ...inner)] : []));
+    const attributes = { class: "sv-node", "data-members": members.length };
+    return make(
+      "li",
+      attributes,
+      head,
+      textOf(lane, node, isRoot),
+      ...(inner.length ? [make("ul", "", ...inner)] : []),
+    );
   }
 
   /**
