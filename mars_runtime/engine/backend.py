@@ -1,6 +1,6 @@
 """Interface between the engine and a model on a device, and its implementation for a checkpoint.
 
-Only the worker thread imports torch, so handles and tests of the engine do not need it.
+torch is imported only inside functions, so ``Run`` and tests of the engine do not need it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.base import NO_LAYERS
-from mars_runtime.engine.request import Asked, Request, RequestError, Solo
+from mars_runtime.engine.request import AnyRequest, Request, RequestError, Solo
 from mars_runtime.events import FINAL, Event
 from mars_runtime.layers import Fed, Layers
 from mars_runtime.machine import is_memory_short, return_freed_memory
@@ -36,15 +36,16 @@ SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = MIN_ANSWER
 NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
 NO_BIAS_ID = "The logit bias names token {}, but the ids of this model are below {}."
-READ_ALONE, READ_BESIDE = 512, 64
-"""Prompt tokens per chunk of prefill; the second while other runs wait to decode."""
+PREFILL_ALONE, PREFILL_SHARED = 512, 64
+"""Prompt tokens per prefill chunk: if no other run waits to decode, and if one does."""
 
 
 class Backend(ABC):
-    """A model that decodes. Only the engine's worker thread calls it, except for ``reserve``,
-    ``capacity``, ``check`` and ``look``, which any thread may call.
+    """A model that decodes.
 
-    costs: of forwards on this device; None until they are measured, or if they never are.
+    Only the engine's worker thread calls its methods, except ``reserve``, ``capacity``, ``check``
+    and ``read_layers``, which any thread may call. ``costs`` are the costs of forward passes on
+    this device, or None if they have not been measured.
     """
 
     costs: ForwardCosts | None = None
@@ -56,7 +57,7 @@ class Backend(ABC):
 
     @abstractmethod
     def reserve(self, num_rows: int) -> int:
-        """Plan memory for runs that share forward passes; return how many fit.
+        """Plan memory for runs that share forward passes and return how many fit.
 
         Called once, before any other method.
         """
@@ -66,34 +67,36 @@ class Backend(ABC):
         """Set threads, allocate memory and warm up. Called once."""
 
     @abstractmethod
-    def check(self, asked: Asked) -> None:
-        """Raise RequestError, one sentence, for what cannot be served."""
+    def check(self, request: AnyRequest) -> None:
+        """Raise RequestError, with one sentence, if the request cannot be served."""
 
     @abstractmethod
     def batch(self) -> Batch:
         """Return the batch of runs that share forward passes; always the same object."""
 
     @abstractmethod
-    def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
-        """Decode without sharing forwards: a Prefill, then one Step per forward.
+    def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
+        """Decode without sharing forward passes: yield a Prefill, then one Step per pass.
 
         A Request has one row and stops at ``eos`` or ``limit``. A Solo may have any number of rows
-        and runs until it is exhausted. A decoder with checks or a cached prefix returns an
-        ``EventStream``.
+        and runs until its decoder ends. A decoder that supports checks or a cached prefix returns
+        an ``EventStream``.
         """
 
     def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
-        """Return what a forward predicts after each layer, computed in pieces. The worker thread
-        runs the pieces. Raises RequestError at once if this backend does not support it."""
+        """Return what a forward pass predicts after each layer, computed in pieces.
+
+        The worker thread runs the pieces. Raises RequestError immediately if not supported.
+        """
         raise RequestError(NO_LAYERS)
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Return once the device has done all its work."""
+        """Wait until the device has finished all its work."""
 
 
 def as_backend(source: Checkpoint | Backend) -> Backend:
-    """Return ``source`` itself if it is a backend, else a backend for the checkpoint."""
+    """Return ``source`` if it is a backend, else a backend for the checkpoint."""
     return source if isinstance(source, Backend) else CheckpointBackend(source)
 
 
@@ -135,7 +138,7 @@ class CheckpointBackend(Backend):
     def capacity(self) -> int:
         """Maximum number of tokens of a row.
 
-        It also limits a run that is alone on the device, although more tokens would fit.
+        An exclusive run has the same limit, although more tokens would fit.
         """
         return self._room.capacity
 
@@ -147,7 +150,9 @@ class CheckpointBackend(Backend):
         return room_for(model, num_rows, available - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
-        """Set the threads, run every kind of forward once as warm-up, and time forwards."""
+        """Set the threads, run every method once as warm-up, and measure the costs of forward
+        passes.
+        """
         import torch
 
         torch.inference_mode().__enter__()  # for the life of the worker thread
@@ -155,23 +160,23 @@ class CheckpointBackend(Backend):
         try:
             self._warm_up()
         except Exception:
-            self._batch = None  # it still contains rows of the warm-up
+            self._batch = None  # It still contains rows of the warm-up.
             raise
         finally:
             if self._store is not None:
-                self._store.clear()  # remove the texts of the warm-up
+                self._store.clear()  # Remove the texts of the warm-up.
         self.synchronize()
-        # Exclude the current objects from garbage collection: a full collection would walk the
-        # objects of every module, which takes tens of milliseconds in the middle of a forward pass.
+        # Exclude the current objects from garbage collection. A full collection would visit the
+        # objects of every module, which takes tens of milliseconds, possibly in a forward pass.
         gc.collect()
         gc.freeze()
         return_freed_memory()
 
     def _set_threads(self) -> None:
-        """Set the number of CPU threads that forward passes of this worker use.
+        """Set the number of CPU threads for the forward passes of this worker.
 
-        PyTorch's own work next to a native forward is small: a second PyTorch thread would only
-        spin and take processor time from others.
+        With a native model, PyTorch does little work: a second PyTorch thread would only spin and
+        take processor time from others.
         """
         import torch
 
@@ -200,13 +205,13 @@ class CheckpointBackend(Backend):
         live = list(range(min(len(kinds), self._room.num_rows)))
         for number in live:
             batch.join(number, prompt, lambda now=kinds[number]: now)  # type: ignore[misc]
-            batch.read(number, READ_ALONE)
+            batch.read(number, PREFILL_ALONE)
         while live:
             ended = [row.row for row in batch.step(live).rows if row.stop in FINAL]
             live = [number for number in live if number not in ended]
 
     def warm_up_alone(self) -> tuple[list[int], list[DecodeSettings]]:
-        """Run each available method once alone; return the prompt and the settings used."""
+        """Run each available method once, exclusively; return the prompt and the settings used."""
         prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
         kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
         kinds = [k for k in kinds if _can_warm(self._drafts, k) and self._can(k.method)]
@@ -216,22 +221,21 @@ class CheckpointBackend(Backend):
         return prompt, kinds
 
     def _can(self, method: Method) -> bool:
-        """Return whether the checkpoint was trained for the method, if it needs training."""
+        """Return whether the checkpoint supports the method."""
         return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
-    def check(self, asked: Asked) -> None:
+    def check(self, request: AnyRequest) -> None:
         """Raise RequestError for unknown tokens and for answers that do not fit.
 
-        The prompts of a Solo are not checked; it raises when it starts.
+        The prompts of a Solo are not checked here; its decoder checks them.
         """
-        check_fits(self._checkpoint.model, asked, self.capacity)
-        if not self._can(asked.settings.method):
+        check_fits(self._checkpoint.model, request, self.capacity)
+        if not self._can(request.settings.method):
             raise RequestError(NO_BLOCKS.format(self._checkpoint.name))
-        _check_draft(self._drafts, asked)
+        _check_draft(self._drafts, request)
 
     def batch(self) -> Batch:
-        """Return the batch of runs that share forwards; its memory is allocated at the first
-        call."""
+        """Return the batch of runs that share forward passes, allocated at the first call."""
         if self._batch is None:
             from mars_runtime.decoders import CursorBatch
 
@@ -244,20 +248,20 @@ class CheckpointBackend(Backend):
             )
         return self._batch
 
-    def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
+    def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
         """Return the events of a request."""
         from mars_runtime.decoders import decode
         from mars_runtime.prefix_cache import PrefixHit
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
-        if isinstance(asked, Solo):
-            return asked.decode(model, tokenizer, settings, self.costs)
+        if isinstance(request, Solo):
+            return request.decode(model, tokenizer, settings, self.costs)
         if settings().method == "block_diffusion":
             from mars_runtime.decoders import diffusion
 
             size = self._checkpoint.diffusion_size
-            return diffusion.decode(model, tokenizer, asked.prompt_ids, settings, size)
-        ids, store = asked.prompt_ids, self._store
+            return diffusion.decode(model, tokenizer, request.prompt_ids, settings, size)
+        ids, store = request.prompt_ids, self._store
         hit = PrefixHit(store, ids) if store is not None else None
         return decode(
             *(model, tokenizer, [ids], settings, self.costs),
@@ -266,34 +270,33 @@ class CheckpointBackend(Backend):
         )
 
     def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
-        """Return what a forward predicts after each layer; see ``decoders/logit_lens.py``."""
+        """Return what a forward pass predicts after each layer; see ``decoders/logit_lens.py``."""
         from mars_runtime.decoders.logit_lens import read_layers
 
         checkpoint = self._checkpoint
         return (yield from read_layers(checkpoint.model, checkpoint.tokenizer, fed, self._store))
 
     def synchronize(self) -> None:
-        """Wait for the GPU; a CPU is done when the call returns."""
+        """Wait for the GPU; on a CPU, do nothing."""
         if self._is_cuda:
             import torch
 
             torch.cuda.synchronize(self._checkpoint.model.device)
 
 
-def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
-    """Raise RequestError for tokens that the model does not have and for requests that do not
-    fit."""
+def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
+    """Raise RequestError if the model lacks some of the tokens or the request does not fit."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.base import check_prompt
 
-    if isinstance(asked, Solo):
+    if isinstance(request, Solo):
         return
-    highest = max((token for token, _ in asked.settings.logit_bias), default=-1)
+    highest = max((token for token, _ in request.settings.logit_bias), default=-1)
     if highest >= model.config.vocab_size:
         raise RequestError(NO_BIAS_ID.format(highest, model.config.vocab_size))
-    length, limit = len(asked.prompt_ids), asked.settings.max_new_tokens
+    length, limit = len(request.prompt_ids), request.settings.max_new_tokens
     try:
-        check_prompt(model, asked.prompt_ids, limit)
+        check_prompt(model, request.prompt_ids, limit)
     except DecodeError as error:
         raise RequestError(str(error)) from None
     if length + limit > capacity:
@@ -305,9 +308,9 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
 
 
 def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
-    """Return the settings with the target's default draft model, if they name none.
+    """Return the settings with the target's default draft model if they name none.
 
-    So a trace records which draft model was used.
+    So a trace always names the draft model.
     """
     if settings.method != "speculative" or settings.draft:
         return settings
@@ -325,35 +328,35 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
 
     def find(name: str) -> DraftModel:
         try:
-            found = drafts.load(name)
+            loaded = drafts.load(name)
         except CheckpointError as error:
             raise DecodeError(str(error)) from None
-        return DraftModel(found.model, found.tokenizer, found.block_size)
+        return DraftModel(loaded.model, loaded.tokenizer, loaded.block_size)
 
     return DraftModels(find, checkpoint.block_size)
 
 
-def _check_draft(models: DraftModels, asked: Asked) -> None:
-    """Load the requested draft model, if any. Raises RequestError, with one sentence."""
+def _check_draft(models: DraftModels, request: AnyRequest) -> None:
+    """Load the requested draft model, if any. Raises RequestError."""
     from mars_runtime.acceptance import DecodeError
 
-    settings = asked.settings
-    if isinstance(asked, Solo) or settings.method != "speculative":
+    settings = request.settings
+    if isinstance(request, Solo) or settings.method != "speculative":
         return
     try:
         draft = models.find(settings.draft)
     except DecodeError as error:
         raise RequestError(str(error)) from None
-    most, length = draft.model.config.max_positions, len(asked.prompt_ids)
+    most, length = draft.model.config.max_positions, len(request.prompt_ids)
     if length + settings.max_new_tokens > most:
         raise RequestError(
-            f"The draft model holds {most} tokens, prompt and answer together: shorten the prompt "
-            "or ask for fewer."
+            f"The draft model supports {most} tokens, prompt and answer together: shorten the "
+            "prompt or request fewer tokens."
         )
 
 
 def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
-    """Return whether the method can run here: ``speculative`` needs a draft model."""
+    """Return whether the method can run: ``speculative`` needs a draft model."""
     from mars_runtime.acceptance import DecodeError
 
     if kind.method != "speculative":
@@ -366,11 +369,10 @@ def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Choose the maximum number of CPU threads for a forward pass, except wide forward passes of a
-    small model.
+    """Return the maximum number of CPU threads for the forward passes of a checkpoint.
 
-    A small model is fastest with one: its forward consists of many operations that are too short to
-    split.
+    It is 1 for a small model, whose forward pass consists of operations that are too short to
+    split. Long forward passes may still use more threads.
     """
     model, most = checkpoint.model, _default_threads()
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
@@ -401,8 +403,8 @@ def where(error: BaseException) -> str:
     parts = []
     for link in links:
         frames = reversed(traceback.extract_tb(link.__traceback__))
-        places = (f"{it.name} ({Path(it.filename).name}:{it.lineno})" for it in frames)
-        parts.append(f"{type(link).__name__} in {' < '.join(places)}")
+        calls = (f"{frame.name} ({Path(frame.filename).name}:{frame.lineno})" for frame in frames)
+        parts.append(f"{type(link).__name__} in {' < '.join(calls)}")
     return " after ".join(parts)
 
 
@@ -414,5 +416,5 @@ def sentence(error: Exception) -> str:
     if type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return str(error)
     if is_memory_short(error):
-        return "The device ran out of memory: ask for fewer tokens or shorten the prompt."
-    return f"Decoding failed ({type(error).__name__}): please try again with other settings."
+        return "The device ran out of memory: request fewer tokens or shorten the prompt."
+    return f"Decoding failed ({type(error).__name__}): try again with other settings."

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.request import DEFAULT_DEADLINE, Asked, Request, RequestError, Solo
+from mars_runtime.engine.request import DEFAULT_DEADLINE, AnyRequest, Request, RequestError, Solo
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.scheduler import Scheduler
 from mars_runtime.layers import Fed, Layers
@@ -85,7 +85,9 @@ class BaseEngine(ABC):
         """End all runs and the engine within one forward pass. Further calls do nothing."""
 
     @abstractmethod
-    def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+    def _serve(
+        self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
+    ) -> list[Run]:
         """Start runs that are scheduled together.
 
         ``is_shared`` allows a single run to share forward passes with others.
@@ -123,16 +125,16 @@ class BaseEngine(ABC):
         """
         return self._serve([Solo(decode, settings, deadline, owner)], pace)[0]
 
-    def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
+    def race(self, requests: Sequence[AnyRequest], pace: float = 0.0) -> list[Run]:
         """Start several runs that take turns: the one with the least device time so far is next.
 
         All runs reuse the same number of cached tokens of their prompts. The runs of a race share
         no forward passes. A single request is served as by ``submit``. Raises the same errors as
         ``submit``.
         """
-        if not 1 <= len(asked) <= MAX_LANES:
-            raise RequestError(f"A race must have 1 to {MAX_LANES} runs, got {len(asked)}.")
-        first = asked[0]
-        if len(asked) == 1 and isinstance(first, Request):
+        if not 1 <= len(requests) <= MAX_LANES:
+            raise RequestError(f"A race must have 1 to {MAX_LANES} runs, got {len(requests)}.")
+        first = requests[0]
+        if len(requests) == 1 and isinstance(first, Request):
             return [self.submit(first, pace)]
-        return self._serve(asked, pace)
+        return self._serve(requests, pace)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, sentence, where
+from mars_runtime.engine.backend import PREFILL_ALONE, PREFILL_SHARED, Backend, sentence, where
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.scheduler import DeviceTurn
@@ -91,7 +91,7 @@ class Device:
         if isinstance(event, Step) and _is_checked(run):
             event = decoder.checked(event)
         _record(run, replace(event, seconds=seconds), seconds)
-        if isinstance(run.asked, Solo) or not isinstance(event, Step):
+        if isinstance(run.request, Solo) or not isinstance(event, Step):
             return {}
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
 
@@ -113,11 +113,11 @@ class Device:
             grant_alike(hits)
 
     def _decoder(self, run: Run) -> EventStream:
-        return EventStream.of(self._backend.decode(run.asked, lambda: run.settings))
+        return EventStream.of(self._backend.decode(run.request, lambda: run.settings))
 
     def _prefill(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
         """Prefill the next chunk of a prompt, a short one if other runs wait to decode."""
-        batch, request = self._open_batch(), run.asked
+        batch, request = self._open_batch(), run.request
         assert isinstance(request, Request), "a shared run has a Request"
         if run not in self._numbers:
             self._num_joined += 1
@@ -126,7 +126,7 @@ class Device:
                 batch.skip_prefix_cache(self._num_joined)
             self._numbers[run] = self._num_joined
             self._runs[self._num_joined] = run
-        number, chunk = self._numbers[run], READ_BESIDE if is_waited_for else READ_ALONE
+        number, chunk = self._numbers[run], PREFILL_SHARED if is_waited_for else PREFILL_ALONE
         num_left, seconds = self._timed(lambda: batch.read(number, chunk))
         run.job.spend(run, seconds, time.monotonic(), has_rest=False)
         if not num_left:
@@ -167,11 +167,11 @@ class Device:
 
 
 def _reuses(run: Run) -> bool:
-    return isinstance(run.asked, Request) and run.asked.reuses
+    return isinstance(run.request, Request) and run.request.reuses
 
 
 def _is_checked(run: Run) -> bool:
-    return isinstance(run.asked, Request) and run.asked.is_checked
+    return isinstance(run.request, Request) and run.request.is_checked
 
 
 def _record(run: Run, event: Event, seconds: float) -> None:

@@ -1,11 +1,11 @@
 """Engine in this process: serves many runs on one model with one worker thread.
 
-Only the worker uses the device and measures time. Single runs share forward passes; races and solo
-runs have exclusive ones. ``scheduler.py`` decides which run is next, and ``device.py`` carries the
-turn out. No clock includes waiting, the rests of slow motion, or the readers of events. An error
-ends only the runs that it concerns, with a message of one sentence. If the worker dies, or hangs in
-a forward pass, every run ends with a message and ``is_alive`` becomes false. The owner of the
-engine must then create another one.
+Only the worker thread uses the device and measures time. Single runs share forward passes; races
+and solo runs have exclusive ones. ``scheduler.py`` decides which run is next, and ``device.py``
+carries out the turn. No clock includes waiting, the pauses of slow motion, or the readers of
+events. An error ends only the runs that it concerns, with a message of one sentence. If the worker
+dies or hangs in a forward pass, every run ends with a message, ``is_alive`` becomes false, and the
+owner of the engine must create another one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mars_runtime.engine.backend import Backend, as_backend, where
 from mars_runtime.engine.background import BackgroundJob, BackgroundJobs, BackgroundQueueFullError
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
-from mars_runtime.engine.request import Asked
-from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
+from mars_runtime.engine.request import AnyRequest
+from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
 from mars_runtime.engine.scheduler import DeviceTurn, FullError, Job, Scheduler
 from mars_runtime.errors import MarsError
 from mars_runtime.events import End
@@ -35,22 +35,23 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.model.load import Checkpoint
 
-MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
-"""Seconds after which a worker without a heartbeat counts as hanging, in a turn and in the warm-up
-(which may compile)."""
+MAX_TURN_SECONDS = 180.0
+"""Maximum seconds of a turn before the worker counts as hanging."""
+MAX_WARM_UP_SECONDS = 900.0
+"""Maximum seconds of the warm-up, which may compile, before the worker counts as hanging."""
 HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Maximum seconds that ``close`` waits for an unfinished warm-up."""
-BUSY = "All places are taken and {} runs are queued. Try again in a moment."
+BUSY = "The server is busy: {} runs are active or queued. Try again in a moment."
 BUSY_READING_LAYERS = (
     "The server is reading the layers of other forward passes. Try again in a moment."
 )
-DEAD = "The engine stopped unexpectedly: run it again in a moment."
+DEAD = "The engine stopped unexpectedly: try again in a moment."
 _log = logging.getLogger(__name__)
 
 
 class EngineError(MarsError, RuntimeError):
-    """The engine cannot take a request; the message is one sentence with the remedy."""
+    """The engine cannot accept a request; the message is one sentence that says what to do."""
 
 
 class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
@@ -58,11 +59,12 @@ class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
 
 
 class Engine(BaseEngine):
-    """Serve runs on one model. Close the engine, or use it in a ``with`` statement.
+    """Serves runs on one model. Close the engine, or use it in a ``with`` statement.
 
-    checkpoint: a loaded checkpoint, or any Backend. max_runs: jobs (runs, races, solo runs) that
-    are active at once; fewer if memory does not suffice. max_waiting: jobs in the queue.
-    max_turn_seconds: as MAX_TURN_SECONDS.
+    checkpoint: a loaded checkpoint, or any Backend.
+    max_runs: maximum number of active jobs (runs, races, solo runs); lower if memory is short.
+    max_waiting: maximum number of queued jobs.
+    max_turn_seconds: maximum seconds of a turn before the worker counts as hanging.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Engine(BaseEngine):
         max_turn_seconds: float = MAX_TURN_SECONDS,
     ) -> None:
         self._backend = as_backend(checkpoint)
-        self._bell = Bell()
+        self._condition = WakeCondition()
         self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
         self._observers: list[Observer] = []
         self._background = BackgroundJobs()
@@ -84,7 +86,7 @@ class Engine(BaseEngine):
         self._is_ready = threading.Event()
         self._max_turn_seconds = max_turn_seconds
         self._must_beat_by = math.inf  # set by the worker before a call that may hang
-        self._device = Device(self._backend)  # used by the worker only
+        self._device = Device(self._backend)  # used only by the worker thread
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
         self._watcher = threading.Thread(target=self._watch, name="mars-watch", daemon=True)
@@ -93,8 +95,10 @@ class Engine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests are served: false once the engine is closed, or its worker has died or
-        hangs."""
+        """Whether the engine accepts requests.
+
+        False once the engine is closed, or its worker has died or hangs.
+        """
         return not self._is_closed
 
     @property
@@ -102,39 +106,41 @@ class Engine(BaseEngine):
         """Maximum number of tokens of a prompt and its answer together."""
         return self._backend.capacity
 
-    def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+    def _serve(
+        self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
+    ) -> list[Run]:
         for request in requests:
             self._backend.check(request)
         now = time.monotonic()
         runs = [
-            Run(request, now, self._bell, self._scheduler, self._observers) for request in requests
+            Run(request, now, self._condition, self._scheduler, self._observers)
+            for request in requests
         ]
         job = Job(runs, check_pace(pace), is_shared, requests[0].owner)
         for run in runs:
             run.join_job(job)
-        with self._bell:
+        with self._condition:
             if self._is_closed:
                 raise EngineError(self._why_over)
             try:
                 self._scheduler.add(job)
             except FullError:
                 raise EngineBusy(BUSY.format(len(self._scheduler))) from None
-            self._bell.ring()
+            self._condition.wake()
         return runs
 
     def is_ready(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for the warm-up; return whether it is complete."""
+        """Wait up to ``timeout`` seconds for the warm-up and return whether it is complete."""
         return self._is_ready.wait(timeout)
 
     def costs(self) -> ForwardCosts | None:
-        """Wait for the warm-up and return the costs of forward passes; None if they were not
-        measured."""
+        """Wait for the warm-up and return the costs of forward passes, or None if not measured."""
         self._is_ready.wait()
         return self._backend.costs
 
     def read_layers(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """Compute the predictions after each layer, as ``BaseEngine.read_layers`` says."""
-        with self._bell:
+        """Compute the predictions after each layer; see ``BaseEngine.read_layers``."""
+        with self._condition:
             if self._is_closed:
                 raise EngineError(self._why_over)
             job = BackgroundJob(owner, self._backend.read_layers(fed))
@@ -142,21 +148,22 @@ class Engine(BaseEngine):
                 self._background.add(job)
             except BackgroundQueueFullError:
                 raise EngineBusy(BUSY_READING_LAYERS) from None
-            self._bell.ring()
+            self._condition.wake()
         return job.result
 
     def close(self) -> None:
-        """End every run and the worker, within one forward pass. A second call does nothing.
+        """End all runs and the worker within one forward pass. Further calls do nothing.
 
-        If the warm-up takes longer than ``CLOSE_SECONDS``, the method returns before its end.
+        If an unfinished warm-up takes longer than ``CLOSE_SECONDS``, the call returns before it
+        ends.
         """
-        with self._bell:
+        with self._condition:
             self._is_closed = True
-            self._bell.ring()
+            self._condition.wake()
         if threading.current_thread() is not self._worker:
             self._is_over.wait(None if self._is_ready.is_set() else CLOSE_SECONDS)
             for thread in (self._worker, self._watcher):
-                thread.join(HEARTBEAT_SECONDS)  # a hanging thread never ends
+                thread.join(HEARTBEAT_SECONDS)  # with a timeout, because the worker may hang
         atexit.unregister(self.close)
 
     def __enter__(self) -> Engine:
@@ -171,8 +178,10 @@ class Engine(BaseEngine):
         self.close()
 
     def _work(self) -> None:
-        """Run the worker thread. However it ends, every run gets an End, so no reader waits
-        forever."""
+        """Run the worker thread.
+
+        However the thread ends, every run gets an End, so no reader waits forever.
+        """
         last = End("error", DEAD)
         try:
             self._prepare()
@@ -192,7 +201,7 @@ class Engine(BaseEngine):
         finally:
             self._must_beat_by = math.inf
             self._is_ready.set()
-            with self._bell:
+            with self._condition:
                 self._is_closed = True
                 for run in list(self._scheduler.lanes()):
                     self._finish(run, last)
@@ -204,7 +213,7 @@ class Engine(BaseEngine):
             run.begin(now)
         ends = self._device.carry_out(turn)
         self._must_beat_by = math.inf
-        with self._bell:
+        with self._condition:
             for run, end in ends.items():
                 self._finish(run, end)
 
@@ -221,8 +230,8 @@ class Engine(BaseEngine):
         """End the runs of a hanging worker. The worker thread itself cannot be ended.
 
         The device memory of its runs is not released, because the worker may still use it. Time in
-        which the whole process was paused (a container, a suspended laptop) does not count: it is
-        the time by which this thread overslept.
+        which the whole process was suspended (a paused container, a sleeping laptop) does not
+        count. It is measured as the time by which this thread woke up late.
         """
         beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
         deadline, paused, checked = math.inf, 0.0, time.monotonic()
@@ -233,8 +242,8 @@ class Engine(BaseEngine):
             deadline = must_beat_by
             if now < deadline + paused:
                 continue
-            _log.critical("The worker hangs: its runs are ended")
-            with self._bell:
+            _log.critical("The worker hangs; ending its runs")
+            with self._condition:
                 self._is_closed, self._why_over = True, DEAD
                 for run in list(self._scheduler.lanes()):
                     self._announce(run, End("error", DEAD))
@@ -246,30 +255,32 @@ class Engine(BaseEngine):
 
         Returns None once the engine is closed.
         """
-        with self._bell:
+        with self._condition:
             while not self._is_closed:
                 now = time.monotonic()
-                if self._bell.has_news or now >= self._next_deadline:
-                    self._sweep(now)
+                if self._condition.has_news or now >= self._next_deadline:
+                    self._end_overdue(now)
                 if self._background and (job := self._background.next(now, is_free=False)):
                     return job
                 turn = self._scheduler.next_turn(now) or self._background.next(now, is_free=True)
                 if turn is not None:
                     return turn
                 wake = self._scheduler.next_wake()
-                self._bell.wait(None if wake == math.inf else max(0.0, wake - now))
+                self._condition.wait(None if wake == math.inf else max(0.0, wake - now))
             return None
 
-    def _sweep(self, now: float) -> None:
+    def _end_overdue(self, now: float) -> None:
         """End the active and queued runs that were cancelled or have passed their deadlines."""
-        self._bell.has_news = False
+        self._condition.has_news = False
         for run, end in overdue(self._scheduler.lanes(), now):
             self._finish(run, end)
         self._next_deadline = self._scheduler.next_deadline()
 
     def _finish(self, run: Run, end: End) -> None:
-        """End a run: release its row, wake its readers, activate the next job. Call with the lock
-        held."""
+        """End a run: release its row, wake its readers and activate the next job.
+
+        Call with the lock held.
+        """
         self._device.release(run)
         self._announce(run, end)
 

@@ -79,7 +79,7 @@ class Solo:
         _check(self.settings, self.deadline)
 
 
-Asked = Request | Solo
+AnyRequest = Request | Solo
 
 
 def _check(settings: DecodeSettings, deadline: float) -> None:

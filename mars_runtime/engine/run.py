@@ -1,7 +1,7 @@
 """Handle of a running request: read its events, change its settings, cancel it.
 
-Any thread may use a handle. It holds plain values and refers to no tensor, cache or decoder, so
-keeping it after the end costs only the memory of its events.
+Any thread may use a handle. It refers to no tensor, cache or decoder, so storing it after the run
+has ended takes only the memory of its events.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.request import Asked
+from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.scheduler import Job, Lane, Scheduler
 from mars_runtime.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
@@ -18,15 +18,15 @@ from mars_runtime.settings import DecodeSettings, SettingsError
 MAX_PACE = 10_000.0
 
 
-class Bell(threading.Condition):
-    """Lock of the state shared by the engine's worker and the handles; it also wakes the worker.
+class WakeCondition(threading.Condition):
+    """Lock of the state that the engine's worker and the handles share; it also wakes the worker.
 
-    has_news: whether another thread changed something since the worker last checked.
+    ``has_news`` tells whether another thread changed something since the worker last checked.
     """
 
     has_news = False
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the worker. Call with the lock held."""
         self.has_news = True
         self.notify_all()
@@ -35,32 +35,32 @@ class Bell(threading.Condition):
 class Run(Lane):
     """A request being served.
 
-    clock: its device time so far in seconds, without waiting. num_sharing: number of other runs in
-    its latest forward. submitted, began (its first turn, None before): seconds on the monotonic
-    clock.
+    clock: device time so far in seconds, without waiting.
+    num_sharing: number of other runs in its latest forward pass.
+    submitted: time of submission, in seconds on the monotonic clock.
+    began: time of its first turn; None before.
 
-    Iterating blocks until the end and wakes the reader for every event. A reader that draws should
-    poll ``events_since`` a few times a second instead, which does not slow down the decoding
-    thread.
+    Iterating yields every event as it is added and ends with the End. A reader that draws should
+    poll ``events_since`` a few times a second instead, which does not slow down the worker thread.
     """
 
     def __init__(
         self,
-        asked: Asked,
+        request: AnyRequest,
         submitted: float,
-        bell: Bell,
+        condition: WakeCondition,
         scheduler: Scheduler[Run],
         observers: Sequence[Observer] = (),
     ) -> None:
-        """For the engine: ``bell`` wakes its worker and guards ``scheduler``."""
-        super().__init__(deadline=submitted + asked.deadline)
-        self.asked = asked
+        """For the engine: ``condition`` wakes its worker and guards ``scheduler``."""
+        super().__init__(deadline=submitted + request.deadline)
+        self.request = request
         self.submitted = submitted
         self.began: float | None = None
         self.num_sharing = 0
         self.is_cancelled = False
-        self._settings = asked.settings
-        self._bell = bell
+        self._settings = request.settings
+        self._condition = condition
         self._scheduler = scheduler
         self._observers = observers
         self._job: Job[Run] | None = None
@@ -69,90 +69,96 @@ class Run(Lane):
         self._over = threading.Event()
 
     if TYPE_CHECKING:
-        is_finished: bool  # whether the run is over; its End is then among the events
+        is_finished: bool  # whether the run has ended, with an End as its last event
 
     @property
     def settings(self) -> DecodeSettings:
-        """Settings from the next forward on; they can be replaced at any time.
+        """Settings from the next forward pass on; they can be replaced at any time.
 
-        Setting raises SettingsError if the value is not a DecodeSettings, or has more new tokens
-        than at the start.
+        Assigning raises SettingsError if the value is not a DecodeSettings, or allows more new
+        tokens than at the start.
         """
         return self._settings
 
     @settings.setter
     def settings(self, settings: DecodeSettings) -> None:
         if not isinstance(settings, DecodeSettings):
-            raise SettingsError("Settings of a run must be DecodeSettings.")
-        most = self.asked.settings.max_new_tokens
+            raise SettingsError("The settings of a run must be DecodeSettings.")
+        most = self.request.settings.max_new_tokens
         if settings.max_new_tokens > most:
-            raise SettingsError(f"A run that began with room for {most} tokens cannot get more.")
+            raise SettingsError(
+                f"max_new_tokens cannot be raised during a run: choose at most {most}, got "
+                f"{settings.max_new_tokens}."
+            )
         self._settings = settings
-        self._steered()
+        self._on_change()
 
     @property
     def pace(self) -> float:
-        """Slow motion of the whole job: N is a rest of N times each forward; 0 is full speed.
+        """Slow motion of the whole job: a pause of ``pace`` times each forward pass; 0 is full
+        speed.
 
-        Setting raises SettingsError for a pace out of range.
+        Assigning raises SettingsError if the value is out of range.
         """
         return self.job.pace
 
     @pace.setter
     def pace(self, pace: float) -> None:
-        with self._bell:
+        with self._condition:
             self.job.pace = check_pace(pace)
-            self._bell.ring()
-        self._steered()
+            self._condition.wake()
+        self._on_change()
 
     @property
     def place(self) -> int:
-        """Number of jobs that must end before this one is served; 0 once it is served or over."""
-        with self._bell:
+        """Number of jobs that must end before this run starts; 0 if it does not wait for others."""
+        with self._condition:
             return self._scheduler.place(self.job)
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the run is active but waits while another job has the device alone."""
-        with self._bell:
+        """Whether the run is active but waits while another job uses the device exclusively."""
+        with self._condition:
             return self._scheduler.is_held_up(self.job)
 
     @property
     def is_hurried(self) -> bool:
-        """Whether its slow motion is suspended because other jobs are queued."""
-        with self._bell:
+        """Whether the slow motion of the run is suspended because other jobs are queued."""
+        with self._condition:
             return self._scheduler.is_hurried(self.job)
 
     @property
     def is_awaiting_device(self) -> bool:
-        """Whether its turn has come and it waits for a device to be leased."""
+        """Whether the run is active but its device has not been leased yet."""
         return False
 
     @property
     def job(self) -> Job[Run]:
         """For the engine: the job that this run belongs to."""
-        assert self._job is not None, "the engine gives every run a job"
+        assert self._job is not None, "the engine has not assigned a job yet"
         return self._job
 
     def cancel(self) -> None:
-        """End the run within one forward, also while it rests or waits.
+        """End the run within one forward pass, also while it pauses or waits.
 
         Further calls do nothing.
         """
-        with self._bell:
+        with self._condition:
             self.is_cancelled = True
-            self._bell.ring()
-        self._steered()
+            self._condition.wake()
+        self._on_change()
 
-    def _steered(self) -> None:
-        """Hook called when settings, pace or cancellation change, for a run decoded elsewhere."""
+    def _on_change(self) -> None:
+        """Called when settings, pace or cancellation change; a run that is decoded elsewhere
+        overrides it.
+        """
 
     def events_since(self, index: int) -> tuple[Event, ...]:
         """Return the events from index ``index`` on, without waiting."""
         return tuple(self._events[index:])
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end, at most ``timeout`` seconds; return whether the run is over."""
+        """Wait for the end, at most ``timeout`` seconds; return whether the run has ended."""
         return self._over.wait(timeout)
 
     def __iter__(self) -> Iterator[Event]:
@@ -168,8 +174,10 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """For the engine: append an event. Events after the End, which a stuck worker may send, are
-        ignored."""
+        """For the engine: append an event.
+
+        Events after the End are ignored; a hanging worker may still send some.
+        """
         with self._news:
             if self._events and isinstance(self._events[-1], End):
                 return
@@ -179,7 +187,7 @@ class Run(Lane):
             observe(self, event)
 
     def begin(self, now: float) -> None:
-        """For the engine: record the first turn; later calls do nothing."""
+        """For the engine: record the time of the first turn; later calls do nothing."""
         if self.began is None:
             self.began = now
 
@@ -189,13 +197,16 @@ class Run(Lane):
 
     def join_job(self, job: Job[Run]) -> None:
         """For the engine, once: make this run part of ``job``."""
-        assert self._job is None, "a run has one job"
+        assert self._job is None, "the run already belongs to a job"
         self._job = job
 
 
 Observer = Callable[[Run, Event], None]
-"""Callback for every event of every run, usually called by the engine's worker between two
-forwards: it must return immediately and must not raise."""
+"""Callback for every event of every run.
+
+The engine's worker usually calls it between two forward passes, so it must return immediately and
+must not raise.
+"""
 
 
 def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
@@ -205,7 +216,7 @@ def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
         if run.is_cancelled:
             ends.append((run, End("cancelled")))
         elif run.deadline <= now:
-            seconds = run.asked.deadline
+            seconds = run.request.deadline
             ends.append((run, End("deadline", f"The time limit of {seconds:g} s is over.")))
     return ends
 

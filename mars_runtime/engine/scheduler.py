@@ -1,22 +1,25 @@
-"""Scheduler: decides which job uses the device next. Pure bookkeeping, tested separately.
+"""Scheduler: decides which job uses the device next.
 
-It uses no thread, model, tensor or clock. A job is the unit of scheduling. A shared job is a single
-run: all ready shared jobs take part in the same forward, and between forwards one prompt is
-prefilled in chunks. Any other job (the lanes of a race, a solo run) has every forward to itself.
-Within a race the lane with the smallest clock is next, so the clocks advance together. Rules
-against starvation:
+The module only does bookkeeping, without a thread, model, tensor or clock, so it is tested
+separately. A job is the unit of scheduling. A shared job is a single run: all ready shared jobs
+take part in the same forward pass, and between forward passes one prompt is prefilled in chunks.
+Any other job (the lanes of a race, a solo run) is exclusive: its forward passes are not shared.
+Within a race the lane with the least device time is next, so the clocks of the lanes advance
+together. Rules against starvation:
 
-- Jobs are served in order of arrival, ``max_active`` at a time. Ready jobs take turns, the least
-  recently served first.
-- The order is fair among owners: the n-th job of one owner is not served before the n-th of another
-  (start-time fair queuing, Goyal, Vin and Cheng 1997, each job with weight one), and no owner can
-  fill the queue. So a new owner waits only for jobs that have begun, however many another submits.
-- After a forward of s seconds a job of pace N rests for N * s seconds, in which others use the
-  device.
-- No job rests while the queue is not empty: slow motion is suspended.
-- An exclusive job at full speed never rests, so it keeps the device to its end, except for forwards
-  of jobs in slow motion. It begins when the earlier shared jobs at full speed have ended, and later
-  jobs at full speed wait for it, so a stream of one kind cannot starve the other.
+- Jobs are served in order of submission, up to ``max_active`` at a time. Ready jobs take turns; the
+  least recently served one is next.
+- The order is fair among owners: the n-th job of one owner is not served before the n-th job of
+  another (start-time fair queuing, Goyal, Vin and Cheng 1997, all jobs with weight one), and no
+  owner can fill the queue. So a new owner waits only for jobs that have begun, however many jobs
+  another owner submits.
+- Slow motion: after a forward pass of s seconds, a job with pace N pauses for N * s seconds, during
+  which other jobs use the device.
+- Slow motion is suspended while the queue is not empty.
+- An exclusive job at full speed never pauses, so it uses the device until it ends, except for the
+  forward passes of jobs in slow motion. It begins when the earlier shared jobs at full speed have
+  ended, and later jobs at full speed wait for it. So a steady stream of shared jobs cannot starve
+  exclusive ones, and vice versa.
 
 Times are seconds on one monotonic clock that the caller reads.
 """
@@ -33,20 +36,20 @@ MAX_OWNERS = 1000  # maximum number of owners remembered after their jobs have e
 Kind = Literal["alone", "read", "step"]
 """What to do in a turn.
 
-``alone``: the next event of a lane with the device to itself; ``read``: prefill one chunk of a
-prompt; ``step``: one forward of several lanes.
+``alone``: compute the next event of a lane of an exclusive job. ``read``: prefill one chunk of a
+prompt. ``step``: run one forward pass for several lanes.
 """
 
 
 class FullError(Exception):
-    """The job is rejected: the queue is full, or has no place left for this owner."""
+    """The job is rejected because the queue is full, or full for this owner."""
 
 
 class Lane:
     """One run of a job.
 
-    clock: its device seconds, without waiting. is_read: whether its prompt is prefilled (shared
-    jobs only).
+    clock: device time so far in seconds, without waiting.
+    is_read: whether its prompt is prefilled (shared jobs only).
     """
 
     def __init__(self, deadline: float = math.inf) -> None:
@@ -60,21 +63,22 @@ L = TypeVar("L", bound=Lane)
 
 
 class Job(Generic[L]):
-    """Lanes that are scheduled together, at one pace; a shared job has a single lane.
+    """Lanes that are scheduled together, with the same pace. A shared job has a single lane.
 
-    owner: the client that submitted it; all jobs without an owner count as one owner's.
+    ``owner`` is the client that submitted the job. All jobs without an owner count as jobs of one
+    owner.
     """
 
     def __init__(
         self, lanes: Sequence[L], pace: float = 0.0, is_shared: bool = False, owner: str = ""
     ) -> None:
-        assert lanes, "a job has a lane"
-        assert len(lanes) == 1 or not is_shared, "lanes of a race share no forward"
+        assert lanes, "a job needs at least one lane"
+        assert len(lanes) == 1 or not is_shared, "a shared job has a single lane"
         self.lanes = tuple(lanes)
         self.pace = pace
         self.is_shared = is_shared
         self.owner = owner
-        self.number = 0  # set by the scheduler: its place in the fair order
+        self.number = 0  # position in the fair order, set by the scheduler
         self.last_turn = 0
         self._rests_since = -math.inf
         self._last_seconds = 0.0
@@ -86,17 +90,19 @@ class Job(Generic[L]):
 
     @property
     def ready_at(self) -> float:
-        """When the rest ends; a change of pace takes effect immediately."""
+        """When the pause of slow motion ends; a change of ``pace`` takes effect immediately."""
         return self._rests_since + self.pace * self._last_seconds
 
     def next_lane(self) -> L:
-        """Return the unfinished lane with the smallest clock, the first one of equals."""
+        """Return the unfinished lane with the least device time; the first one if several are
+        equal.
+        """
         return min((lane for lane in self.lanes if not lane.is_finished), key=lambda a: a.clock)
 
     def spend(self, lane: L, seconds: float, now: float, has_rest: bool = True) -> None:
-        """Record a forward of ``lane`` that took ``seconds`` and ended at ``now``.
+        """Record that ``lane`` used the device for ``seconds`` until ``now``.
 
-        Without ``has_rest`` the job does not rest: there is nothing to watch after a prefill.
+        If ``has_rest`` is false, no pause of slow motion follows: a prefill shows nothing to watch.
         """
         lane.clock += seconds
         self._rests_since, self._last_seconds = now, seconds if has_rest else 0.0
@@ -104,8 +110,10 @@ class Job(Generic[L]):
 
 @dataclass(frozen=True, slots=True)
 class DeviceTurn(Generic[L]):
-    """What the device does next, and for which lanes. is_waited_for: whether other lanes are
-    ready."""
+    """What the device does next, and for which lanes.
+
+    ``is_waited_for`` tells whether other lanes are ready and wait for the end of this turn.
+    """
 
     kind: Kind
     lanes: tuple[L, ...]
@@ -116,13 +124,14 @@ class Scheduler(Generic[L]):
     """Serves up to ``max_active`` jobs at a time and queues up to ``max_waiting`` more."""
 
     def __init__(self, max_active: int, max_waiting: int) -> None:
-        assert max_active >= 1, "room for a job"
-        assert max_waiting >= 0, "a line has no negative length"
+        assert max_active >= 1, "max_active must be at least 1"
+        assert max_waiting >= 0, "max_waiting must not be negative"
         self.max_active = max_active
         self._max_waiting = max_waiting
-        self._active: list[Job[L]] = []  # both lists by number, equal ones in order of arrival
+        # Both lists are sorted by number; equal numbers are in order of submission.
+        self._active: list[Job[L]] = []
         self._waiting: list[Job[L]] = []
-        self._begun = 0  # the highest number of a job that has had a turn
+        self._begun = 0  # highest number of a job that has had a turn
         self._latest: dict[str, int] = {}  # owner -> number of its latest job
         self._num_turns = 0
         self._has_read = False
@@ -132,7 +141,7 @@ class Scheduler(Generic[L]):
 
     @property
     def num_active(self) -> int:
-        """Number of jobs that take turns."""
+        """Number of active jobs, which take turns."""
         return len(self._active)
 
     @property
@@ -141,8 +150,8 @@ class Scheduler(Generic[L]):
         return len(self._waiting)
 
     def add(self, job: Job[L]) -> None:
-        """Serve or enqueue the job. Raises FullError."""
-        if len(self._active) >= self.max_active and not self._has_place(job.owner):
+        """Activate or enqueue the job. Raises FullError."""
+        if len(self._active) >= self.max_active and not self._accepts(job.owner):
             raise FullError
         job.number = self._next_number(job.owner)
         if len(self._active) < self.max_active:
@@ -151,8 +160,10 @@ class Scheduler(Generic[L]):
             insort(self._waiting, job, key=_number)
 
     def _next_number(self, owner: str) -> int:
-        """Return a number after the owner's earlier jobs, ended or not, and after all jobs that
-        began."""
+        """Return a number after those of the owner's earlier jobs and of all jobs that have begun.
+
+        Earlier jobs count even if they have ended.
+        """
         if not len(self):
             self._latest.clear()
         number = max(self._begun, self._latest.pop(owner, -1) + 1)
@@ -161,32 +172,41 @@ class Scheduler(Generic[L]):
             del self._latest[next(iter(self._latest))]
         return number
 
-    def _has_place(self, owner: str) -> bool:
-        """Whether the queue accepts a job of this owner. The queue's last place is for owners
-        without a job."""
-        has_one = bool(owner) and any(job.owner == owner for job in self._waiting)
-        return len(self._waiting) + has_one < self._max_waiting
+    def _accepts(self, owner: str) -> bool:
+        """Return whether the queue accepts a job of this owner.
+
+        The last position in the queue is reserved for owners without a queued job.
+        """
+        has_queued = bool(owner) and any(job.owner == owner for job in self._waiting)
+        return len(self._waiting) + has_queued < self._max_waiting
 
     def _jobs(self) -> Iterator[Job[L]]:
         yield from self._active
         yield from self._waiting
 
     def place(self, job: Job[L]) -> int:
-        """Return how many jobs must end before this one's first turn; 0 once it is served or
-        over."""
+        """Return how many jobs must end before the first turn of this one.
+
+        The result is 0 if the job does not wait for others. An active exclusive job may still wait
+        for shared jobs.
+        """
         if job in self._waiting:
             return 1 + self._waiting.index(job)
-        return len(self._before(job)) if job is self._lone() else 0
+        return len(self._blocking(job)) if job is self._first_exclusive() else 0
 
     def is_held_up(self, job: Job[L]) -> bool:
-        """Return whether the job is active but has to wait while another one has the device
-        alone."""
-        return job in self._active and job is not self._lone() and job not in self._eligible()
+        """Return whether the job is active but waits while another job uses the device
+        exclusively."""
+        return (
+            job in self._active
+            and job is not self._first_exclusive()
+            and job not in self._eligible()
+        )
 
     def next_turn(self, now: float) -> DeviceTurn[L] | None:
-        """Return what to do next, or None while every job rests.
+        """Return what to do next, or None if no job is ready.
 
-        The least recently served ready job is next; if it is shared, all other ready shared jobs
+        The least recently served ready job is next. If it is shared, all other ready shared jobs
         join.
         """
         ready = [job for job in self._eligible() if self._ready_at(job) <= now]
@@ -201,7 +221,8 @@ class Scheduler(Generic[L]):
         return DeviceTurn("alone", (first.next_lane(),))
 
     def _shared_turn(self, jobs: list[Job[L]]) -> DeviceTurn[L]:
-        """Alternate between chunks of prompts and forwards, so that neither waits for the other."""
+        """Alternate between chunks of prompts and forward passes, so that neither waits for
+        long."""
         for job in jobs:
             job.last_turn = self._num_turns
             self._begun = max(self._begun, job.number)
@@ -222,26 +243,28 @@ class Scheduler(Generic[L]):
     def _ready_at(self, job: Job[L]) -> float:
         return -math.inf if self._waiting else job.ready_at
 
-    def _lone(self) -> Job[L] | None:
-        """Return the first job that needs the device alone at full speed."""
+    def _first_exclusive(self) -> Job[L] | None:
+        """Return the first exclusive job at full speed, if any."""
         return next(
             (job for job in self._active if not (job.is_shared or self._is_slow(job))), None
         )
 
-    def _before(self, lone: Job[L] | None) -> list[Job[L]]:
-        """Return the shared jobs at full speed that ``lone`` waits for."""
-        older = self._active[: self._active.index(lone)] if lone else []
+    def _blocking(self, exclusive: Job[L] | None) -> list[Job[L]]:
+        """Return the shared jobs at full speed that an exclusive job waits for."""
+        older = self._active[: self._active.index(exclusive)] if exclusive else []
         return [job for job in older if job.is_shared and not self._is_slow(job)]
 
     def _eligible(self) -> list[Job[L]]:
-        """Return the jobs that may use the device, resting or not."""
-        lone = self._lone()
-        if lone is None:
+        """Return the jobs that may use the device, including those in a pause of slow motion."""
+        exclusive = self._first_exclusive()
+        if exclusive is None:
             return self._active
-        return (self._before(lone) or [lone]) + [job for job in self._active if self._is_slow(job)]
+        return (self._blocking(exclusive) or [exclusive]) + [
+            job for job in self._active if self._is_slow(job)
+        ]
 
     def next_wake(self) -> float:
-        """Return when the next rest or deadline ends; infinity if there is none."""
+        """Return when the next pause or deadline ends; infinity if there is none."""
         rests = (self._ready_at(job) for job in self._eligible())
         return min((*rests, self.next_deadline()))
 
@@ -255,7 +278,7 @@ class Scheduler(Generic[L]):
             yield from (lane for lane in job.lanes if not lane.is_finished)
 
     def finish(self, job: Job[L], lane: L) -> None:
-        """Finish the lane; when its job is finished, the next queued job becomes active."""
+        """Finish a lane. When its job is finished, the next queued job becomes active."""
         lane.is_finished = True
         if not job.is_finished:
             return
@@ -267,7 +290,7 @@ class Scheduler(Generic[L]):
             self._serve(self._waiting.pop(0))
 
     def _serve(self, job: Job[L]) -> None:
-        job.last_turn = self._num_turns  # otherwise new jobs would always be next
+        job.last_turn = self._num_turns  # Otherwise a new job would always be next.
         insort(self._active, job, key=_number)
 
 

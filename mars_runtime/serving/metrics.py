@@ -140,7 +140,7 @@ class Metrics:
         active = self._active[name]
         state = active.setdefault(observation.run, _RunState())
         if isinstance(event, Prefill):
-            request = observation.run.asked
+            request = observation.run.request
             is_plain = isinstance(request, Request)
             state.num_cached = len(request.prompt_ids) if is_plain else event.num_tokens  # type: ignore[union-attr]
             series.prompt_tokens.labels(name).inc(state.num_cached)

@@ -23,8 +23,8 @@ from pydantic import TypeAdapter
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import EngineBusy, EngineError
-from mars_runtime.engine.request import Asked, Request, RequestError, Solo
-from mars_runtime.engine.run import Bell, Run, check_pace
+from mars_runtime.engine.request import AnyRequest, Request, RequestError, Solo
+from mars_runtime.engine.run import Run, WakeCondition, check_pace
 from mars_runtime.engine.scheduler import Job, Scheduler
 from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.serving.models import ModelDescription, read_about
@@ -89,15 +89,15 @@ class RemoteEngine(BaseEngine):
         for run in list(self._runs):
             run.cancel()
 
-    def _serve(self, jobs: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+    def _serve(self, jobs: Sequence[AnyRequest], pace: float, is_shared: bool = False) -> list[Run]:
         if self._is_closed:
             raise EngineError(CLOSED)
         posted = self._posted(jobs, check_pace(pace), is_shared)
         session = uuid.uuid4().hex
         with ExitStack() as stack:
             stream = stack.enter_context(self._machine.begin(posted, session))
-            bell = Bell()
-            runs = _new_runs(jobs, pace, bell)
+            condition = WakeCondition()
+            runs = _new_runs(jobs, pace, condition)
             self._runs.update(runs)
             follow = threading.Thread(
                 target=self._follow, args=(stack.pop_all(), stream, session, runs), daemon=True
@@ -105,7 +105,9 @@ class RemoteEngine(BaseEngine):
             follow.start()
         return list(runs)
 
-    def _posted(self, jobs: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
+    def _posted(
+        self, jobs: Sequence[AnyRequest], pace: float, is_shared: bool
+    ) -> Mapping[str, Any]:
         """Return the JSON body of the request for some jobs.
 
         Raises RequestError for a ``Solo`` job, because its decoder is a function that cannot be
@@ -143,9 +145,9 @@ class RemoteEngine(BaseEngine):
             self._runs.difference_update(runs)
 
 
-def _new_runs(jobs: Sequence[Asked], pace: float, bell: Bell) -> list[RemoteRun]:
+def _new_runs(jobs: Sequence[AnyRequest], pace: float, condition: WakeCondition) -> list[RemoteRun]:
     scheduler: Scheduler[Run] = Scheduler(1, 0)
-    runs = [RemoteRun(job, time.monotonic(), bell, scheduler) for job in jobs]
+    runs = [RemoteRun(job, time.monotonic(), condition, scheduler) for job in jobs]
     job: Job[Run] = Job(runs, check_pace(pace))
     for run in runs:
         run.join_job(job)
@@ -202,7 +204,7 @@ class LaneReader:
 
 
 def _reader(run: RemoteRun) -> LaneReader:
-    return LaneReader(TraceWriter(wire_header(run.asked.settings), _no_bytes).header_line())
+    return LaneReader(TraceWriter(wire_header(run.request.settings), _no_bytes).header_line())
 
 
 def _no_bytes(token: int) -> bytes:
@@ -259,7 +261,7 @@ class RemoteRun(Run):
         self._is_hurried = state.is_hurried
         self.num_sharing = state.num_sharing
 
-    def _steered(self) -> None:
+    def _on_change(self) -> None:
         if self.steering is not None:
             self.steering.wake()
 

@@ -83,7 +83,9 @@ class Lanes:
     def __init__(self, runs: Sequence[Run], model: ServedModel) -> None:
         self.runs = tuple(runs)
         self._writers = [
-            TraceWriter(wire_header(run.asked.settings), model.tokenizer.token_bytes, derives=False)
+            TraceWriter(
+                wire_header(run.request.settings), model.tokenizer.token_bytes, derives=False
+            )
             for run in self.runs
         ]
         self._num_read = [0] * len(self.runs)
@@ -185,7 +187,7 @@ def steer(group: LaneGroup, body: SteerFields) -> None:
     new_settings = [changed(run.settings, body, STEERED) for run in runs]
     for settings in new_settings:
         check_depth(settings, group.block_size)
-    limit = min(run.asked.settings.max_new_tokens for run in runs)
+    limit = min(run.request.settings.max_new_tokens for run in runs)
     num_tokens = whole(body.max_new_tokens, "max_new_tokens", 1, limit)
     if body.pace is not None:
         runs[0].pace = body.pace

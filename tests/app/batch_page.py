@@ -15,7 +15,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.engine.request import Asked, Solo
+from mars_runtime.engine.request import AnyRequest, Solo
 from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
@@ -49,7 +49,9 @@ class BatchBackend(ScriptedBackend):
         logits[token] = 30.0 if is_sure else 4.0
         return logits
 
-    def decode(self, request: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+    def decode(
+        self, request: AnyRequest, settings: Callable[[], DecodeSettings]
+    ) -> Iterator[Event]:
         if not isinstance(request, Solo):
             yield from super().decode(request, settings)
             return

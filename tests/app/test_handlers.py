@@ -136,7 +136,7 @@ def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
     waiting = [next(stream) for stream in streams][-1]
     assert "Waiting: 1 run is ahead of yours." in waiting
     refused = last(handlers.live.run("late", controls()))
-    assert "All places are taken" in refused
+    assert "The server is busy" in refused
     for stream in streams:
         stream.close()
 

@@ -147,8 +147,8 @@ class Crowd:
 def alone(model: Any, vocabulary: Any, run: Run) -> list[RowStep]:
     """The steps of the same prompt on its own, with the settings that the run's steps record."""
     settings = [step.settings for step, _ in row_steps(run.events_since(0))]
-    current = SimpleNamespace(settings=run.asked.settings)
-    events = decode(model, vocabulary, [run.asked.prompt_ids], lambda: current.settings)
+    current = SimpleNamespace(settings=run.request.settings)
+    events = decode(model, vocabulary, [run.request.prompt_ids], lambda: current.settings)
     collected: list[RowStep] = []
     next(events)
     while len(collected) < len(settings):

@@ -10,7 +10,7 @@ import pytest
 
 from mars_runtime import folds
 from mars_runtime.engine import Engine, EngineBusy
-from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE
+from mars_runtime.engine.backend import PREFILL_ALONE, PREFILL_SHARED
 from mars_runtime.events import End, Prefill, Step
 from mars_runtime.settings import SettingsError
 from tests.engine.scripted import (
@@ -100,7 +100,7 @@ def test_a_long_prompt_is_read_in_parts_between_the_others_forwards() -> None:
         second = engine.submit(request(2, 3))
         assert second.wait(120)
         assert len(steps(first)) >= before + 20
-    assert script.parts == [READ_ALONE] + [READ_BESIDE] * 20
+    assert script.parts == [PREFILL_ALONE] + [PREFILL_SHARED] * 20
     (prefill,) = (event for event in second.events_since(0) if isinstance(event, Prefill))
     assert prefill.seconds == pytest.approx(
         second.clock - folds.decode_seconds(second.events_since(0))

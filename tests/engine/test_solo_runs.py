@@ -181,7 +181,7 @@ def test_a_draft_with_less_room_than_its_target_is_asked_for_no_more(tmp_path: P
     backend = CheckpointBackend(target, registry_path=path)
     ids = target.tokenizer.encode_prompt("Hello")
     backend.check(Request(ids, DecodeSettings("speculative", max_new_tokens=20)))
-    with pytest.raises(RequestError, match="The draft model holds 64 tokens"):
+    with pytest.raises(RequestError, match="The draft model supports 64 tokens"):
         backend.check(Request(ids, DecodeSettings("speculative", max_new_tokens=200)))
 
 

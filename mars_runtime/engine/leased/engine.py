@@ -1,9 +1,9 @@
-"""Engine on a device that is leased for each run; it has the same interface as any other engine.
+"""Engine on a device that is leased for each run; it implements the usual interface of an engine.
 
-Every job is one call of a lease (``worker.py``), which decodes it in another process. A thread per
-job, with the caller's context, forwards the events. The usual scheduler decides which jobs may
-call, but jobs share no forwards. A run that is cancelled or passes its deadline ends immediately,
-whatever the other process is doing.
+Every job is one call of a lease (``worker.py``), which decodes it in another process. For each job
+a thread with the caller's context passes the events on. The usual scheduler decides which jobs may
+start, but jobs share no forward passes. A run that is cancelled or passes its deadline ends
+immediately, whatever the other process is doing.
 """
 
 from __future__ import annotations
@@ -22,26 +22,30 @@ from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import BUSY, EngineBusy, EngineError
 from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedMemory, SharedSettings
-from mars_runtime.engine.request import Asked
-from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
+from mars_runtime.engine.request import AnyRequest
+from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler
 from mars_runtime.events import End, Event, Prefill, Step
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
 
-LOST = "The GPU was lost in the middle of the answer: run it again."
+LOST = "The GPU was lost during the answer: run it again."
 CLOSED = "The engine was closed: start the program again."
 _log = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
 class LeasedEngine(BaseEngine):
-    """Runs of one checkpoint: up to ``max_runs`` request a device at once, ``max_waiting`` are
-    queued.
+    """Serves runs of one checkpoint.
 
-    checkpoint: its name, for the other process. check: raises RequestError for an invalid request.
+    checkpoint: name of the checkpoint, for the other process.
+    lease: decodes a call on a leased device.
     slots: shared memory, created before any process was forked.
+    check: raises RequestError for an invalid request.
+    capacity: maximum number of tokens of a prompt and its answer together.
+    max_runs: maximum number of jobs that use or request a device at once.
+    max_waiting: maximum number of queued jobs.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class LeasedEngine(BaseEngine):
         checkpoint: str,
         lease: Lease,
         slots: SharedMemory,
-        check: Callable[[Asked], None],
+        check: Callable[[AnyRequest], None],
         capacity: int,
         max_runs: int = 4,
         max_waiting: int = 16,
@@ -60,16 +64,19 @@ class LeasedEngine(BaseEngine):
         self._check = check
         self._capacity = capacity
         self._costs: ForwardCosts | None = None
-        self._bell = Bell()
+        self._condition = WakeCondition()
         self._scheduler: Scheduler[Run] = Scheduler(max_runs, max_waiting)
         self._observers: list[Observer] = []
         self._is_closed = False
-        self._keeper = threading.Thread(target=self._keep, name="mars-leases", daemon=True)
-        self._keeper.start()
+        self._deadline_thread = threading.Thread(
+            target=self._enforce_deadlines, name="mars-leases", daemon=True
+        )
+        self._deadline_thread.start()
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests are served; a worker process that dies ends only its own runs."""
+        """Whether the engine accepts requests. A worker process that dies ends only its own
+        runs."""
         return not self._is_closed
 
     @property
@@ -78,41 +85,43 @@ class LeasedEngine(BaseEngine):
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
-        """Return the costs of forwards on the device; None before its first lease."""
+        """Return the costs of forward passes on the device; None before its first lease."""
         return self._costs
 
     def close(self) -> None:
-        """End every run. Further calls do nothing."""
-        with self._bell:
+        """End all runs. Further calls do nothing."""
+        with self._condition:
             self._is_closed = True
-            self._bell.ring()
-        self._keeper.join()
+            self._condition.wake()
+        self._deadline_thread.join()
 
-    def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+    def _serve(
+        self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
+    ) -> list[Run]:
         for request in requests:
             self._check(request)
         now = time.monotonic()
         runs = [
-            LeasedRun(request, now, self._bell, self._scheduler, self._observers)
+            LeasedRun(request, now, self._condition, self._scheduler, self._observers)
             for request in requests
         ]
         job: Job[Run] = Job(runs, check_pace(pace), owner=requests[0].owner)
         for run in runs:
             run.join_job(job)
-        with self._bell:
+        with self._condition:
             if self._is_closed:
                 raise EngineError(CLOSED)
-            slot = self._slots.take()
+            slot = self._slots.acquire()
             try:
                 if slot is None:
                     raise FullError
                 self._scheduler.add(job)
             except FullError:
                 if slot is not None:
-                    self._slots.give_back(slot)
+                    self._slots.release(slot)
                 raise EngineBusy(BUSY.format(len(self._scheduler))) from None
-            self._bell.ring()
-        context = copy_context()  # the lease is charged to this context's visitor and page
+            self._condition.wake()
+        context = copy_context()  # identifies the visitor and the page that pay for the lease
         follow = threading.Thread(
             target=context.run, args=(self._follow, job, runs, slot), name="mars-lease", daemon=True
         )
@@ -120,11 +129,11 @@ class LeasedEngine(BaseEngine):
         return list(runs)
 
     def _follow(self, job: Job[Run], runs: Sequence[LeasedRun], slot: int) -> None:
-        """Run a job from its turn to its end."""
+        """Wait until the job may start, and decode it until it ends."""
         end = End("error", LOST)
         try:
-            with self._bell:
-                self._bell.wait_for(lambda: job.is_finished or not self._scheduler.place(job))
+            with self._condition:
+                self._condition.wait_for(lambda: job.is_finished or not self._scheduler.place(job))
             if not job.is_finished:
                 self._call(runs, slot)
         except LeaseError as error:
@@ -132,18 +141,18 @@ class LeasedEngine(BaseEngine):
         except Exception as error:
             _log.error("A leased run failed\n%s", where(error))
         finally:
-            with self._bell:
+            with self._condition:
                 self._end_all(runs, end)
-            self._slots.give_back(slot)
+            self._slots.release(slot)
 
     def _call(self, runs: Sequence[LeasedRun], slot: int) -> None:
-        """Decode these runs in the other process, until it is done.
+        """Decode these runs in the other process until it has finished.
 
         Events of runs that have already ended here are dropped.
         """
         number = next(_numbers)
         writer = SharedWriter(number, runs, partial(self._slots.write, slot))
-        requests = tuple(run.asked for run in runs)
+        requests = tuple(run.request for run in runs)
         until = tuple(run.deadline for run in runs)
         call = Call(
             number, slot, self._checkpoint, requests, until, writer.write_settings(), self._costs
@@ -153,48 +162,49 @@ class LeasedEngine(BaseEngine):
                 for news in stream:
                     self._costs = news.costs or self._costs
                     for lane, event in news.events:
-                        self._tell(runs[lane], event)
+                        self._deliver(runs[lane], event)
         finally:
             writer.close()
 
-    def _tell(self, run: LeasedRun, event: Event) -> None:
+    def _deliver(self, run: LeasedRun, event: Event) -> None:
         run.is_begun = True
         if isinstance(event, End):
-            with self._bell:
+            with self._condition:
                 self._end_all([run], event)
             return
         if isinstance(event, (Prefill, Step)):
             run.clock += event.seconds
         run.add(event)
 
-    def _keep(self) -> None:
+    def _enforce_deadlines(self) -> None:
         """End runs that were cancelled or passed their deadlines, whatever the other processes
         do."""
-        with self._bell:
+        with self._condition:
             while not self._is_closed:
                 now = time.monotonic()
                 for run, end in overdue(list(self._scheduler.lanes()), now):
                     self._end_all([run], end)
                 left = self._scheduler.next_deadline() - now
-                self._bell.wait(min(max(left, 0.0), threading.TIMEOUT_MAX))
+                self._condition.wait(min(max(left, 0.0), threading.TIMEOUT_MAX))
             for run in list(self._scheduler.lanes()):
                 self._end_all([run], End("cancelled", "The engine was closed."))
                 run.cancel()
 
     def _end_all(self, runs: Sequence[Run], end: End) -> None:
-        """End those of the runs that are not finished. Call with the lock held."""
+        """End those of the runs that have not finished. Call with the lock held."""
         for run in runs:
             if not run.is_finished:
                 run.add(end)
                 self._scheduler.finish(run.job, run)
                 run.announce_end()
-        self._bell.notify_all()
+        self._condition.notify_all()
 
 
 class LeasedRun(Run):
     """A run on a leased device.
 
-    is_begun: whether an event has arrived. writer: sends changed settings while its job is decoded.
+    is_begun: whether an event has been received.
+    writer: sends changed settings to the other process while the run is decoded there.
     """
 
     is_begun = False
@@ -202,12 +212,12 @@ class LeasedRun(Run):
 
     @property
     def is_awaiting_device(self) -> bool:
-        """Whether its turn has come and it waits for a device to be leased."""
+        """Whether the run is active but its device has not been leased yet."""
         return not self.is_begun and not self.is_finished and not self.place
 
     @property
     def is_held_up(self) -> bool:
-        """Always false: each job has a device of its own."""
+        """Always false: each job has its own device."""
         return False
 
     @property
@@ -215,7 +225,7 @@ class LeasedRun(Run):
         """Always false: no other job waits for this device."""
         return False
 
-    def _steered(self) -> None:
+    def _on_change(self) -> None:
         if self.writer is not None:
             self.writer.write_settings()
 
@@ -235,7 +245,7 @@ class SharedWriter:
             run.writer = self
 
     def write_settings(self) -> SharedSettings:
-        """Write the current settings; return them."""
+        """Write the current settings and return them."""
         with self._lock:
             runs = self._runs
             shared = SharedSettings(
@@ -249,6 +259,6 @@ class SharedWriter:
             return shared
 
     def close(self) -> None:
-        """Stop writing: the slot will be reused by another call."""
+        """Stop writing, because another call will use the slot."""
         with self._lock:
             self._is_open = False

@@ -1,12 +1,13 @@
-"""Messages to and from the process that has the device, and the worker that decodes there.
+"""Messages to and from the process that uses the leased device, and the worker that decodes there.
 
-A worker keeps its backends between calls, with caches, captured forwards and measured costs; its
-process is forked from one without any. Every run of a call has the device to itself, so no thread
-and no queue are needed. A call and its news are pickled. Settings are sent through a table in
-memory shared by both processes, created before the fork, in which each call has a slot. One side
-writes; the other reads before each forward and while a run rests. Incomplete data is never used:
-every write has a version and a checksum over version and content. A reader that finds a mismatch
-keeps the previous settings and retries before the next forward.
+A worker stores its backends between calls, with their caches, captured forward passes and measured
+costs; its process is forked from one that has none. Every run of a call uses the device
+exclusively, so no thread or queue is needed. A call and its news are pickled. Settings are sent
+through memory that both processes share. It was allocated before the fork, and each call has a slot
+in it. One side writes to the slot; the other reads it before each forward pass and while a run
+pauses. Incomplete data is never used: every write has a version and a checksum over version and
+content. If the checksum does not match, the reader continues with the previous settings and reads
+again before the next forward pass.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, CheckpointBackend
 from mars_runtime.engine.device import Device
-from mars_runtime.engine.request import Asked, Request
-from mars_runtime.engine.run import Bell, Run, overdue
+from mars_runtime.engine.request import AnyRequest, Request
+from mars_runtime.engine.run import Run, WakeCondition, overdue
 from mars_runtime.engine.scheduler import DeviceTurn, Job, Scheduler
 from mars_runtime.events import End, Event
 from mars_runtime.settings import DecodeSettings
@@ -34,26 +35,31 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 START_SECONDS = 15.0
-READ_RATE, WRITE_RATE = 1000.0, 25.0
-"""Tokens per second of a lane, for computing the requested device time: generous, not measured."""
+PREFILL_RATE, DECODE_RATE = 1000.0, 25.0
+"""Tokens per second of a lane, from which the requested device time is computed.
+
+They are cautious assumptions and not measured.
+"""
 SOLO_SECONDS, MOST_SECONDS = 60.0, 90.0
 SLOT_BYTES = 8192
 _VERSION = struct.Struct("<Q")
 _HEAD = struct.Struct("<QII")  # version, length, checksum
-NEWS_SECONDS = 0.03  # seconds between two yields, each of which is pickled
-LOOK_SECONDS = 0.02  # seconds between two reads of the shared settings while a run rests
-SPARE_SECONDS = 2.0  # seconds before the end of the requested time at which runs are ended
+NEWS_SECONDS = 0.03  # minimum seconds between two messages, because each one is pickled
+POLL_SECONDS = 0.02  # seconds between two reads of the shared settings while a run pauses
+SPARE_SECONDS = 2.0  # runs are ended this many seconds before the requested time is over
 OUT_OF_TIME = "The requested GPU time is used up. Request fewer tokens."
 Open = Callable[[str, "ForwardCosts | None"], Backend]
-"""Returns a backend, ready to decode, for a checkpoint's name and the known costs."""
+"""Returns a backend that is ready to decode, for a checkpoint's name and its costs if known."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
     """Current settings of the lanes of a call.
 
-    call: number of the call. pace: for all lanes. settings, is_stopped: for each lane its settings
-    and whether it is to end.
+    call: number of the call.
+    pace: slow motion of all lanes.
+    settings: settings of each lane.
+    is_stopped: for each lane, whether it must end.
     """
 
     call: int
@@ -63,29 +69,33 @@ class SharedSettings:
 
 
 class LeaseError(RuntimeError):
-    """A device was not leased, or was taken back; the message is one sentence for the visitor."""
+    """A device was not leased, or was withdrawn; the message is one sentence for the visitor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The lanes of one job, decoded in one call.
+    """The lanes of one job, decoded in one call of a lease.
 
-    number: unique number of the call. slot: where its shared settings are written. shared: the
-    first ones. until: when each lane has to end, on the monotonic clock shared by all processes of
-    a machine. costs: of forwards on this device, if already measured.
+    number: unique number of the call.
+    slot: slot of its settings in shared memory.
+    checkpoint: name of the checkpoint.
+    until: time at which each lane must end, on the monotonic clock of the machine.
+    shared: the initial settings.
+    costs: costs of forward passes on this device, if already measured.
     """
 
     number: int
     slot: int
     checkpoint: str
-    lanes: tuple[Asked, ...]
+    lanes: tuple[AnyRequest, ...]
     until: tuple[float, ...]
     shared: SharedSettings
     costs: ForwardCosts | None = None
 
     @property
     def seconds(self) -> float:
-        """Device time to request, computed from the lengths and the rests of slow motion.
+        """Device time to request, computed from the numbers of tokens and the pauses of slow
+        motion.
 
         Unused time is not charged, but the requested time must be available.
         """
@@ -94,17 +104,17 @@ class Call:
         return min(MOST_SECONDS, START_SECONDS + forwards * (1 + self.shared.pace))
 
 
-def _seconds(lane: Asked, num_tokens: int) -> float:
+def _seconds(lane: AnyRequest, num_tokens: int) -> float:
     if not isinstance(lane, Request):
         return SOLO_SECONDS
-    return len(lane.prompt_ids) / READ_RATE + num_tokens / WRITE_RATE
+    return len(lane.prompt_ids) / PREFILL_RATE + num_tokens / DECODE_RATE
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Events by lane number, in order, and the costs once they are measured.
+    """Events as (lane number, event), in order, and the costs once they are measured.
 
-    Sometimes there are no events: the consumer can close the stream only when something arrives.
+    It may contain no events: the consumer can close the stream only when it receives something.
     """
 
     events: tuple[tuple[int, Event], ...] = ()
@@ -119,7 +129,7 @@ Lease = Callable[[Call], Generator[News, None, None]]
 
 
 class SharedMemory:
-    """``num_slots`` slots for shared settings, in memory shared with forked processes."""
+    """``num_slots`` slots for settings, in memory shared with forked processes."""
 
     def __init__(self, num_slots: int = 64) -> None:
         self._memory = mmap.mmap(-1, num_slots * SLOT_BYTES)
@@ -127,34 +137,35 @@ class SharedMemory:
         self._free = list(range(num_slots))
         self._lock = threading.Lock()
 
-    def take(self) -> int | None:
-        """Take a free slot; return None if all are taken."""
+    def acquire(self) -> int | None:
+        """Reserve a free slot; return None if there is none."""
         with self._lock:
             return self._free.pop() if self._free else None
 
-    def give_back(self, slot: int) -> None:
+    def release(self, slot: int) -> None:
         """Release a slot."""
         with self._lock:
             self._free.append(slot)
 
     def write(self, slot: int, shared: SharedSettings) -> None:
-        """Replace the settings of a slot. Only one thread at a time may write to a slot."""
+        """Replace the settings in a slot. Only one thread at a time may write to a slot."""
         content = pickle.dumps(shared)
         start = slot * SLOT_BYTES
-        assert len(content) <= SLOT_BYTES - _HEAD.size, "settings of a few lanes are short"
+        assert len(content) <= SLOT_BYTES - _HEAD.size, "the settings do not fit a slot"
         self._versions[slot] += 1
         version = self._versions[slot]
         self._memory[start + _HEAD.size : start + _HEAD.size + len(content)] = content
         _HEAD.pack_into(self._memory, start, version, len(content), _sum(version, content))
 
     def version(self, slot: int) -> int:
-        """Return the version of the last write; cheap enough to check before every forward."""
+        """Return the version of the last write. This is fast enough to call before every forward
+        pass.
+        """
         number: int = _VERSION.unpack_from(self._memory, slot * SLOT_BYTES)[0]
         return number
 
     def read(self, slot: int) -> tuple[int, SharedSettings] | None:
-        """Return the last written settings with their version; None while they are being
-        written."""
+        """Return the version and settings of the last write; None while a write is in progress."""
         start = slot * SLOT_BYTES
         version, length, checksum = _HEAD.unpack_from(self._memory, start)
         content = self._memory[start + _HEAD.size : start + min(SLOT_BYTES, _HEAD.size + length)]
@@ -165,7 +176,7 @@ class SharedMemory:
 
 
 class Reader:
-    """Reads the shared settings of one call, starting with those of the call itself."""
+    """Reads the settings of one call from shared memory, starting with those of the call itself."""
 
     def __init__(self, slots: SharedMemory, slot: int, shared: SharedSettings) -> None:
         self._slots = slots
@@ -174,8 +185,10 @@ class Reader:
         self._shared = shared
 
     def latest(self) -> SharedSettings:
-        """Return the current settings; all lanes are stopped if the slot belongs to another
-        call."""
+        """Return the current settings.
+
+        If the slot is used by another call, all lanes are stopped.
+        """
         if self._slots.version(self._slot) != self._version:
             written = self._slots.read(self._slot)
             if written is not None:
@@ -186,8 +199,8 @@ class Reader:
 
 
 def _stopped(shared: SharedSettings) -> SharedSettings:
-    every = (True,) * len(shared.settings)
-    return SharedSettings(shared.call, shared.pace, shared.settings, every)
+    stopped = (True,) * len(shared.settings)
+    return SharedSettings(shared.call, shared.pace, shared.settings, stopped)
 
 
 def _sum(version: int, content: bytes) -> int:
@@ -197,13 +210,13 @@ def _sum(version: int, content: bytes) -> int:
 class Worker:
     """Decodes the calls of leases.
 
-    ``open_backend`` is called once per process for each requested checkpoint.
+    ``open_backend`` is called once per process and checkpoint.
     """
 
     def __init__(self, slots: SharedMemory, open_backend: Open) -> None:
         self._slots = slots
         self._open = open_backend
-        self._backends: dict[str, Backend] = {}  # of the current process
+        self._backends: dict[str, Backend] = {}  # by name of the checkpoint
 
     def decode(self, call: Call) -> Generator[News, None, None]:
         """Yield the events of the call as they happen, with one End for each lane."""
@@ -218,34 +231,34 @@ class Worker:
 
 
 class _Lanes:
-    """The runs of one call."""
+    """Decodes the runs of one call."""
 
     def __init__(self, call: Call, backend: Backend, reader: Reader) -> None:
         scheduler: Scheduler[Run] = Scheduler(1, 0)
         self._scheduler = scheduler
         self._reader = reader
         self._device = Device(backend)
-        self._runs = [Run(asked, 0.0, Bell(), scheduler) for asked in call.lanes]
+        self._runs = [Run(request, 0.0, WakeCondition(), scheduler) for request in call.lanes]
         self._job = Job(self._runs, call.shared.pace)
-        self._num_told = [0] * len(self._runs)
+        self._num_sent = [0] * len(self._runs)
         for run, until in zip(self._runs, call.until, strict=True):
             run.deadline = until
             run.join_job(self._job)
         scheduler.add(self._job)
 
     def events(self, until: float) -> Generator[News, None, None]:
-        """Yield all events; lanes that have not ended by ``until`` are ended then."""
+        """Yield all events. Lanes that have not finished by ``until`` are ended then."""
         last_news = time.monotonic()
         try:
             while not self._job.is_finished:
                 now = time.monotonic()
-                self._obey(now, until)
+                self._apply_settings(now, until)
                 rest = self._job.ready_at - now
                 if not self._job.is_finished and rest <= 0:
                     turn = DeviceTurn("alone", (self._job.next_lane(),))
                     self._end(self._device.carry_out(turn))
                 elif rest > 0:
-                    time.sleep(min(rest, LOOK_SECONDS))
+                    time.sleep(min(rest, POLL_SECONDS))
                 if time.monotonic() - last_news >= NEWS_SECONDS:
                     last_news = time.monotonic()
                     yield self._news()
@@ -254,7 +267,7 @@ class _Lanes:
             for run in self._runs:
                 self._device.release(run)
 
-    def _obey(self, now: float, until: float) -> None:
+    def _apply_settings(self, now: float, until: float) -> None:
         """Apply changed settings, and end lanes that are cancelled or out of time."""
         shared = self._reader.latest()
         self._job.pace = shared.pace
@@ -278,8 +291,8 @@ class _Lanes:
         """Return the events since the last call."""
         events = []
         for lane, run in enumerate(self._runs):
-            new = run.events_since(self._num_told[lane])
-            self._num_told[lane] += len(new)
+            new = run.events_since(self._num_sent[lane])
+            self._num_sent[lane] += len(new)
             events += [(lane, event) for event in new]
         return News(tuple(events))
 
@@ -287,14 +300,14 @@ class _Lanes:
 def open_checkpoint(checkpoint: Checkpoint, costs: ForwardCosts | None) -> CheckpointBackend:
     """Return a warmed-up backend in a newly forked process.
 
-    Costs are measured if unknown. There is no prefix cache: the process may be gone before the next
-    prompt.
+    Costs are measured if unknown. There is no prefix cache, because the process may end before the
+    next prompt.
     """
     import torch
 
     from mars_runtime.engine.costs import measure_costs
 
-    torch.set_num_threads(1)  # the threads of the parent process do not exist after a fork
+    torch.set_num_threads(1)  # The threads of the parent process do not exist after a fork.
     with torch.inference_mode():
         backend = CheckpointBackend(checkpoint, keeps=False)
         backend.warm_up_alone()
