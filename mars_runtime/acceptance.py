@@ -96,9 +96,9 @@ class Addition:
         penalties = settings.presence_penalty + settings.frequency_penalty * counts
         bias += [(token, -math.inf) for token in banned]
         changed = np.concatenate([written, [token for token, _ in bias]]).astype(np.int32)
-        ids, places = np.unique(changed, return_inverse=True)
+        ids, indices = np.unique(changed, return_inverse=True)
         changes = np.concatenate([-penalties, [amount for _, amount in bias]])
-        amounts = np.bincount(places, weights=changes, minlength=len(ids)).astype(np.float32)
+        amounts = np.bincount(indices, weights=changes, minlength=len(ids)).astype(np.float32)
         return cls(torch.from_numpy(ids), torch.from_numpy(amounts))
 
 
@@ -155,11 +155,11 @@ class Penalty:
                 eos_ids if position < first_end else frozenset[int]()
                 for position in positions or known
             ]
-            by_kind = {
-                kind: Addition.of(settings, text[num_prompt : kind[0]], vocab_size, kind[1])
-                for kind in set(zip(counts, banned, strict=True))
+            by_case = {
+                case: Addition.of(settings, text[num_prompt : case[0]], vocab_size, case[1])
+                for case in set(zip(counts, banned, strict=True))
             }
-            additions = [by_kind[kind] for kind in zip(counts, banned, strict=True)]
+            additions = [by_case[case] for case in zip(counts, banned, strict=True)]
         if first_at is None and not any(len(addition.ids) for addition in additions):
             return None
         return cls(factor, first_at, known, additions)
@@ -263,14 +263,14 @@ def judge(
         end = num_agreed + 1 + max(0, min(settings.num_guesses, remaining - num_agreed - 2))
     tokens = [proposal.token for proposal in proposals[:end]]
     num_emitted = num_agreed + 1 if settings.is_verified else end
-    emitted, behind = up_to_end(tokens[:num_emitted], eos_ids), tokens[num_emitted:]
+    emitted, after_emitted = up_to_end(tokens[:num_emitted], eos_ids), tokens[num_emitted:]
     if settings.stop_loops and (count := up_to_loop(written, emitted[:remaining])) is not None:
         return Acceptance(emitted[:count], min(num_agreed, count), [], "repeats", proposals)
     if emitted[-1] in eos_ids:
         return Acceptance(emitted, num_agreed, [], "eos", proposals)
     if len(emitted) >= remaining:
         return Acceptance(emitted[:remaining], num_agreed, [], "limit", proposals)
-    drafts = up_to_end(behind, eos_ids)
+    drafts = up_to_end(after_emitted, eos_ids)
     return Acceptance(emitted, num_agreed, drafts, stop, proposals, has_continuation)
 
 
@@ -370,9 +370,9 @@ def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
         return best, ids
     strips = table.view(*table.shape[:-1], -1, strip)
     which = strips.amax(-1).topk(count).indices
-    near = strips.gather(-2, which.unsqueeze(-1).expand(*which.shape, strip)).flatten(-2)
-    best, at = near.topk(count)
-    return best, which.gather(-1, at // strip) * strip + at % strip
+    candidates = strips.gather(-2, which.unsqueeze(-1).expand(*which.shape, strip)).flatten(-2)
+    best, positions = candidates.topk(count)
+    return best, which.gather(-1, positions // strip) * strip + positions % strip
 
 
 def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
@@ -390,18 +390,18 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
     Only the tokens of a row's text are processed, so little data is copied to the device.
     """
     slots = table.shape[1]
-    ids, places = _occurring(penalties)
-    known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]
+    ids, first_positions = _occurring(penalties)
+    num_known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]
     factors = [penalty.factor if penalty else 1.0 for penalty in penalties]
     device = table.device
-    at = to_device(ids, device).unsqueeze(1).expand(-1, slots, -1)
-    is_known = to_device(places, device).unsqueeze(1) < to_device(
-        [row[:slots] for row in known], device
+    token_ids = to_device(ids, device).unsqueeze(1).expand(-1, slots, -1)
+    is_known = to_device(first_positions, device).unsqueeze(1) < to_device(
+        [row[:slots] for row in num_known], device
     ).unsqueeze(-1)
     factor = to_device(factors, device, torch.float32).view(-1, 1, 1)
-    logits_at = table.gather(-1, at)
+    logits_at = table.gather(-1, token_ids)
     less = torch.where(logits_at < 0, logits_at * factor, logits_at / factor)
-    table.scatter_(-1, at, torch.where(is_known, less, logits_at))
+    table.scatter_(-1, token_ids, torch.where(is_known, less, logits_at))
 
 
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
@@ -411,18 +411,18 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
     """
     rows = []
     for penalty in penalties:
-        ids, places = np.zeros(1, np.int64), np.full(1, NEVER, np.int32)
+        ids, first_positions = np.zeros(1, np.int64), np.full(1, NEVER, np.int32)
         if penalty is not None and penalty.first_at is not None:
             first_at = penalty.first_at.numpy()
             occurring = np.flatnonzero(first_at != NEVER)
             if len(occurring):
-                ids, places = occurring, first_at[occurring]
-        rows.append((ids, places))
+                ids, first_positions = occurring, first_at[occurring]
+        rows.append((ids, first_positions))
     length = max(len(ids) for ids, _ in rows)
     # ``np.resize`` repeats the tokens of a row up to the length, which does not change the result.
     ids = np.stack([np.resize(ids, length) for ids, _ in rows])
-    places = np.stack([np.resize(places, length) for _, places in rows])
-    return torch.from_numpy(ids), torch.from_numpy(places)
+    first_positions = np.stack([np.resize(first_positions, length) for _, first_positions in rows])
+    return torch.from_numpy(ids), torch.from_numpy(first_positions)
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
@@ -436,9 +436,9 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
     if is_drawn:
         token, confidence = int(slot[2 * width]), slot[2 * width + 1]
     runners_up = tuple([pair for pair in ranked if pair[0] != token][:NUM_RUNNERS_UP])
-    other = runners_up[0][1] if runners_up else 0.0
+    runner_up = runners_up[0][1] if runners_up else 0.0
     if metric == "margin":
-        confidence = max(0.0, confidence - other)
+        confidence = max(0.0, confidence - runner_up)
     elif metric == "entropy":
         confidence = slot[-1]
     return Proposal(token, confidence, runners_up)
@@ -557,7 +557,7 @@ def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
     tokens = torch.arange(vocab_size, device=positions.device)
     key = mix(mix(seeds + 1).bitwise_xor(positions))
     bits = mix(key.unsqueeze(-1) + tokens * -0x61C8864680B583EB)
-    uniform = ((bits >> 20) & 0x7FFFFF).float().add_(0.5).mul_(2.0**-23)  # never 0 or 1 in fp32
+    uniform = ((bits >> 20) & 0x7FFFFF).float().add_(0.5).mul_(2.0**-23)  # strictly between 0 and 1
     return uniform.log_().neg_().log_().neg_()
 
 

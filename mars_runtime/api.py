@@ -173,8 +173,8 @@ class Comparison:
     speedup: Speedup
 
     def __repr__(self) -> str:
-        ours, theirs = len(self.mars.steps), len(self.ar.steps)
-        return f"<Comparison: {ours} forward passes instead of {theirs}>"
+        num_mars, num_ar = len(self.mars.steps), len(self.ar.steps)
+        return f"<Comparison: {num_mars} forward passes instead of {num_ar}>"
 
     def _repr_html_(self) -> str:
         page = replay_page.result([self.mars.trace, self.ar.trace])
@@ -307,11 +307,11 @@ class Model:
         chosen = read_keywords(settings)
         common = {name: getattr(chosen, name) for name in OBEYED_BY_ALL}
         plain = DecodeSettings("ar", tau=1.0, block_size=1, **common)
-        both = [self._request(prompt, settings) for settings in (chosen, plain)]
-        runs = self._engine.race([request for request, _ in both])
+        requests = [self._request(prompt, settings) for settings in (chosen, plain)]
+        runs = self._engine.race([request for request, _ in requests])
         streams = [
             TextStream(run, header, self.checkpoint)
-            for run, (_, header) in zip(runs, both, strict=True)
+            for run, (_, header) in zip(runs, requests, strict=True)
         ]
         with streams[0], streams[1]:
             mars, ar = (stream.result() for stream in streams)

@@ -68,10 +68,10 @@ class KVCache:
 
     def row(self: C, row: int) -> C:
         """Return a cache of one row on the same memory, with its own cursor, for prefill."""
-        alone = self.uncaptured()
-        alone.rows, alone.cursors = 1, [self.cursors[row]]
-        alone.store = self.store[:, row : row + 1]
-        return alone
+        single = self.uncaptured()
+        single.rows, single.cursors = 1, [self.cursors[row]]
+        single.store = self.store[:, row : row + 1]
+        return single
 
     def clear(self, row: int, num_slots: int | None = None) -> None:
         """Reset the cursor of a row and erase what an earlier row wrote, which may include NaN.

@@ -130,7 +130,7 @@ class RowStep:
 
 
 class IdleRow(NamedTuple):
-    """A row that was fed but emitted nothing, because it had to wait or has ended.
+    """A row that was part of a forward pass but emitted nothing, because it waits or has ended.
 
     ``cursor``, ``num_pending`` and ``num_fed`` are as in RowStep.
     """
@@ -144,7 +144,7 @@ class IdleRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The prompts were prefilled.
+    """The prompts of a run were prefilled.
 
     num_tokens: number of tokens of all rows.
     seconds: device time.

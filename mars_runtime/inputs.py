@@ -22,8 +22,8 @@ def check_regular(path: Path) -> int:
     return status.st_size
 
 
-def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes. Raises OSError.
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES, folder: Path | None = None) -> bytes:
+    """Return the content of a regular file of at most ``max_bytes`` bytes. Raises OSError.
 
     If ``folder`` is given, the file must be inside it after links are resolved, and must have no
     other hard link. The checks use the open file, so replacing the path during the call has no
@@ -33,8 +33,10 @@ def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) ->
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if status.st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB, the maximum", str(path))
+        if status.st_size > max_bytes:
+            raise OSError(
+                errno.EFBIG, f"it is larger than {max_bytes >> 20} MB, the maximum", str(path)
+            )
         if folder is not None and not _is_inside(folder, path, status):
             raise FileNotFoundError(errno.ENOENT, "it is not a file inside its folder", path.name)
         return file.read(status.st_size)
@@ -57,6 +59,6 @@ def _is_inside(folder: Path, path: Path, status: os.stat_result) -> bool:
     return is_same and status.st_nlink == 1 and resolved.is_relative_to(folder.resolve())
 
 
-def read_text(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> str:
+def read_text(path: Path, max_bytes: int = MAX_BYTES, folder: Path | None = None) -> str:
     """Return ``read_bytes`` decoded as UTF-8. Raises OSError or UnicodeDecodeError."""
-    return read_bytes(path, most, folder).decode("utf-8")
+    return read_bytes(path, max_bytes, folder).decode("utf-8")

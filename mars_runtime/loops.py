@@ -118,36 +118,36 @@ def _repeated_from(ids: Sequence[int], end: int) -> int | None:
 def _nearly_from(ids: Sequence[int], end: int) -> int | None:
     """Return where near repetition at the end of the first ``end`` tokens begins, or None."""
     start = max(0, end - REACH)
-    few = end - start
-    if few <= SHORTEST:
+    count = end - start
+    if count <= SHORTEST:
         return None
-    some = np.full(REACH, -1)
-    some[REACH - few :] = ids[start:end]
-    last = some[-MOST:]
+    window = np.full(REACH, -1)
+    window[REACH - count :] = ids[start:end]
+    last = window[-MOST:]
     # before[p - 1, i] is the token p positions before last[i].
-    before = np.lib.stride_tricks.sliding_window_view(some, MOST)[LONGEST - 1 :: -1]
+    before = np.lib.stride_tricks.sliding_window_view(window, MOST)[LONGEST - 1 :: -1]
     repeats = (before == last) & (last >= 0)
     for counted, needed, most in _RULES:
         repeated = repeats[: len(counted)] & counted
-        enough = (repeated.sum(axis=1) * 100 >= needed) & (most <= few)
-        if enough.any():
-            return end - MOST + int(repeated[enough.argmax()].argmax())
+        matches = (repeated.sum(axis=1) * 100 >= needed) & (most <= count)
+        if matches.any():
+            return end - MOST + int(repeated[matches.argmax()].argmax())
     return None
 
 
 def _phrases_from(ids: Sequence[int], end: int) -> int | None:
     """Return where repeated phrases at the end of the first ``end`` tokens begin, or None."""
     start = max(0, end - REACH)
-    some = ids[start:end]
-    if len(some) < PHRASES.among or len(set(some[-PHRASES.among :])) > PHRASES.kinds:
+    window = ids[start:end]
+    if len(window) < PHRASES.among or len(set(window[-PHRASES.among :])) > PHRASES.kinds:
         return None
-    seen: set[tuple[int, ...]] = set()
+    earlier: set[tuple[int, ...]] = set()
     repeats = []
-    for first in range(len(some) - PHRASES.length + 1):
-        phrase = tuple(some[first : first + PHRASES.length])
-        if phrase in seen and first + PHRASES.length > len(some) - PHRASES.among:
+    for first in range(len(window) - PHRASES.length + 1):
+        phrase = tuple(window[first : first + PHRASES.length])
+        if phrase in earlier and first + PHRASES.length > len(window) - PHRASES.among:
             repeats.append(start + first)
-        seen.add(phrase)
+        earlier.add(phrase)
     return repeats[0] if len(repeats) >= PHRASES.at_least else None
 
 
@@ -173,6 +173,6 @@ def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:
     """
     # Skip a multiple of EVERY tokens, so that the checks are at the same positions in the text.
     skipped = max(0, len(written) - REACH) // EVERY * EVERY
-    behind = written[skipped:]
-    loop = find_loop([*behind, *new], len(behind))
-    return None if loop is None else loop.end - len(behind)
+    recent = written[skipped:]
+    loop = find_loop([*recent, *new], len(recent))
+    return None if loop is None else loop.end - len(recent)

@@ -156,7 +156,6 @@ class PrefixHit(PrefixCache):
         return self._found[: self._granted]
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Store a text in the cache."""
         self._cache.keep(ids, copy)
 
 

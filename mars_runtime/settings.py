@@ -105,8 +105,10 @@ class Setting:
             return Annotated[_LOGIT_BIAS, Field(description=self.says)]
         is_name = self.type is str
         limits = Field(max_length=MAX_NAME) if is_name else Field(ge=self.low, le=self.high)
-        kinds = get_args(self.type) if self.type == BlockSize else (self.type,)
-        ranged = [Annotated[kind, limits] if kind in (int, float, str) else kind for kind in kinds]
+        types = get_args(self.type) if self.type == BlockSize else (self.type,)
+        ranged = [
+            Annotated[type_, limits] if type_ in (int, float, str) else type_ for type_ in types
+        ]
         return Annotated[reduce(or_, ranged), Field(description=self.says)]
 
     @property
@@ -120,7 +122,9 @@ class Setting:
         if self.type is bool:
             return f"{self.what} must be on or off."
         if self.type is str:
-            return f"{self.what} is the name of a checkpoint."
+            return (
+                f"{self.what} must be the name of a checkpoint, at most {MAX_NAME} characters long."
+            )
         if self.type is float:
             return f"{self.what} must be a number from {self.low:g} to {self.high:g}."
         alternative = f", or {AUTO}" if self.type == BlockSize else ""
@@ -342,9 +346,10 @@ class DecodeSettings:
     agreement_target: float = setting(
         0.95,
         "The target of agreement",
-        "for tau_policy agreement: target share of mask tokens that AR would also have chosen",
+        "for tau_policy agreement: target share of accepted mask proposals that AR would also have "
+        "chosen",
         low=0.5, high=0.999, step=0.01, label="Target agreement with AR",
-        info="Counts predicted tokens only.", link="agreement_target", is_steered=True,
+        info="Only tokens predicted by masks count.", link="agreement_target", is_steered=True,
     )  # fmt: skip
     auto_objective: AutoObjective = setting(
         "time",
@@ -579,13 +584,13 @@ def describe(settings: DecodeSettings) -> str:
     """
     extras = [
         f" {word} {value:g}"
-        for word, value, usual in (
+        for word, value, neutral in (
             ("penalty", settings.repetition_penalty, 1),
             ("presence", settings.presence_penalty, 0),
             ("frequency", settings.frequency_penalty, 0),
             ("min tokens", settings.min_tokens, 0),
         )
-        if value != usual
+        if value != neutral
     ]
     extras += [" biased"] * bool(settings.logit_bias) + [" ignores EOS"] * settings.ignore_eos
     return "".join([_method_name(settings), *extras])

@@ -118,7 +118,7 @@ class Tokenizer:
         if min(ids) < 0 or max(ids) >= MAX_TOKENS:
             raise TextError(
                 f"The token ids of this tokenizer go from {min(ids)} to {max(ids)}, and at most "
-                f"{MAX_TOKENS:,} tokens are supported: fetch it again."
+                f"{MAX_TOKENS:,} tokens are supported: fetch the checkpoint again."
             )
         self.size = 1 + max(ids)
         unused = set(range(self.size)) - tokens.keys() - self._added.keys()
@@ -126,7 +126,8 @@ class Tokenizer:
         self.forbidden_ids = frozenset(never | unused)
         if self.mask_id in self.eos_ids | {self.pad_id}:
             raise TextError(
-                "The mask token of this tokenizer must not be pad or the end of a turn."
+                "The mask token of this tokenizer is also its pad token or the end of a turn: "
+                "choose another checkpoint."
             )
         self._check_round_trip()
 
@@ -383,7 +384,9 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
     for index, token in (config.get("added_tokens_decoder") or {}).items():
         added.setdefault(str(token["content"]), int(index))
     if len(set(added.values())) != len(added):
-        raise TextError("Two added tokens of this tokenizer share an id: fetch it again.")
+        raise TextError(
+            "Two added tokens of this tokenizer share an id: fetch the checkpoint again."
+        )
     return added
 
 
@@ -434,7 +437,9 @@ def plain_encoder(
     for merge in model.get("merges") or []:  # With an invalid merge the library would panic.
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if not {left, right, left + right} <= vocabulary.keys():
-            raise TextError("This tokenizer's merges don't fit its vocabulary: fetch it again.")
+            raise TextError(
+                "This tokenizer's merges don't fit its vocabulary: fetch the checkpoint again."
+            )
     plain = {
         **spec,
         "added_tokens": [],

@@ -28,7 +28,11 @@ NAN = math.nan
         ("mask_layout", [1], "Choose the mask layout among last, every."),
         ("masked", ["all"], "Choose which model is fed masks among both, draft, target, none."),
         ("tau_policy", [""], "Choose the threshold rule among fixed, entropy, agreement."),
-        ("draft", ["x" * 201], "The draft is the name of a checkpoint."),
+        (
+            "draft",
+            ["x" * 201],
+            "The draft must be the name of a checkpoint, at most 200 characters long.",
+        ),
         ("lossless", [1, "yes", None], "Lossless must be on or off."),
         ("lookup", [None], "Lookup must be on or off."),
         ("ignore_eos", [1], "Ignoring the end of the text must be on or off."),

@@ -104,8 +104,10 @@ class Batch(Protocol):
         return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Return the latest step with the checks (``RowStep.checks``) of these rows added,
-        if any."""
+        """Return the latest step with AR's choices for earlier positions (``RowStep.checks``).
+
+        Only the rows with these numbers get them, and only if the batch supports checks.
+        """
         return step
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
@@ -156,7 +158,7 @@ class Decoding(EventStream):
         super().__init__(_events(make, self._batches, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
-        """Return the latest step with its ``checks``."""
+        """Return the latest step with AR's choices for earlier positions (``RowStep.checks``)."""
         return self._batches[0].checked(step, [row.row for row in step.rows])
 
 

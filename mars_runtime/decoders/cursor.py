@@ -160,7 +160,7 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def drop(self, number: int) -> None:
-        """Remove a row, finished or not; its place is free immediately. Raises KeyError."""
+        """Remove a row, finished or not. Raises KeyError."""
         self._find(number)
         row = self._rows.drop(number)
         if self._draft_rows is not None:

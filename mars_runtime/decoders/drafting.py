@@ -327,19 +327,19 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
     drafts after it useless, so the next forward pass has nothing to verify.
     """
     tokens = 0.0
-    at_most = [1.0] * size  # at index k: probability that no row has more than k drafts
+    at_most = [1.0] * size  # at index k: probability that no row has more_drafts than k drafts
     for chances in rows:
         gained, missed = 1.0, 0.0
         drafted = alive = 1.0
-        more = []
+        more_drafts = []
         for made, agreed in chances[: size - 1]:
             drafted *= made
-            more.append(drafted)
+            more_drafts.append(drafted)
             missed += alive * made * (1.0 - agreed)
             alive *= made * agreed
             gained += alive
         tokens += (gained + missed) / (1.0 + missed)
-        for position, chance in enumerate(more):
+        for position, chance in enumerate(more_drafts):
             at_most[position] *= 1.0 - chance / (1.0 + missed)
     cost = before = 0.0
     for drafts, chance in enumerate(at_most):
@@ -472,7 +472,8 @@ def best_candidate(
     most_drafts, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
     best_fields: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
-    # Probability that a token is the last accepted one, and its number.
+    # (probability that a token is the last accepted one, number of the token), for all but the
+    # last token.
     ends: list[tuple[float, int]] = []
     roots: list[tuple[float, int]] = []
     for num_drafts in range(most_drafts + 1):
@@ -694,10 +695,10 @@ class Drafter:
         samples = list(islice(zip(cycle(self._masks), cycle(texts), strict=False), count))
         last = self._best_masks
         # The maximum is included because rates need not rise steadily up to the best number.
-        near = {0, 1, last - 1, last, last + 1, self._most_masks}
+        candidates = {0, 1, last - 1, last, last + 1, self._most_masks}
         rates = {
             masks: rate_of(masks, samples, curve, may_branch=self._may_branch, rate=self._rate)
-            for masks in sorted(near)
+            for masks in sorted(candidates)
             if 0 <= masks <= self._most_masks
         }
         plain = max(1.0, rates.pop(0))

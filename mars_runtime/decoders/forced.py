@@ -54,7 +54,7 @@ class ForcedAcceptance:
     def parse(cls, text: str, seed: int = 0) -> ForcedAcceptance:
         """Parse "0.55,0.23,0.10,0.12". Raises DecodeError."""
         try:
-            shares = tuple(float(part) for part in text.split(","))
+            shares = tuple(float(share) for share in text.split(","))
         except ValueError:
             shares = ()
         return cls(shares, seed)
@@ -96,7 +96,6 @@ class ForcedModel(CausalModel):
         self._cursors: list[int] = []
 
     def new_cache(self, rows: int, capacity: int) -> Any:
-        """Return a KV cache of the model."""
         return self._model.new_cache(rows, capacity)
 
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:

@@ -179,23 +179,23 @@ class ForwardCosts:
 
     def _measured(self, num_rows: int) -> Curve:
         if num_rows not in self._curves:
-            enough = [rows for rows in self.rho if rows >= num_rows]
-            nearest = min(enough) if enough else max(self.rho)
-            known = self.rho[nearest]
+            large_enough = [rows for rows in self.rho if rows >= num_rows]
+            nearest = min(large_enough) if large_enough else max(self.rho)
+            costs = self.rho[nearest]
             # The cost depends on the total number of tokens, so rows beyond the measured number
             # are counted as more tokens per row.
             times = max(1.0, num_rows / nearest)
-            unit = _between(known, times)
-            plain = [_between(known, times * length) / unit for length in range(1, MAX_FED + 1)]
+            unit = _between(costs, times)
+            plain = [_between(costs, times * length) / unit for length in range(1, MAX_FED + 1)]
             self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0) / unit)
         return self._curves[num_rows]
 
 
-def _between(known: Sequence[float], length: float) -> float:
+def _between(costs: Sequence[float], length: float) -> float:
     """Return the cost of ``length``: interpolated between measured lengths, proportional beyond
     them.
     """
-    if length >= len(known):
-        return known[-1] * length / len(known)
+    if length >= len(costs):
+        return costs[-1] * length / len(costs)
     below = int(length)
-    return known[below - 1] + (length - below) * (known[below] - known[below - 1])
+    return costs[below - 1] + (length - below) * (costs[below] - costs[below - 1])

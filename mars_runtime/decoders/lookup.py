@@ -36,7 +36,6 @@ class Lookup:
         return len(self._text)
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Append tokens to the text."""
         for token in tokens:
             end = len(self._text)
             for length, ends in self._ends.items():

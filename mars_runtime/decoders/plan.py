@@ -149,19 +149,21 @@ class RowPlan:
         """
         if self.settings.temperature > 0 or self.settings.metric == "entropy":
             return []
-        groups, at = [], self.num_checks + len(self.groups)
+        groups, start = [], self.num_checks + len(self.groups)
         for number, size in enumerate(self.groups):
             if size:
-                groups.append(MaskGroup(index, self.num_checks + number, range(at, at + size)))
-            at += size
+                groups.append(
+                    MaskGroup(index, self.num_checks + number, range(start, start + size))
+                )
+            start += size
         return groups
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
         """Split the predictions into choices and groups, the first two arguments of ``judge``."""
-        at, groups = len(self.groups), []
+        start, groups = len(self.groups), []
         for size in self.groups:
-            groups.append(slots[at : at + size])
-            at += size
+            groups.append(slots[start : start + size])
+            start += size
         return slots[: len(self.groups)], groups
 
 
@@ -248,7 +250,7 @@ class RowOutcome:
         return DraftRequest(self.plan.row, judgement.emitted, drafts, at_most, settings)
 
     def step(self, cursor: int, drafted: Drafted) -> RowStep:
-        """Return the event of the row."""
+        """Return the event that records this forward pass for the row."""
         plan, judgement, next_drafts = self.plan, self.judgement, self.next_drafts
         return RowStep(
             row=plan.row.number,
@@ -331,8 +333,8 @@ class Steering:
 
         Raises DecodeError with the numbers of the rows with automatic B if no costs were measured.
         """
-        both = list(zip(rows, settings, strict=True))
-        automatic = [row.number for row, current in both if current.is_auto]
+        rows_and_settings = list(zip(rows, settings, strict=True))
+        automatic = [row.number for row, current in rows_and_settings if current.is_auto]
         if not automatic:
             return [FeedLimits.of(current, self._block_size) for current in settings]
         if self._costs is None or self._sizes is None:
@@ -340,15 +342,15 @@ class Steering:
         self._curve = self._costs.curve(len(rows))
         unverified = [
             (row, current)
-            for row, current in both
+            for row, current in rows_and_settings
             if current.is_auto and not current.is_verified and current.auto_objective == "time"
         ]
         size = self._sizes.choose(unverified) if unverified else 1
-        feeds = [self._feed(row, current, size) for row, current in both]
-        return self._limited_by_batch(both, feeds) if len(rows) > 1 else feeds
+        feeds = [self._feed(row, current, size) for row, current in rows_and_settings]
+        return self._limited_by_batch(rows_and_settings, feeds) if len(rows) > 1 else feeds
 
     def _limited_by_batch(
-        self, both: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[FeedLimits]
+        self, rows_and_settings: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[FeedLimits]
     ) -> list[FeedLimits]:
         """Reduce drafting to what pays for all rows of the forward pass together.
 
@@ -356,7 +358,7 @@ class Steering:
         ``passes``.
         """
         requests = []
-        for row, current in both:
+        for row, current in rows_and_settings:
             if (
                 current.is_auto
                 and current.is_verified

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = MIN_ANSWER
-NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
+NO_BLOCKS = "{} was not trained for block diffusion: choose another method."
 NO_BIAS_ID = "The logit bias names token {}, but the ids of this model are below {}."
 PREFILL_ALONE, PREFILL_SHARED = 512, 64
 """Prompt tokens per prefill chunk: if no other run waits to decode, and if one does."""
@@ -155,7 +155,7 @@ class CheckpointBackend(Backend):
         """
         import torch
 
-        torch.inference_mode().__enter__()  # for the life of the worker thread
+        torch.inference_mode().__enter__()  # until the worker thread ends
         self._set_threads()
         try:
             self._warm_up()
@@ -198,13 +198,13 @@ class CheckpointBackend(Backend):
     def _warm_up(self) -> None:
         from mars_runtime.engine.costs import measure_costs
 
-        prompt, kinds = self.warm_up_alone()
+        prompt, all_settings = self.warm_up_alone()
         self.costs = measure_costs(self._checkpoint, sorted({1, self._room.num_rows}))
-        kinds = [kind for kind in kinds if not METHODS[kind.method].is_alone]
+        all_settings = [choice for choice in all_settings if not METHODS[choice.method].is_alone]
         batch = self.batch()
-        live = list(range(min(len(kinds), self._room.num_rows)))
+        live = list(range(min(len(all_settings), self._room.num_rows)))
         for number in live:
-            batch.join(number, prompt, lambda now=kinds[number]: now)  # type: ignore[misc]
+            batch.join(number, prompt, lambda now=all_settings[number]: now)  # type: ignore[misc]
             batch.read(number, PREFILL_ALONE)
         while live:
             ended = [row.row for row in batch.step(live).rows if row.stop in FINAL]
@@ -213,14 +213,20 @@ class CheckpointBackend(Backend):
     def warm_up_alone(self) -> tuple[list[int], list[DecodeSettings]]:
         """Run each available method once, exclusively; return the prompt and the settings used."""
         prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
-        kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
-        kinds = [k for k in kinds if _can_warm(self._drafts, k) and self._can(k.method)]
-        for kind in kinds:
-            for _ in self.decode(Request(prompt, kind), lambda now=kind: now):  # type: ignore[misc]
+        candidates = [
+            DecodeSettings(method=name, max_new_tokens=WARM_UP_TOKENS) for name in METHODS
+        ]
+        available = [
+            settings
+            for settings in candidates
+            if _is_available(self._drafts, settings) and self._supports(settings.method)
+        ]
+        for settings in available:
+            for _ in self.decode(Request(prompt, settings), lambda now=settings: now):  # type: ignore[misc]
                 pass
-        return prompt, kinds
+        return prompt, available
 
-    def _can(self, method: Method) -> bool:
+    def _supports(self, method: Method) -> bool:
         """Return whether the checkpoint supports the method."""
         return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
@@ -230,7 +236,7 @@ class CheckpointBackend(Backend):
         The prompts of a Solo are not checked here; its decoder checks them.
         """
         check_fits(self._checkpoint.model, request, self.capacity)
-        if not self._can(request.settings.method):
+        if not self._supports(request.settings.method):
             raise RequestError(NO_BLOCKS.format(self._checkpoint.name))
         _check_draft(self._drafts, request)
 
@@ -355,11 +361,11 @@ def _check_draft(models: DraftModels, request: AnyRequest) -> None:
         )
 
 
-def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
+def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
     """Return whether the method can run: ``speculative`` needs a draft model."""
     from mars_runtime.acceptance import DecodeError
 
-    if kind.method != "speculative":
+    if settings.method != "speculative":
         return True
     try:
         models.find("")

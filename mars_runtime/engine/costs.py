@@ -126,8 +126,12 @@ def _relative(minima: Mapping[tuple[int, int], float]) -> _Measurement:
     """Convert minimum seconds by (tokens per row, number of masks) to relative costs."""
     unit = minima[1, 0]
     rho = _rising({length: minima[length, 0] / unit for length, masks in minima if not masks})
-    more = [(minima[length, masks] - minima[length, 0]) / unit for length, masks in minima if masks]
-    return _Measurement(unit, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
+    mask_costs = [
+        (minima[length, masks] - minima[length, 0]) / unit for length, masks in minima if masks
+    ]
+    return _Measurement(
+        unit, rho, round(max(0.0, statistics.median(mask_costs)), 4) if mask_costs else 0.0
+    )
 
 
 def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:

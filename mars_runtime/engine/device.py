@@ -136,7 +136,7 @@ class Device:
         return {}
 
     def _step(self, runs: tuple[Run, ...]) -> dict[Run, End]:
-        """Run one forward pass for these runs."""
+        """Run one forward pass that these runs share, and add its Step to each of them."""
         batch = self._open_batch()
         numbers = [self._numbers[run] for run in runs]
         batch.gather(numbers)
@@ -159,7 +159,10 @@ class Device:
         return self._batch
 
     def _affected(self, turn: DeviceTurn[Run], error: Exception) -> list[Run]:
-        """Return the runs whose rows the error names, or all runs of the turn if it names none."""
+        """Return the runs that an error ends.
+
+        These are the runs whose rows the error names, or all runs of the turn if it names none.
+        """
         from mars_runtime.acceptance import DecodeError
 
         named = error.rows if turn.kind == "step" and isinstance(error, DecodeError) else ()
@@ -188,6 +191,6 @@ def _end_of(run: Run) -> End:
     steps = [event for event in run.events_since(0) if isinstance(event, Step)]
     stops = {row.row: row.stop for step in steps for row in step.rows}
     if not stops or not FINAL.issuperset(stops.values()):
-        return End("error", "The decoder stopped in the middle of the answer.")
+        return End("error", "The decoder stopped before the end of the answer: run it again.")
     reasons: tuple[EndReason, ...] = ("limit", "repeats", "eos")
     return End(next(reason for reason in reasons if reason in stops.values()))

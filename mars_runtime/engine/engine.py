@@ -85,7 +85,7 @@ class Engine(BaseEngine):
         self._is_over = threading.Event()
         self._is_ready = threading.Event()
         self._max_turn_seconds = max_turn_seconds
-        self._must_beat_by = math.inf  # set by the worker before a call that may hang
+        self._must_beat_by = math.inf  # when the worker's current call must have returned
         self._device = Device(self._backend)  # used only by the worker thread
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()

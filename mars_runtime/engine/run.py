@@ -52,7 +52,7 @@ class Run(Lane):
         scheduler: Scheduler[Run],
         observers: Sequence[Observer] = (),
     ) -> None:
-        """For the engine: ``condition`` wakes its worker and guards ``scheduler``."""
+        """Create a run. ``condition`` wakes the engine's worker and guards ``scheduler``."""
         super().__init__(deadline=submitted + request.deadline)
         self.request = request
         self.submitted = submitted
@@ -134,7 +134,7 @@ class Run(Lane):
 
     @property
     def job(self) -> Job[Run]:
-        """For the engine: the job that this run belongs to."""
+        """The job that this run belongs to, for the engine."""
         assert self._job is not None, "the engine has not assigned a job yet"
         return self._job
 
@@ -174,7 +174,7 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """For the engine: append an event.
+        """Append an event and wake the readers. Only the engine calls this.
 
         Events after the End are ignored; a hanging worker may still send some.
         """
@@ -187,16 +187,17 @@ class Run(Lane):
             observe(self, event)
 
     def begin(self, now: float) -> None:
-        """For the engine: record the time of the first turn; later calls do nothing."""
+        """Record the time of the first turn. Only the engine calls this; further calls do
+        nothing."""
         if self.began is None:
             self.began = now
 
     def announce_end(self) -> None:
-        """For the engine: wake the threads that wait for the end."""
+        """Wake the threads that wait for the end. Only the engine calls this."""
         self._over.set()
 
     def join_job(self, job: Job[Run]) -> None:
-        """For the engine, once: make this run part of ``job``."""
+        """Make this run part of ``job``. The engine calls this once."""
         assert self._job is None, "the run already belongs to a job"
         self._job = job
 
@@ -217,7 +218,7 @@ def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
             ends.append((run, End("cancelled")))
         elif run.deadline <= now:
             seconds = run.request.deadline
-            ends.append((run, End("deadline", f"The time limit of {seconds:g} s is over.")))
+            ends.append((run, End("deadline", f"The time limit of {seconds:g} s was reached.")))
     return ends
 
 

@@ -85,7 +85,6 @@ class Job(Generic[L]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether every lane has finished."""
         return all(lane.is_finished for lane in self.lanes)
 
     @property

@@ -143,5 +143,5 @@ def test_a_run_by_itself_and_in_company_is_the_decoder(twin: Checkpoint) -> None
 def test_any_other_checkpoint_refuses_it_in_a_sentence(tmp_path: Path) -> None:
     other = load_checkpoint(str(write_checkpoint(tmp_path / "plain")), device="cpu")
     backend = CheckpointBackend(other)
-    with pytest.raises(RequestError, match="plain was not trained to fill blocks"):
+    with pytest.raises(RequestError, match="plain was not trained for block diffusion"):
         backend.check(Request([5, 6], FILL))

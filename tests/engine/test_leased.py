@@ -245,7 +245,7 @@ def test_a_run_that_waits_for_a_device_shows_it_and_can_be_cancelled(lent: Setti
     assert third.place == 0
     late = engine.submit(request(1, 5, deadline=0.05))
     assert late.wait(5)
-    assert last(late) == End("deadline", "The time limit of 0.05 s is over.")
+    assert last(late) == End("deadline", "The time limit of 0.05 s was reached.")
     gate.set()
     assert third.wait(60)
     assert last(third) == End("limit")

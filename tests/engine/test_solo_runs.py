@@ -74,7 +74,7 @@ def test_a_solo_run_is_steered_and_cancelled_like_any_other() -> None:
         late = engine.solo(lambda *parts: solo_steps(parts[2], stops), settings, deadline=0.01)
         assert late.wait(120)
         assert folds.end(late.events_since(0)) == End(
-            "deadline", "The time limit of 0.01 s is over."
+            "deadline", "The time limit of 0.01 s was reached."
         )
 
 

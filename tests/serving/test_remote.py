@@ -120,7 +120,7 @@ def test_who_waits_there_knows_it_here_and_a_full_line_is_busy(
     first, second = (engine.submit(Request(place.ids(), AR)) for _ in range(2))
     assert eventually(lambda: second.place == 1)
     assert first.place == 0
-    with pytest.raises(EngineBusy, match="2 runs are queued"):
+    with pytest.raises(EngineBusy, match="2 runs are active or queued"):
         engine.submit(Request(place.ids(), AR))
     second.cancel()
     assert second.wait(5)

@@ -184,8 +184,8 @@ class LeasedEngine(BaseEngine):
                 now = time.monotonic()
                 for run, end in overdue(list(self._scheduler.lanes()), now):
                     self._end_all([run], end)
-                left = self._scheduler.next_deadline() - now
-                self._condition.wait(min(max(left, 0.0), threading.TIMEOUT_MAX))
+                seconds = self._scheduler.next_deadline() - now
+                self._condition.wait(min(max(seconds, 0.0), threading.TIMEOUT_MAX))
             for run in list(self._scheduler.lanes()):
                 self._end_all([run], End("cancelled", "The engine was closed."))
                 run.cancel()

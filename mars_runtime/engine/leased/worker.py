@@ -143,7 +143,6 @@ class SharedMemory:
             return self._free.pop() if self._free else None
 
     def release(self, slot: int) -> None:
-        """Release a slot."""
         with self._lock:
             self._free.append(slot)
 
@@ -288,7 +287,7 @@ class _Lanes:
             self._scheduler.finish(self._job, run)
 
     def _news(self) -> News:
-        """Return the events since the last call."""
+        """Return the events that were added since the previous call."""
         events = []
         for lane, run in enumerate(self._runs):
             new = run.events_since(self._num_sent[lane])
