@@ -125,7 +125,6 @@ def test_the_keyboard_is_enough_and_finds_the_auto_switch_next_to_b(
     for said, block_size in (("B 4", 4), ("B auto", "auto")):  # it begins switched on
         page.focus("#block_size input[type=number]")
         page.keyboard.press("Tab")  # the slider
-        page.keyboard.press("Tab")  # its i
         page.keyboard.press("Tab")
         page.keyboard.press("Space")
         page.wait_for_function(HEAD_SAYS.format(said))  # from the next forward on

@@ -5,12 +5,11 @@ seen. Skipped where Debian's chromium is not installed. Nothing here needs weigh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any
 
 import pytest
 from batch_page import make_page
 from browser import needs_browser, opened, playwright
+from keyboard import assert_complete, stops
 from live_page import open_tab, wait_loaded
 from scripted_page import page_served
 
@@ -23,23 +22,6 @@ VIEWS = {
     "stability": "#stability .mars-stability[data-phase=finished]",
 }
 """View -> what is there when it shows its first result."""
-REACHED = """() => {
-  const node = document.activeElement;
-  if (!node || !node.closest(".tabitem")) return null;
-  node.dataset.reached = "true";
-  const { x, y, width, height } = node.getBoundingClientRect();
-  const { outlineStyle, outlineWidth } = getComputedStyle(node);
-  let opacity = 1;
-  for (let each = node; each; each = each.parentElement) opacity *= getComputedStyle(each).opacity;
-  const name = node.getAttribute("aria-label") || node.innerText || node.id || node.className;
-  const isRing = outlineStyle !== "none" && parseFloat(outlineWidth) > 0;
-  return { name, x, y: y + scrollY, width, height, isSeen: isRing && opacity > 0.5 };
-}"""
-MISSED = """() => [...document.querySelectorAll(
-  ".tabitem :is(button, a[href], input, select, textarea, summary, [tabindex='0'])")]
-  .filter((node) => node.checkVisibility({ visibilityProperty: true }) && node.tabIndex >= 0
-    && !node.disabled && node.type !== "radio" && node.role !== "tab" && !node.dataset.reached)
-  .map((node) => node.outerHTML.slice(0, 120))"""
 
 
 @pytest.fixture(scope="module")
@@ -50,44 +32,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[playwright.Page]:
         yield visitor
 
 
-def stops(page: playwright.Page, view: str) -> list[dict[str, Any]]:
-    """Return what Tab reaches in a view, in its order."""
-    open_tab(page, view)
-    page.wait_for_selector(VIEWS[view])
-    for chart in page.locator(".rv-plot:visible").all():
-        chart.scroll_into_view_if_needed()
-        chart.locator(".modebar-btn").first.wait_for(state="attached")
-    page.focus(f"#{view}-tab-button")
-    reached = []
-    for _ in range(100):
-        page.keyboard.press("Tab")
-        stop = page.evaluate(REACHED)
-        if stop is None:
-            break
-        reached.append(stop)
-    return reached
-
-
-def is_above(stop: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether a stop is above another one in the same column."""
-    is_beside = stop["x"] >= other["x"] + other["width"] or other["x"] >= stop["x"] + stop["width"]
-    return not is_beside and stop["y"] + stop["height"] <= other["y"]
-
-
 @pytest.mark.parametrize("view", VIEWS)
 def test_tab_reaches_everything_downwards_with_a_visible_ring(
     page: playwright.Page, view: str
 ) -> None:
-    reached = stops(page, view)
-    assert len(reached) > 5
-    assert [stop["name"] for stop in reached if not stop["isSeen"]] == []
-    assert page.evaluate(MISSED) == []
-    upwards = [
-        (before["name"], stop["name"])
-        for before, stop in pairwise(reached)
-        if is_above(stop, before)
-    ]
-    assert upwards == []
+    open_tab(page, view)
+    page.wait_for_selector(VIEWS[view])
+    assert_complete(page, stops(page, view))
 
 
 def test_escape_closes_a_menu_and_returns_to_its_button(page: playwright.Page) -> None:

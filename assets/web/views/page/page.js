@@ -256,7 +256,9 @@ function mountStates() {
   new MutationObserver(update).observe(document.body, { subtree: true, attributeFilter });
 }
 
-const PLACES = ["tau", "block_size", "auto_objective", "lossless", "pace", "presets"]; // ids of controls with a help button
+// Ids of controls with a help button, and whether it is displayed after the control's inputs.
+/** @type {Record<string, boolean>} */
+const HELPED = { tau: false, block_size: false, auto_objective: false, lossless: true, pace: false, presets: true };
 
 // Adds a help button to each of these controls. Gradio builds its controls late and rebuilds some of them (B, when the
 // checkpoint changes), so the controls are checked after each change of the page.
@@ -272,11 +274,12 @@ function mountHelp() {
 
 /** @param {Element} desk */
 function addHelp(desk) {
-  for (const name of PLACES) {
+  for (const [name, isLast] of Object.entries(HELPED)) {
     const control = desk.querySelector(`#${name}`);
     if (!control || control.querySelector(".help")) continue;
     const help = helpFor(name);
-    control.append(help);
+    if (isLast) control.append(help);
+    else control.prepend(help); // the keyboard reaches it where it is seen
     for (const input of control.querySelectorAll("input")) input.setAttribute("aria-describedby", find(help, "p").id);
   }
 }

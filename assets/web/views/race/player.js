@@ -93,13 +93,8 @@ export class Player {
     );
     this.tempo = make("div", { class: "pl-speeds", role: "group", "aria-label": "Speed of the replay" });
     this.track = make("div", "pl-track", this.skyline.element, this.marks, this.scrubber);
-    element.replaceChildren(
-      make("div", "pl-controls", ...this.controls),
-      this.track,
-      this.position,
-      this.live,
-      this.tempo,
-    );
+    this.bar = make("div", "pl-controls", ...this.controls);
+    element.replaceChildren(this.bar, this.track, this.position, this.live, this.tempo);
     this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
     this.stillness.addEventListener("change", () => this.draw());
   }
@@ -304,6 +299,8 @@ export class Player {
     const { clock, length, now } = playhead;
     const isByPass = clock.name === "passes";
     this.element.dataset.clock = clock.name;
+    const next = isByPass ? this.bar : this.position; // the skyline is above the buttons
+    if (this.track.nextSibling !== next) next.before(this.track);
     if (isByPass) this.skyline.draw(/** @type {Run} */ (playhead.run));
     const position = positionText(playhead);
     put(this.position, position);

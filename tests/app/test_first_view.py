@@ -1,0 +1,157 @@
+"""What a visitor sees of Live, Trade-off and How it works without scrolling, and reaches by
+keyboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from browser import needs_browser, opened, playwright
+from keyboard import assert_complete, stops
+from live_page import ROOT, open_tab, run, start, wait_loaded, wait_state
+
+from app.ui.recordings import FOLDER, read_value
+from mars_runtime import folds
+
+from scripted_page import ScriptedBackend  # isort: skip
+
+pytestmark = needs_browser
+SIZES = [(1440, 900), (1280, 720)]
+GRID = "#grid .mars-grid"
+SHOWN = {
+    "live": f"{ROOT}[data-state=finished]",
+    "grid": f"{GRID}[data-phase=finished] .gv-point[tabindex='0']",
+    "frontier": "#frontier .mars-frontier:not([data-points='0'])",
+    "how-it-works": ".ex-mask svg",
+}
+"""View -> what is there when it is complete."""
+
+
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[playwright.Page]:
+    with opened(f"{address}?max_new_tokens=40") as visitor:
+        wait_loaded(visitor)
+        yield visitor
+
+
+@pytest.fixture(autouse=True)
+def _quickly(scripted_backend: ScriptedBackend) -> None:
+    scripted_backend.forward_seconds = 0.001
+
+
+def see(page: playwright.Page, view: str, size: tuple[int, int]) -> None:
+    """Open a view at the top of a window of this size."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    open_tab(page, view)
+    page.wait_for_selector(SHOWN[view])
+    page.evaluate("scrollTo(0, 0)")
+
+
+def is_in_sight(page: playwright.Page, selector: str) -> bool:
+    """Whether all of the first such element is in the window."""
+    return page.locator(selector).first.evaluate(
+        """(node) => {
+          const { top, bottom } = node.getBoundingClientRect();
+          return top >= 0 && bottom <= innerHeight;
+        }"""
+    )
+
+
+@pytest.mark.parametrize("view", SHOWN)
+def test_tab_reaches_everything_in_the_order_seen(page: playwright.Page, view: str) -> None:
+    if view == "live":
+        open_tab(page, view)
+        run(page, "Say it.")
+    see(page, view, (1440, 1000))
+    assert_complete(page, stops(page, view))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_how_it_works_opens_with_the_passes_of_a_recorded_run(
+    page: playwright.Page, size: tuple[int, int]
+) -> None:
+    see(page, "how-it-works", size)
+    assert is_in_sight(page, ".ex-picture[data-picture=passes]")
+    lanes = read_value((FOLDER / "lossless.txt").read_text("utf-8"))
+    for name, title in (("mars", "MARS"), ("ar", "Plain AR")):
+        passes = folds.num_forwards(lanes[name].events)
+        assert page.inner_text(f".ex-passlane[data-lane={name}] h4") == f"{title}: {passes} passes"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_text_of_a_cell_is_cut_and_the_marks_are_explained_above_the_cells(
+    page: playwright.Page, size: tuple[int, int]
+) -> None:
+    see(page, "grid", size)
+    assert is_in_sight(page, f"{GRID} .gv-legend")
+    cut = """nodes => nodes.filter((node) => node.scrollWidth > node.clientWidth)
+      .map((node) => node.textContent)"""
+    for measure in ("tpf", "agreement", "speed"):
+        page.check(f"{GRID} .gv-measures input[value={measure}]")
+        texts = f"{GRID} .gv-cell :is(.gv-number, .gv-differs)"
+        assert page.eval_on_selector_all(texts, cut) == []
+    page.check(f"{GRID} .gv-measures input[value=tpf]")
+    assert page.locator(f"{GRID} .gv-mark:not(:empty)").count() > 0
+    legend = page.inner_text(f"{GRID} .gv-legend")
+    for mark in set(page.locator(f"{GRID} .gv-mark:not(:empty)").all_inner_texts()):
+        assert mark in legend
+
+
+def test_a_cell_that_is_opened_brings_its_run_into_view(page: playwright.Page) -> None:
+    see(page, "grid", (1280, 720))
+    page.click(f"{GRID} [data-cell=r0c0]")
+    page.wait_for_function(
+        f"document.querySelector('{GRID} .gv-opened').getBoundingClientRect().top < innerHeight / 2"
+    )
+    assert page.locator("#grid-race .rv-pane").count() == 2
+
+
+def test_the_dashed_line_is_drawn_where_one_method_is_the_best(page: playwright.Page) -> None:
+    see(page, "frontier", (1280, 720))
+    assert page.locator("#frontier .fv-point[data-best=true]").count() == 1
+    box = page.locator("#frontier .fv-front").bounding_box()
+    assert box is not None
+    assert box["width"] > 100
+    assert box["height"] > 100
+    assert "dashed line" in page.inner_text("#frontier .fv-readout")
+    assert page.locator("#frontier .rv-markkeys svg").count() == 3
+
+
+def test_controls_stay_in_view_and_the_clock_in_place(
+    page: playwright.Page, scripted_backend: ScriptedBackend
+) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    open_tab(page, "live")
+    scripted_backend.forward_seconds = 0.03
+    start(page)
+    before = page.locator(f"{ROOT} .rv-clock").bounding_box()
+    wait_state(page, "finished")
+    assert page.locator(f"{ROOT} .rv-clock").bounding_box() == before
+    page.locator(f"{ROOT} .rv-panels").scroll_into_view_if_needed()
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    for selector in ("#run", "#tau", "#block_size"):
+        assert is_in_sight(page, selector), selector
+    page.evaluate("scrollTo(0, 0)")
+
+
+def test_escape_closes_what_is_open_and_returns_to_its_button(page: playwright.Page) -> None:
+    open_tab(page, "live")
+    focused = "node => node === document.activeElement"
+    share = page.locator(f"{ROOT} .rv-top .ex-menu > summary")
+    share.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{ROOT} .rv-top .ex-menu[open] button")
+    page.keyboard.press("Tab")
+    assert not share.evaluate(focused)
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"{ROOT} .rv-top .ex-menu:not([open])")
+    assert share.evaluate(focused)
+    for place in ("#tau", f"{ROOT} .rv-top"):
+        opener = page.locator(f"{place} .help-button").first
+        opener.focus()
+        page.keyboard.press("Enter")
+        page.locator(f"{place} .help-text").first.wait_for(state="visible")
+        page.keyboard.press("Escape")
+        page.locator(f"{place} .help-text").first.wait_for(state="hidden")
+        assert opener.evaluate(focused)
