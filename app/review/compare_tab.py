@@ -1,4 +1,4 @@
-"""The Compare tab: the tray of pinned runs, and a race view that shows one of them."""
+"""The Compare tab: the pinned runs, and a race view that shows one of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.ui.wiring import owner_of
 
 
 def compare_tab(max_import_bytes: int) -> None:
-    """Build the tab. It needs no wiring: the browser stores and draws everything."""
+    """Build the tab. It has no events, because the browser stores and draws everything."""
 
     def judge(text: str, request: gr.Request) -> dict[str, Any]:
         return read_import(text, max_import_bytes, owner_of(request))

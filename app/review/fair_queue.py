@@ -1,8 +1,8 @@
-"""A fair queue, and the worker threads that do Review's work on files and statistics.
+"""A fair queue with worker threads, for the Review tab's work on files and statistics.
 
-Each address has at most one piece of work in progress and a bounded queue of its own; the threads
-take from the queues in turn. Work is dropped when its client disconnects, and stopped when it
-exceeds its time budget.
+Each address has at most one task in progress and a bounded queue of its own; the threads serve the
+queues in turn. A task is dropped when its client disconnects, and stopped when it exceeds its time
+limit.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from mars_runtime.serving.limits import Receive
 
 NUM_THREADS = 4
 MAX_OF_ONE, MAX_WAITING = 32, 400
-"""Most waiting pieces of work: per address, and in total."""
+"""Maximum number of waiting tasks per address, and in total."""
 MAX_SECONDS = 10.0
-FULL = "Too many requests from your address are waiting. Try again in a moment."
-BUSY = "Too many visitors are using Review right now. Try again in a moment."
+FULL = "Too many requests from your address are waiting. Wait a moment, then try again."
+BUSY = "The Review tab is busy. Wait a moment, then try again."
 T = TypeVar("T")
 
 
-class _Piece:
-    """A piece of work that waits or is in progress, and its result."""
+class _Task:
+    """A waiting or active task, and its result."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
@@ -38,49 +38,51 @@ class _Piece:
 
 
 class FairQueue:
-    """Runs work in its own threads and shares them fairly between addresses."""
+    """Runs tasks in worker threads, which are shared fairly among addresses."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[_Piece]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[_Task]] = OrderedDict()
         self._busy: set[str] = set()
         self._changed = threading.Condition()
         self._num_threads = 0
 
     async def done(self, work: Callable[[], T], address: str, receive: Receive) -> T:
-        """Return the result of ``work``. Raises its exceptions, ApiError if the queue is full, and
-        ClientDisconnect if the client disconnects first.
+        """Run ``work`` in a worker thread and return its result. Raises the exceptions of ``work``,
+        ApiError if the queue is full, and ClientDisconnect if the client disconnects first.
         """
-        piece = self._enqueue(work, address)
+        task = self._enqueue(work, address)
         try:
-            return await unless_gone(receive, _result(piece.result))
+            return await unless_gone(receive, _result(task.result))
         finally:
-            self._drop(piece, address)
-            del piece, work  # break the cycle of exception, traceback and the request's body
+            self._drop(task, address)
+            # Break the reference cycle through the exception's traceback, which would keep the
+            # body of the request in memory.
+            del task, work
 
-    def _enqueue(self, work: Callable[[], Any], address: str) -> _Piece:
-        piece = _Piece(work)
+    def _enqueue(self, work: Callable[[], Any], address: str) -> _Task:
+        task = _Task(work)
         with self._changed:
             if len(self._waiting.get(address, ())) >= MAX_OF_ONE:
                 raise ApiError(429, FULL, retry_after=1)
             if sum(map(len, self._waiting.values())) >= MAX_WAITING:
                 raise ApiError(429, BUSY, retry_after=1)
-            self._waiting.setdefault(address, deque()).append(piece)
+            self._waiting.setdefault(address, deque()).append(task)
             if self._num_threads < NUM_THREADS:
                 self._num_threads += 1
                 threading.Thread(target=self._serve, name="review", daemon=True).start()
             self._changed.notify()
-        return piece
+        return task
 
-    def _drop(self, piece: _Piece, address: str) -> None:
-        """Remove a piece of work from the queue, or stop it if it is in progress."""
+    def _drop(self, task: _Task, address: str) -> None:
+        """Remove a task from the queue, or stop it if it is in progress."""
         with self._changed:
             queue = self._waiting.get(address)
-            if queue and piece in queue:
-                queue.remove(piece)
+            if queue and task in queue:
+                queue.remove(task)
                 if not queue:
                     del self._waiting[address]
-            if piece.budget is not None:
-                piece.budget.cancel()
+            if task.budget is not None:
+                task.budget.cancel()
 
     def _serve(self) -> None:
         while True:
@@ -88,25 +90,25 @@ class FairQueue:
                 while (address := self._next()) is None:
                     self._changed.wait()
                 queue = self._waiting[address]
-                piece = queue.popleft()
+                task = queue.popleft()
                 if queue:
                     self._waiting.move_to_end(address)
                 else:
                     del self._waiting[address]
                 self._busy.add(address)
-                piece.budget = Budget(MAX_SECONDS)
+                task.budget = Budget(MAX_SECONDS)
             try:
-                with limited(piece.budget):
-                    piece.result.set_result(piece.work())
+                with limited(task.budget):
+                    task.result.set_result(task.work())
             except BaseException as error:
-                piece.result.set_exception(error)
-            del piece  # frees the request's body too
+                task.result.set_exception(error)
+            del task  # otherwise the body of the request stays in memory until the next task
             with self._changed:
                 self._busy.discard(address)
                 self._changed.notify()
 
     def _next(self) -> str | None:
-        """Return the address whose turn it is."""
+        """Return the address to serve next, or None if there is none."""
         return next((address for address in self._waiting if address not in self._busy), None)
 
 

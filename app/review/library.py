@@ -1,8 +1,9 @@
-"""The sets of this page, the views of them that clients may see, and the judgements stored here.
+"""The review sets of this page, the parts of them that clients may see, and the stored judgements.
 
-Sets come from three places: the bundled study, the owner's folders and archives below ``review/``
-in MARS_DATA, and visitors. A visitor's browser keeps its set sealed, and a copy is stored here for
-a while. The view of a masked pair contains nothing that reveals which method is on which side.
+There are three types of sets: the bundled study, the operator's folders and archives under
+``review/`` in MARS_DATA, and the sets of visitors. A visitor's browser stores its set in sealed
+form, and the server stores a copy for some time. What a client gets for a masked pair does not
+reveal which method is on which side.
 """
 
 from __future__ import annotations
@@ -46,35 +47,40 @@ NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 ARCHIVE = ".tar.xz"
 MAX_LISTED = 200
 MAX_OPEN, MAX_VISITORS, MAX_OF_ONE = 12, 40, 8
-"""Limits: sets open in memory, visitors' sets stored here, and visitors' sets of one address."""
+"""Maximum number of sets in memory, of visitors' sets on disk, and of visitors' sets per
+address.
+"""
 QUICK = 1
-"""Compression level for a set that is requested while it is created: a twelfth of the usual time.
+"""Compression level for sets that are compressed while a client waits. It takes a twelfth of the
+time of the usual level.
 """
 MAX_ROWS = 20_000
-"""Most judgements processed at a time: 500 prompts by ten reviewers, four times each."""
+"""Maximum number of judgements per request: 500 prompts, ten reviewers, four judgements each."""
 HEAD = 90
-"""Characters of a prompt shown in a list."""
+"""Number of characters of a prompt that a list shows."""
 MAX_EXPORT_CHARS = 64_000_000
 Pair = tuple[int, int]
 log = logging.getLogger(__name__)
-OTHER_PROMPT = "The sides of a judgement belong to another prompt. Reload the page."
+OTHER_PROMPT = "This judgement was made for another prompt. Reload the page."
 NO_FORMAT = "The export format must be csv, jsonl, html or comparator."
 NO_SUCH = "This set does not exist. Choose one from the list."
 NO_PROMPT = "This set does not have that prompt or method. Reload the page."
 UNSTORED = "The server cannot read or write its files right now. Try again later."
 UNSTORED_SECRET = (
-    "the secret for masked sides cannot be stored; a restart will draw the sides again"
+    "the secret of masked pairs cannot be stored; after a restart, sides may be swapped"
 )
 UNREADABLE = "The server cannot read the set {}. Choose another one from the list."
 LARGE = (
-    "This set is too large to be stored in the browser. Export what you need before you leave, or "
-    "create it with fewer prompts or methods."
+    "This set is too large for the browser to store. Export what you need before you leave, or "
+    "create a set with fewer prompts or methods."
 )
 GONE = "This set is no longer loaded. Open it again from the list."
 
 
 class Library:
-    """All sets by name, opened on first use. data: the folder MARS_DATA; empty for none."""
+    """All sets by name, which are opened on first use. data: the folder MARS_DATA, or "" if there
+    is none.
+    """
 
     def __init__(self, data: str) -> None:
         self._folder = Path(data) / "review" if data else None
@@ -82,7 +88,7 @@ class Library:
         self._open: OrderedDict[str, Shown] = OrderedDict()
         self._visitors: dict[str, VisitorSet] = {}
         self._held: set[str] = set()
-        self._room: tempfile.TemporaryDirectory[str] | None = None
+        self._visitor_folder: tempfile.TemporaryDirectory[str] | None = None
         self._secret = b""
         self._store: JudgementStore | None = None
 
@@ -93,7 +99,9 @@ class Library:
 
     @property
     def secret(self) -> bytes:
-        """The secret that sides are drawn from; only for this process if it cannot be stored."""
+        """The secret that decides the sides of masked pairs. If it cannot be stored, it lasts only
+        as long as this process.
+        """
         with self._lock:
             if not self._secret:
                 try:
@@ -106,24 +114,24 @@ class Library:
 
     @property
     def store(self) -> JudgementStore:
-        """The store of judgements. Raises SetError if there is none, StoreError if it cannot be
-        opened.
+        """The store of judgements. Raises SetError if this server stores none, StoreError if the
+        store cannot be opened.
         """
         if self._folder is None:
-            raise SetError("This server stores no judgements. Your browser keeps them.")
+            raise SetError("This server stores no judgements. They stay in your browser.")
         with self._lock:
             try:
                 self._store = self._store or JudgementStore(self._folder / "judgements.sqlite")
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 raise StoreError(
-                    f"The server cannot store judgements at the moment ({reason}): this browser "
-                    "keeps yours and sends them again."
+                    f"The server cannot store judgements at the moment ({reason}). Your browser "
+                    "stores them and sends them again later."
                 ) from error
             return self._store
 
     def names(self) -> list[str]:
-        """Return the names of the bundled study and of the owner's sets."""
+        """Return the names of the bundled study and of the operator's sets."""
         owned: list[str] = []
         if self._folder is not None and self._folder.is_dir():
             for path in sorted(self._folder.iterdir()):
@@ -134,7 +142,7 @@ class Library:
         return [STUDY, *(name for name in owned[:MAX_LISTED] if name != STUDY)]
 
     def find(self, name: str) -> Shown:
-        """Return a set by its name. Raises SetError, OutputError."""
+        """Return a set by name, and open it if necessary. Raises SetError, OutputError."""
         with self._lock:
             known = self._open.get(name)
             if known is not None:
@@ -142,15 +150,15 @@ class Library:
                 return known
         path = self._path(name)
         try:
-            made = Shown(name, ReviewSet.open(path))
+            opened = Shown(name, ReviewSet.open(path))
         except SetError as error:
             log.error("%s", error)
             raise SetError(UNREADABLE.format(name)) from error
         with self._lock:
-            self._open[name] = made
+            self._open[name] = opened
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)
-        return made
+        return opened
 
     def _path(self, name: str) -> Path:
         if name == STUDY:
@@ -165,15 +173,19 @@ class Library:
         raise SetError(GONE if name.startswith(VISITORS) else NO_SUCH)
 
     def place(self, name: str = "", address: str = "") -> tuple[str, Path]:
-        """Return a folder for a visitor's set, under the given name or a new unguessable one.
+        """Return the name and the new folder of a visitor's set. Without a name, an unguessable one
+        is generated.
 
-        The folder is deleted when the program ends. If there are too many, the oldest set of the
-        address with most sets is evicted first, so an address evicts its own sets before another's.
+        The folder is deleted when the program ends. If an address has too many sets, its oldest set
+        is evicted; if there are too many in total, the oldest set of the address with the most sets
+        is evicted.
         """
         name = name or VISITORS + secrets.token_urlsafe(16)
         with self._lock:
-            self._room = self._room or tempfile.TemporaryDirectory(prefix="mars-review-")
-            folder = Path(tempfile.mkdtemp(dir=self._room.name))
+            self._visitor_folder = self._visitor_folder or tempfile.TemporaryDirectory(
+                prefix="mars-review-"
+            )
+            folder = Path(tempfile.mkdtemp(dir=self._visitor_folder.name))
             self._visitors[name] = VisitorSet(folder, address)
             while old := self._surplus(name, address):
                 self._open.pop(old, None)
@@ -181,8 +193,8 @@ class Library:
         return name, folder
 
     def _surplus(self, name: str, address: str) -> str:
-        """Return the name of a visitor's set to evict; empty for none. Never ``name`` or an
-        unfinished set.
+        """Return the name of a visitor's set to evict, or "" if none has to be evicted. Never
+        returns ``name`` or a set that is still being created.
         """
         counts = Counter(visitor.address for visitor in self._visitors.values())
         idle = [key for key in self._visitors if key != name and key not in self._held]
@@ -195,7 +207,7 @@ class Library:
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Keep this visitor's set from being evicted inside the ``with`` block."""
+        """Prevent a visitor's set from being evicted inside the ``with`` block."""
         with self._lock:
             self._held.add(name)
         try:
@@ -205,22 +217,22 @@ class Library:
                 self._held.discard(name)
 
     def folder(self, name: str) -> Path:
-        """Return the folder of a visitor's set. Raises SetError."""
+        """Return the folder of a visitor's set. Raises SetError if it was evicted."""
         if name not in self._visitors:
             raise SetError(GONE)
         return self._visitors[name].folder
 
     def forget(self, name: str) -> None:
-        """Drop a changed set from memory; the next use reopens it."""
+        """Drop a changed set from memory, so that the next use reads it again."""
         with self._lock:
             self._open.pop(name, None)
 
     def sealed(self, name: str) -> str:
-        """Return a visitor's set in the sealed form that its browser keeps. Raises SetError."""
-        lies = self.folder(name)
+        """Return a visitor's set in the sealed form that the browser stores. Raises SetError."""
+        set_folder = self.folder(name)
         with tempfile.TemporaryDirectory() as folder:
             packed = Path(folder) / "set.tar.xz"
-            ReviewSet.open(lies).pack(packed, QUICK)
+            ReviewSet.open(set_folder).pack(packed, QUICK)
             body = base64.b64encode(packed.read_bytes()).decode()
         text = seal(self.secret, {"name": name, "archive": body})
         if len(text) > MAX_SEALED:
@@ -228,8 +240,8 @@ class Library:
         return text
 
     def bring(self, text: str, address: str = "") -> str:
-        """Unpack a sealed set from a browser and return its name. Raises SealError, SetError,
-        OSError.
+        """Unpack a sealed set that a browser stored, and return its name. Raises SealError,
+        SetError, OSError.
         """
         fields = as_mapping(unseal(self.secret, text))
         name = as_text(fields["name"])
@@ -241,7 +253,7 @@ class Library:
             try:
                 unpack(packed, self.place(name, address)[1])
             except OSError:
-                # The disk is full: the set is gone here, but the browser can send it again.
+                # The disk may be full. The browser still has the set and can send it again.
                 self._drop(name)
                 raise
             except ValueError as error:
@@ -250,13 +262,12 @@ class Library:
         return name
 
     def _drop(self, name: str) -> None:
-        """Delete a visitor's set."""
         with self._lock:
             self._open.pop(name, None)
             shutil.rmtree(self._visitors.pop(name).folder, ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
-        """Return the prompts of a masked pair: only whether both answers are equal."""
+        """Return the prompts of a masked pair, each with whether both answers are equal."""
         review = self.find(name).review
         _check_pair(review, pair)
         items = []
@@ -266,8 +277,8 @@ class Library:
         return {**_head(name, review), "items": items, "marks": []}
 
     def masked_item(self, name: str, pair: Pair, number: int) -> dict[str, Any]:
-        """Return a prompt with the left and the right text, and the seal that records which method
-        is which. Raises SetError.
+        """Return a prompt with its left and right answers, and a sealed record of which method is
+        on which side. Raises SetError.
         """
         review = self.find(name).review
         _check_pair(review, pair)
@@ -288,7 +299,9 @@ class Library:
         return seal(self.secret, sides)
 
     def reveal(self, name: str, texts: Iterable[Any]) -> list[dict[str, str]]:
-        """Return which method was on which side, for each seal. Raises SetError, SealError."""
+        """Return which method was on which side, for each sealed record. Raises SetError,
+        SealError.
+        """
         review = self.find(name).review
         opened = []
         for text in texts:
@@ -303,7 +316,7 @@ class Library:
         return fields
 
     def read_row(self, name: str, value: Any) -> Judgement:
-        """Validate a judgement from a page, with sealed or open sides. Raises SetError, SealError,
+        """Validate a judgement from a page, whose sides may be sealed. Raises SetError, SealError,
         JudgementError.
         """
         return self._read_row(self.find(name), value)
@@ -328,7 +341,7 @@ class Library:
         return row
 
     def read_rows(self, name: str, values: Any) -> list[Judgement]:
-        """Validate several judgements. Raises the errors of ``read_row``."""
+        """Validate several judgements. Raises the same errors as ``read_row``."""
         rows = as_list(values)
         if len(rows) > MAX_ROWS:
             raise JudgementError(f"Send at most {MAX_ROWS:,} judgements at a time.")
@@ -340,14 +353,16 @@ class Library:
         return judgements
 
     def keep(self, name: str, value: Any) -> dict[str, Any]:
-        """Store a judgement on disk and return it as the page that sent it may see it."""
+        """Store a judgement on disk. Return it in the form in which the page sent it, with sealed
+        sides if they were sealed.
+        """
         row = self.read_row(name, value)
         stored = self.store.add(self.find(name).review.id, row).as_json()
         return _resealed(stored, as_mapping(value).get("sealed"))
 
     def kept(self, name: str, is_masked: bool) -> list[dict[str, Any]]:
-        """Return all judgements of a set. For a masked page the sides of masked judgements are
-        sealed.
+        """Return the stored judgements of a set. If ``is_masked``, the sides of masked judgements
+        are sealed.
         """
         review = self.find(name).review
         rows = [row.as_json() for row in self.store.rows(review.id)]
@@ -361,11 +376,13 @@ class Library:
         ]
 
     def figures(self, name: str, rows: Any) -> dict[str, Any]:
-        """Return the statistics of judgements."""
+        """Return the statistics of these judgements."""
         return figures(self.find(name).review, current(self.read_rows(name, rows)).values())
 
     def export(self, name: str, form: str, rows: Any, method: int = 0) -> str:
-        """Return a file with the set and its judgements. Raises SetError for an unknown format."""
+        """Return the text of a file with the set and these judgements. Raises SetError if the
+        format is unknown.
+        """
         review, read = self.find(name).review, self.read_rows(name, rows)
         if form == "csv":
             return exports.to_csv(review, read, MAX_EXPORT_CHARS)
@@ -378,8 +395,8 @@ class Library:
         raise SetError(NO_FORMAT)
 
     def merge(self, name: str, rows: Any, text: str) -> dict[str, Any]:
-        """Merge a page's judgements with those of a file. Raises JudgementError, which names the
-        line.
+        """Merge the judgements of a page with those of a file. The message of a JudgementError
+        names the line of the file.
         """
         shown = self.find(name)
         brought = exports.read_jsonl(text, shown.review.id)
@@ -400,14 +417,14 @@ VISITORS = "own-"
 
 @dataclass(frozen=True, slots=True)
 class VisitorSet:
-    """A visitor's set: its folder and the address that created it."""
-
     folder: Path
     address: str
 
 
 class Shown:
-    """An opened set and its views, compressed on first use."""
+    """An opened set, and the responses made from it, which are compressed on first use and
+    cached.
+    """
 
     def __init__(self, name: str, review: ReviewSet) -> None:
         self.name = name
@@ -426,8 +443,8 @@ class Shown:
         return self._once(number, lambda: self._item(number))
 
     def trace(self, number: int, method: int) -> list[str]:
-        """Return the lines of an answer's trace; none for an answer with text only. Raises
-        SetError.
+        """Return the lines of an answer's trace, or an empty list if the answer has only text.
+        Raises SetError.
         """
         _check_item(self.review, number)
         _check_method(self.review, method)
@@ -453,8 +470,8 @@ class Shown:
         }
 
     def _marks(self, number: int) -> list[dict[str, Any] | None]:
-        """Return the automatic checks of each method's answer against the reference; None for a
-        missing answer.
+        """Return the automatic checks of each method's answer, compared with the reference. None
+        stands for a missing answer.
         """
         review = self.review
         reference = review.answer(number, review.about.reference)
@@ -482,7 +499,7 @@ class Shown:
 
 
 def _head(name: str, review: ReviewSet) -> dict[str, Any]:
-    """Return the description of a set, without answers."""
+    """Return the description of a set, without prompts and answers."""
     about = review.about
     return {
         "address": name,
@@ -495,7 +512,7 @@ def _head(name: str, review: ReviewSet) -> dict[str, Any]:
 
 
 def _listed(review: ReviewSet, number: int) -> dict[str, Any]:
-    """Return what a list shows of a prompt."""
+    """Return what a list shows about a prompt: its category and its beginning."""
     item = review.items[number]
     return {"category": item.category, "head": " ".join(item.prompt[: 2 * HEAD].split())[:HEAD]}
 
@@ -512,7 +529,7 @@ def _asked(review: ReviewSet, number: int) -> dict[str, Any]:
 def _text(review: ReviewSet, number: int, method: int) -> str:
     answer = review.answer(number, method)
     if answer is None:
-        raise SetError("An answer to this prompt is missing. Finish the set first.")
+        raise SetError("An answer to this prompt is missing. Finish creating the set first.")
     return answer.text
 
 
@@ -521,7 +538,7 @@ def _sides(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _resealed(row: dict[str, Any], sealed: Any) -> dict[str, Any]:
-    """Return a judgement with its sides sealed; the two methods are sorted by name so that their
+    """Return a judgement with sealed sides. The names of its two methods are sorted, so that their
     order reveals nothing.
     """
     if not sealed:

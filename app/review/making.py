@@ -1,7 +1,7 @@
-"""Creates review sets: from prompts, which the page's engines answer in one thread per set; and
+"""Creates review sets: from prompts, which the page's engines answer, with one thread per set; and
 from existing answers, such as pinned runs or files of ``lm_eval --log_samples``.
 
-A set counts as a run of its visitor, so the engine shares its slots by address as usual.
+Creating a set counts as a run of its visitor, so the engine shares its slots by address as usual.
 """
 
 from __future__ import annotations
@@ -40,31 +40,33 @@ from mars_runtime.review.sets import MAX_NAME, ReviewSet, SetDescription, SetErr
 from mars_runtime.settings import SettingsError
 
 MAX_OWN_PROMPTS, MAX_OWN_METHODS = 20, 3
-"""Most prompts and methods of a visitor's set."""
+"""Maximum number of prompts and methods in a visitor's set."""
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
-"""Limits: sets in progress, unfinished sets of one address, and sets that are remembered."""
+"""Maximum number of sets in progress, of unfinished sets per address, and of jobs that are
+remembered.
+"""
 AWAY_SECONDS = 120.0
-"""A set is stopped if its owner's page has not polled it for this long. Browsers let a background
-page poll once a minute.
+"""A job is stopped if the visitor's page has not polled it for this time. Browsers let a page in
+the background poll only once per minute.
 """
 PAUSED_SECONDS = 5.0
-"""A longer gap between two checks of a set means that the process was paused (SIGSTOP, a frozen
-container). Checks normally come several times a second.
+"""If the time between two checks of a job is longer than this, the process was paused (SIGSTOP, a
+frozen container). Normally there are several checks per second.
 """
 MAX_TOKENS = 128
 CAPPED = ("max_new_tokens", "block_size")
-"""Settings with ranges that depend on the page and the checkpoint."""
-FULL = "Other sets are being created right now. Try again in a few minutes."
-ONE = "Another set of yours is being created. Wait for it, or stop it."
-FAULT = "An error on the server interrupted this set. Finish the set, or create it again."
+"""Settings whose limits depend on the page and the checkpoint."""
+FULL = "The server is already creating other sets. Try again in a few minutes."
+ONE = "You are already creating another set. Wait until it is done, or stop it."
+FAULT = "An error on the server interrupted this set. Press Finish, or create the set again."
 NO_JOB = "This set is no longer being created."
 PAUSE_SECONDS = 0.2
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request to create a set. title: name shown to people."""
+class SetRequest:
+    """A request to create a set. title: the set's name, as shown on the page."""
 
     title: str
     items: Sequence[Item]
@@ -73,11 +75,16 @@ class Asked:
 
 @dataclass(slots=True)
 class SetJob:
-    """A set in progress. state: making, paused, stopped, done or failed."""
+    """The creation of a set.
+
+    state: making, paused, stopped, done or failed.
+    seen: when the visitor's page last polled. checked: when ``is_left`` was last called.
+    began, num_before: when the job started or resumed, and how many answers it had then.
+    """
 
     name: str
     folder: Path
-    asked: Asked
+    asked: SetRequest
     address: str
     state: str = "making"
     progress: SetProgress = field(default_factory=lambda: SetProgress(0, 0))
@@ -93,8 +100,8 @@ class SetJob:
         return self.state in ("stopped", "done", "failed")
 
     def is_left(self) -> bool:
-        """Whether its owner's page stopped polling. A pause of the process does not count, because
-        clients could not poll then.
+        """Whether the visitor's page has stopped polling. Time in which this process was paused
+        does not count, because clients could not poll.
         """
         time_now = time.monotonic()
         if time_now - self.checked > PAUSED_SECONDS:
@@ -104,7 +111,7 @@ class SetJob:
 
 
 class Making:
-    """Starts, steers and reports sets in progress."""
+    """Creates sets: starts, pauses and stops jobs, and reports their progress."""
 
     def __init__(self, engines: Engines, library: Library) -> None:
         self._engines = engines
@@ -119,7 +126,7 @@ class Making:
         return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
 
     def begin(self, posted: Mapping[str, Any], address: str, is_owner: bool) -> dict[str, Any]:
-        """Start a set, or continue the one that ``set`` names. Return its name and the faults in
+        """Start a set, or continue the set that ``set`` names. Return its name and the faults in
         its prompts. Raises PromptError, SettingsError, SetError, RefusalError.
         """
         most = self.told(is_owner)
@@ -127,21 +134,21 @@ class Making:
         if "set" in posted:
             name, folder = str(posted["set"]), self._library.folder(str(posted["set"]))
             review = ReviewSet.open(folder)
-            request = Asked(review.about.name, review.items, review.about.methods)
+            request = SetRequest(review.about.name, review.items, review.about.methods)
         else:
             items, faults = _items(posted)
             items = with_system(items, read_system(posted.get("system")))
-            request = Asked(_name(posted), items, self._methods(posted, most["ways"]))
+            request = SetRequest(_name(posted), items, self._methods(posted, most["ways"]))
         if len(request.items) > most["prompts"]:
-            raise PromptError(f"Give at most {most['prompts']} prompts, got {len(request.items)}.")
+            raise PromptError(f"Enter at most {most['prompts']} prompts, got {len(request.items)}.")
         _check_number(len(request.methods), most["ways"])
         self._check_caps(request)
         with self._lock:
-            going = self._going()
-            is_going = any(job.name == name for job in going)
-            if is_going or sum(job.address == address for job in going) >= MAX_OF_ONE:
+            active = self._active_jobs()
+            is_going = any(job.name == name for job in active)
+            if is_going or sum(job.address == address for job in active) >= MAX_OF_ONE:
                 raise SetError(ONE)
-            self._check_place()
+            self._check_capacity()
             if not name:
                 name, folder = self._library.place(address=address)
             job = self._jobs[name] = SetJob(name, folder, request, address)
@@ -152,21 +159,23 @@ class Making:
         threading.Thread(target=self._run, args=[job], name="review set", daemon=True).start()
         return {"name": name, "faults": faults}
 
-    def _going(self) -> list[SetJob]:
-        """Return the sets in progress or paused. Stops those with a page that has left."""
+    def _active_jobs(self) -> list[SetJob]:
+        """Return the jobs in progress or paused. Jobs whose page has stopped polling are stopped
+        first.
+        """
         for job in self._jobs.values():
             if not job.is_over and job.is_left():
                 job.state = "stopped"
         return [job for job in self._jobs.values() if not job.is_over]
 
-    def _check_place(self) -> None:
-        """Raise SetError if no further set can be started now. A paused set does not count."""
-        if sum(job.state == "making" for job in self._going()) >= MAX_JOBS:
+    def _check_capacity(self) -> None:
+        """Raise SetError if no further set can be started now. Paused jobs do not count."""
+        if sum(job.state == "making" for job in self._active_jobs()) >= MAX_JOBS:
             raise SetError(FULL)
 
-    def _check_caps(self, request: Asked) -> None:
-        """Validate prompts and methods like a run of the page, independent of their source: method
-        words and imported names can change settings too. Raises RefusalError.
+    def _check_caps(self, request: SetRequest) -> None:
+        """Validate prompts and methods by the limits of a run, whatever their source: the text of a
+        method and imported prompts could exceed these limits. Raises RefusalError.
         """
         for method in request.methods:
             limits = self._engines.limits(method.checkpoint)
@@ -182,7 +191,7 @@ class Making:
         """Parse the posted methods. Raises SettingsError."""
         words = posted.get("ways")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise SettingsError("Give each method as text.")
+            raise SettingsError("Each method must be text.")
         _check_number(len(words), most)
         limit = posted.get("max_new_tokens", MAX_TOKENS)
         if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
@@ -191,8 +200,8 @@ class Making:
         return read_methods(words, checkpoint, max_new_tokens=limit)
 
     def progress(self, name: str) -> dict[str, Any]:
-        """Return the progress of a set. seconds_left: estimated from the answers since the start;
-        None before the first.
+        """Return the progress of a set. seconds_left: an estimate, or None before the first
+        answer.
         """
         job = self._jobs.get(name)
         if job is None:
@@ -216,13 +225,13 @@ class Making:
         }
 
     def steer(self, name: str, do: object) -> dict[str, Any]:
-        """Pause, resume or stop a set. Raises SetError if no further set can be started now."""
+        """Pause, resume or stop a job. Raises SetError if it cannot be resumed now."""
         job = self._jobs.get(name)
         states = {"pause": "paused", "resume": "making", "stop": "stopped"}
         with self._lock:
             if job is not None and not job.is_over and isinstance(do, str) and do in states:
                 if do == "resume" and job.state == "paused":
-                    self._check_place()
+                    self._check_capacity()
                     job.began, job.num_before = time.monotonic(), job.progress.num_done
                 job.state = states[do]
         return self.progress(name)
@@ -256,8 +265,8 @@ class Making:
             self._library.forget(job.name)
 
     def _work(self, job: SetJob, review: ReviewSet) -> None:
-        """Decode until the set is done, paused or stopped. Unfinished answers are dropped, finished
-        ones kept.
+        """Decode until the set is done, paused or stopped. Finished answers are stored; unfinished
+        ones are dropped.
         """
         work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
         for progress in work:
@@ -269,7 +278,7 @@ class Making:
 
     def _decoder(self, name: str) -> Decoder:
         served = self._engines.get(name)
-        assert served is not None, "waiting has no time limit"
+        assert served is not None, "get without a timeout waits until the checkpoint is loaded"
         about = served.about
         if isinstance(about, Facts):
             return Decoder.elsewhere(served.engine, served.checkpoint.tokenizer, about)
@@ -277,7 +286,7 @@ class Making:
 
     def bring(self, posted: Mapping[str, Any], address: str) -> dict[str, Any]:
         """Create a set from existing answers: ``pins`` (texts of traces) or ``samples`` (files of
-        lm_eval by method). Raises SetError, PromptError, TraceError.
+        lm_eval, one per method). Raises SetError, PromptError, TraceError.
         """
         most = self._engines.settings.max_import_bytes
         existing = (
@@ -305,12 +314,12 @@ def _name(posted: Mapping[str, Any]) -> str:
 
 
 def _items(posted: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
-    """Return the prompts and the faults of unusable lines. Raises PromptError."""
+    """Return the prompts, and a fault for each unusable line. Raises PromptError."""
     if source := posted.get("source"):
         return bundled(str(source)), []
     text = posted.get("prompts")
     if not isinstance(text, str):
-        raise PromptError("Give prompts as text, CSV, TSV or JSON.")
+        raise PromptError("The prompts must be text, CSV, TSV or JSON.")
     prompts = read_prompts(text, name=str(posted.get("file", ""))[:200])
     return prompts.items, [str(fault) for fault in prompts.faults]
 
@@ -324,12 +333,14 @@ def _check_number(num_methods: int, most: int) -> None:
 def _of_pins(
     pins: Any, max_chars: int, address: str
 ) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
-    """Return pinned runs as a set: one prompt for each distinct prompt, one method for each
-    distinct settings. max_chars: limit of one run. address: the visitor's, for the limit on
-    concurrent reads.
+    """Return pinned runs as a set with one item per distinct prompt, and one method per distinct
+    settings.
+
+    max_chars: maximum length of a run. address: the client's address, for the limit on concurrent
+    readers.
     """
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_METHODS:
-        raise SetError("Pin at least two runs of one prompt first.")
+        raise SetError("Pin at least two runs of the same prompt first.")
     items: dict[str, Item] = {}
     methods: dict[str, ReviewMethod] = {}
     answers: Answers = {}
@@ -341,8 +352,8 @@ def _of_pins(
         item = items.setdefault(header["prompt"], Item(str(len(items) + 1), header["prompt"]))
         method = _method_of(header)
         methods.setdefault(method.name, method)
-        place = list(items).index(item.prompt), list(methods).index(method.name)
-        answers.setdefault(place, read["lines"])
+        position = list(items).index(item.prompt), list(methods).index(method.name)
+        answers.setdefault(position, read["lines"])
     if not MIN_METHODS <= len(methods) <= MAX_METHODS:
         raise SetError(
             f"A set has {MIN_METHODS} to {MAX_METHODS} methods, but the pinned runs have "
@@ -363,8 +374,8 @@ def _method_of(header: Mapping[str, Any]) -> ReviewMethod:
 
 
 def _of_samples(posted: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
-    """Return files of ``lm_eval --log_samples``, one for each method, as a set of the prompts that
-    all files share.
+    """Return the files of ``lm_eval --log_samples``, one per method, as a set of the prompts that
+    all files have.
     """
     files = posted.get("samples")
     if not isinstance(files, list) or not MIN_METHODS <= len(files) <= MAX_METHODS:
@@ -393,7 +404,7 @@ def _of_samples(posted: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMeth
 
 
 def _samples(name: str, text: str) -> dict[str, str]:
-    """Return answers by prompt. Raises SetError, which names the line."""
+    """Return the answers of a file by prompt. The message of a SetError names the line."""
     answers: dict[str, str] = {}
     for number, sample in json_records(text.removeprefix("\ufeff")):
         budget.check()
@@ -409,7 +420,7 @@ def _samples(name: str, text: str) -> dict[str, str]:
             first.encode(), answer.encode()
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             raise SetError(
-                f"{name}, line {number}: not a sample of lm_eval with a text as its answer."
+                f"{name}, line {number} is not an lm_eval sample with a text answer."
             ) from None
         answers.setdefault(first[:8000], answer)
     return answers

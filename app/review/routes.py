@@ -1,8 +1,9 @@
-"""The routes of the Review tab: sets, answers, masked pairs, judgements, statistics, exports, and
-sets in progress, as JSON.
+"""The routes of the Review tab, with JSON responses: sets, answers, masked pairs, judgements,
+statistics, exports and jobs.
 
-There are no sessions. Anyone with the address may read. Only clients with the review key may write
-here; everyone else's judgements stay in the browser. Every error is one sentence.
+There are no sessions. Any client that has a set's name may read the set. Only clients with the
+review key may store judgements on the server; other judgements stay in the browser. Every error is
+one sentence.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from mars_runtime.settings import SettingsError
 from mars_runtime.trace import TraceError
 
 PATHS = re.compile(r"/review/[\w./-]{1,200}", re.ASCII)
-"""Paths that this module serves, for the router above it."""
+"""Matches the paths that this module serves."""
 MISTAKES = (
     SetError,
     SealError,
@@ -58,40 +59,40 @@ MISTAKES = (
     RefusalError,
     UnavailableError,
 )
-"""Errors that a user can cause; each message is one sentence."""
+"""Errors that a user can cause. Each message is one sentence."""
 MAX_READ, MAX_POSTED = 3000, 600
-"""Most requests of one address per minute: reads and posts."""
+"""Maximum number of requests per address and minute: reads, and posts."""
 MAX_AT_ONCE = 4
 MAX_REVEALED = 2000
 MINUTE = 60.0
 RETRY_SECONDS = 5
 NOT_STORED = {"cache-control": "no-store"}
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-NO_ROUTE = "There is nothing at this address. Open the Review tab."
+NO_ROUTE = "This address does not exist. Open the Review tab."
 NO_KEY = "This review key is wrong. Ask the operator of this page for the key."
 NO_JSON = "The request must be one JSON object."
-OFTEN = "Too many requests came from your address. Wait a minute."
+OFTEN = "Too many requests came from your address. Wait a minute, then try again."
 TOO_LARGE = "This request is too large. Send less at a time."
-BUSY = "Too many of your requests are in progress. Wait for one to end."
-HALF = "A text contains half of a character (a lone surrogate). Type it again."
-Told = dict[str, Any]
+BUSY = "Too many of your requests are in progress. Wait until one of them ends."
+HALF = "A text contains an incomplete character (a lone surrogate). Enter the text again."
+JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 
 
 class Quota:
-    """A rate limit per address and minute."""
+    """Limit of requests per address and minute."""
 
     def __init__(self, most: int) -> None:
         self._window = SlidingWindow(most, MINUTE)
 
     def take(self, address: str) -> None:
-        """Count one request. Raises ApiError if it exceeds the limit."""
+        """Count a request. Raises ApiError if it exceeds the limit."""
         if not self._window.admits(address):
             raise ApiError(429, OFTEN, retry_after=round(MINUTE))
 
 
 def make_review(library: Library, making: Making, settings: AppSettings) -> Starlette:
-    """Return the ASGI app that serves PATHS."""
+    """Return the ASGI app that serves the paths of the Review tab."""
     desk = ReviewDesk(library, making, settings.review_key)
     set_path = "/review/sets/{name}"
     pair = "{first:int}-{second:int}"
@@ -132,8 +133,8 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
 
 
 class ReviewDesk:
-    """The handlers of the routes. Work on files, statistics and bodies runs in the threads of a
-    line.
+    """Handlers of the routes. Work on files, statistics and request bodies runs in the worker
+    threads of a ``FairQueue``.
     """
 
     def __init__(self, library: Library, making: Making, key: str) -> None:
@@ -144,9 +145,9 @@ class ReviewDesk:
         self._read, self._posted = Quota(MAX_READ), Quota(MAX_POSTED)
 
     async def listed(self, request: Request) -> Response:
-        """Return the public sets and what this server allows."""
+        """Return the names of the public sets, and what this client may do."""
         is_owner, keeps = self._has_key(request), self._library.keeps and self._keys is not None
-        return await self._found(
+        return await self._read_response(
             request,
             lambda: {
                 "sets": self._library.names(),
@@ -156,21 +157,23 @@ class ReviewDesk:
         )
 
     async def about(self, request: Request) -> Response:
-        """Return methods, prompts and automatic checks of a set."""
+        """Return the methods, prompts and automatic checks of a set."""
         name = request.path_params["name"]
-        return await self._work(request, lambda: _zipped(self._library.find(name).told()))
+        return await self._run_in_worker(request, lambda: _zipped(self._library.find(name).told()))
 
     async def item(self, request: Request) -> Response:
         """Return a prompt and its answers."""
         name, number = request.path_params["name"], request.path_params["item"]
-        return await self._work(request, lambda: _zipped(self._library.find(name).item(number)))
+        return await self._run_in_worker(
+            request, lambda: _zipped(self._library.find(name).item(number))
+        )
 
     async def trace(self, request: Request) -> Response:
         """Return the lines of an answer's trace."""
         name, item, method = (
             request.path_params[parameter] for parameter in ("name", "item", "method")
         )
-        return await self._work(
+        return await self._run_in_worker(
             request,
             lambda: PlainTextResponse("\n".join(self._library.find(name).trace(item, method))),
         )
@@ -178,34 +181,36 @@ class ReviewDesk:
     async def masked(self, request: Request) -> Response:
         """Return the prompts of a masked pair."""
         name, pair = request.path_params["name"], _pair(request)
-        return await self._found(request, lambda: self._library.masked(name, pair))
+        return await self._read_response(request, lambda: self._library.masked(name, pair))
 
     async def masked_item(self, request: Request) -> Response:
-        """Return a prompt of a masked pair with both texts."""
+        """Return a prompt of a masked pair with both answers."""
         name, pair = request.path_params["name"], _pair(request)
         number = request.path_params["item"]
-        return await self._found(request, lambda: self._library.masked_item(name, pair, number))
+        return await self._read_response(
+            request, lambda: self._library.masked_item(name, pair, number)
+        )
 
     async def sealed(self, request: Request) -> Response:
-        """Return a visitor's set sealed, for the browser to keep."""
+        """Return a visitor's set in the sealed form that the browser stores."""
         name = request.path_params["name"]
-        return await self._found(request, lambda: {"sealed": self._library.sealed(name)})
+        return await self._read_response(request, lambda: {"sealed": self._library.sealed(name)})
 
     async def bring(self, request: Request) -> Response:
-        """Accept a sealed set from a browser, or create a set from uploaded answers."""
+        """Accept a sealed set that a browser stored, or create a set from uploaded answers."""
         address = address_of(request.client)
 
-        def brought(posted: Told) -> Any:
+        def brought(posted: JsonObject) -> Any:
             if "sealed" in posted:
                 return {"name": self._library.bring(_text_of(posted, "sealed"), address)}
             return self._making.bring(posted, address)
 
-        return await self._given(request, brought)
+        return await self._post_response(request, brought)
 
     async def make(self, request: Request) -> Response:
-        """Start creating a set."""
+        """Start to create a set."""
         is_owner, address = self._has_key(request), address_of(request.client)
-        return await self._given(
+        return await self._post_response(
             request, lambda posted: self._making.begin(posted, address, is_owner)
         )
 
@@ -217,78 +222,86 @@ class ReviewDesk:
     async def steer(self, request: Request) -> Response:
         """Pause, resume or stop a set."""
         job = request.path_params["job"]
-        return await self._given(request, lambda posted: self._making.steer(job, posted.get("do")))
+        return await self._post_response(
+            request, lambda posted: self._making.steer(job, posted.get("do"))
+        )
 
     async def judgements(self, request: Request) -> Response:
-        """Return the judgements of a set that are stored here."""
+        """Return the judgements of a set that this server stores."""
         self._check_key(request)
         name, is_masked = request.path_params["name"], "masked" in request.query_params
-        return await self._found(request, lambda: {"rows": self._library.kept(name, is_masked)})
+        return await self._read_response(
+            request, lambda: {"rows": self._library.kept(name, is_masked)}
+        )
 
     async def judge(self, request: Request) -> Response:
-        """Store a judgement on disk before answering."""
+        """Store a judgement on disk, then respond."""
         self._check_key(request)
         name = request.path_params["name"]
-        return await self._given(
+        return await self._post_response(
             request, lambda posted: {"row": self._library.keep(name, posted.get("row"))}
         )
 
     async def reveal(self, request: Request) -> Response:
-        """Return which method was on which side."""
+        """Return which method was on which side of masked pairs."""
         name = request.path_params["name"]
 
-        def revealed(posted: Told) -> Any:
+        def revealed(posted: JsonObject) -> Any:
             sealed = posted.get("sealed")
             texts = sealed[:MAX_REVEALED] if isinstance(sealed, list) else []
             return {"sides": self._library.reveal(name, texts)}
 
-        return await self._given(request, revealed)
+        return await self._post_response(request, revealed)
 
     async def figures(self, request: Request) -> Response:
-        """Return the statistics of a page's judgements."""
+        """Return the statistics of the posted judgements."""
         name = request.path_params["name"]
-        return await self._given(
+        return await self._post_response(
             request, lambda posted: self._library.figures(name, posted.get("rows"))
         )
 
     async def export(self, request: Request) -> Response:
-        """Return a file with the set and a page's judgements."""
+        """Return a file with the set and the posted judgements."""
         name = request.path_params["name"]
 
-        def exported(posted: Told) -> Response:
+        def exported(posted: JsonObject) -> Response:
             method = posted.get("way")
             number = method if type(method) is int else 0
             form = str(posted.get("form"))
             return PlainTextResponse(self._library.export(name, form, posted.get("rows"), number))
 
-        return await self._posted_work(request, exported)
+        return await self._run_on_posted(request, exported)
 
     async def merge(self, request: Request) -> Response:
-        """Merge a page's judgements with those of a file."""
+        """Merge the posted judgements with those of a file."""
         name = request.path_params["name"]
-        return await self._given(
+        return await self._post_response(
             request,
             lambda posted: self._library.merge(name, posted.get("rows"), _text_of(posted, "text")),
         )
 
-    async def _found(self, request: Request, work: Callable[[], Any]) -> Response:
-        """Answer a read with the result of ``work`` as JSON."""
-        return await self._work(request, lambda: JSONResponse(work(), headers=NOT_STORED))
+    async def _read_response(self, request: Request, work: Callable[[], Any]) -> Response:
+        """Respond to a read with the result of ``work`` as JSON."""
+        return await self._run_in_worker(request, lambda: JSONResponse(work(), headers=NOT_STORED))
 
-    async def _given(self, request: Request, work: Callable[[Told], Any]) -> Response:
-        """Answer a post with the result of ``work`` as JSON."""
-        return await self._posted_work(request, lambda posted: JSONResponse(work(posted)))
+    async def _post_response(self, request: Request, work: Callable[[JsonObject], Any]) -> Response:
+        """Respond to a post with the result of ``work`` as JSON."""
+        return await self._run_on_posted(request, lambda posted: JSONResponse(work(posted)))
 
-    async def _posted_work(self, request: Request, work: Callable[[Told], Response]) -> Response:
-        """Run ``work`` on the posted object. Raises ApiError."""
+    async def _run_on_posted(
+        self, request: Request, work: Callable[[JsonObject], Response]
+    ) -> Response:
+        """Run ``work`` on the posted object and return its response. Raises ApiError."""
         self._posted.take(address_of(request.client))
         if not is_json(request.scope):
             raise ApiError(415, NO_JSON)
         body = await request.body()
-        return await self._work(request, lambda: work(_object(body)))
+        return await self._run_in_worker(request, lambda: work(_object(body)))
 
-    async def _work(self, request: Request, work: Callable[[], Response]) -> Response:
-        """Return the response that a worker thread makes. Turns users' errors into ApiError."""
+    async def _run_in_worker(self, request: Request, work: Callable[[], Response]) -> Response:
+        """Return the response that a worker thread makes. Errors that a user can cause become an
+        ApiError.
+        """
         address = address_of(request.client)
         if request.method == "GET":
             self._read.take(address)
@@ -305,7 +318,7 @@ class ReviewDesk:
             raise ApiError(400, NO_JSON) from None
 
     def _has_key(self, request: Request) -> bool:
-        """Whether the review key was sent. Raises ApiError if it is wrong."""
+        """Whether the request has the review key. Raises ApiError if it has a wrong key."""
         sent = request.headers.get("x-review-key", "")
         if not sent:
             return False
@@ -321,8 +334,8 @@ class ReviewDesk:
             raise ApiError(401, NO_KEY)
 
 
-def _object(body: bytes) -> Told:
-    """Parse the posted object and check that all its texts can be encoded. Raises ApiError."""
+def _object(body: bytes) -> JsonObject:
+    """Parse the posted object, and check that all its texts can be encoded. Raises ApiError."""
     try:
         text = body.decode()
         value = json.loads(text)

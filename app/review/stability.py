@@ -1,7 +1,7 @@
-"""The Stability view's run: one prompt, decoded with several seeds in turn.
+"""Runs and handlers of the Stability tab: one prompt, decoded with several seeds in succession.
 
-The first line of a value (``run_log.py``) names prompt, method, temperature and seeds. Further
-lines are complete trace lines of an answer, so that any answer can be opened as a run.
+The first line of a value (``run_log.py``) has the prompt, method, temperature and seeds. Further
+lines are the complete trace lines of an answer, so that any answer can be opened as a run.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from app.ui.one_prompt import PromptRun
 from app.ui.run_log import RunLog, RunLogs
 from app.ui.stream import TabHandlers, Wait
 
-FULL = "Waiting for a free slot for the next answer."
+FULL = "Waiting for a free slot to run the next answer."
 
 
 class StabilityRun(PromptRun[StabilityOrder]):
-    """All answers, one after another."""
-
     full = FULL
 
     @property
     def num_done(self) -> int:
         """Number of complete answers."""
-        return sum(each.is_done for each in self.transcripts)
+        return sum(answer.is_done for answer in self.transcripts)
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Decode with each seed, then judge the answers."""
+        """Decode the prompt with each seed."""
         until = time.monotonic() + self.max_seconds
         for name, settings in self.order.answers():
             answer = yield from self.started(served, name, settings, until)
@@ -44,7 +42,7 @@ class StabilityRun(PromptRun[StabilityOrder]):
         self._say_how_it_ended()
 
     def advance(self) -> None:
-        """Log the state and the new lines."""
+        """Log a status and new trace lines."""
         self.say_situation(f"Answer {self.num_done + 1} of {self.order.num_seeds}…")
         self.collect()
 
@@ -62,7 +60,9 @@ class StabilityRun(PromptRun[StabilityOrder]):
 
 
 class StabilityHandlers(TabHandlers[StabilityRun]):
-    """Handlers of the view; one object serves every visitor, by session."""
+    """Handlers of the Stability tab. One object serves all visitors and identifies them by
+    session.
+    """
 
     most_tokens = MAX_TOKENS
 
@@ -71,7 +71,7 @@ class StabilityHandlers(TabHandlers[StabilityRun]):
         self.examples = ExamplePages(engines, book, 1, STABILITY, "".join)
 
     def read(self, values: Mapping[str, Any]) -> StabilityRun:
-        """Validate the controls and return the run that they request, not started. Raises
+        """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
         order = read_stability_order(values, self.limits(values))
@@ -79,5 +79,5 @@ class StabilityHandlers(TabHandlers[StabilityRun]):
         return StabilityRun(RunLog(order.head()), order, self.book, seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log for a run that cannot start."""
+        """Return an empty log, for a run that cannot start."""
         return RunLog({"prompt": "", "lane": "mars", "method": "", "temperature": 0, "seeds": []})

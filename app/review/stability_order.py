@@ -1,7 +1,7 @@
-"""Validates the values of the Stability view's controls.
+"""Validation of the controls of the Stability tab.
 
-Every value arrives raw, from the page or any other client. An error is one sentence that names what
-to change.
+Values arrive unvalidated, from the page or from another client. An error message is one sentence
+that says what to change.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ MIN_SEEDS, MAX_SEEDS = 2, 16
 MAX_TOKENS = 256
 STABILITY = (
     PROMPT,
-    choice("method", METHODS, "Choose a method among"),
+    choice("method", METHODS, "Choose one of these methods"),
     setting("temperature"),
     count("seeds", MIN_SEEDS, MAX_SEEDS),
     MAX_NEW_TOKENS,
     CHECKPOINT,
     SYSTEM,
 )
-"""Controls of the view."""
+"""Controls of the tab."""
 
 
 @dataclass(frozen=True, slots=True)
 class StabilityOrder:
-    """A validated request: one prompt, decoded with the seeds 0 to ``num_seeds`` - 1."""
+    """A validated request: one prompt, to be decoded with the seeds 0 to ``num_seeds`` - 1."""
 
     prompt: str
     method: str
@@ -59,12 +59,12 @@ class StabilityOrder:
     system: str = ""
 
     def answers(self) -> Iterator[tuple[str, DecodeSettings]]:
-        """Yield name and settings of each answer."""
+        """Yield the name and settings of each answer."""
         for seed in range(self.num_seeds):
             yield f"s{seed}", replace(self.start, seed=seed)
 
     def head(self) -> dict[str, Any]:
-        """Return the first line for the component."""
+        """Return the head of the run's log."""
         return {
             "prompt": self.prompt,
             "lane": self.start.method,
@@ -75,27 +75,27 @@ class StabilityOrder:
 
 
 def read_stability_order(values: Mapping[str, Any], limits: Limits) -> StabilityOrder:
-    """Validate all controls of the view. Raises RefusalError."""
-    found = read_all(STABILITY, values, limits)
-    most = found["max_new_tokens"]
+    """Validate the values of all controls of the tab. Raises RefusalError."""
+    read = read_all(STABILITY, values, limits)
+    most = read["max_new_tokens"]
     if most > MAX_TOKENS:
         raise RefusalError(
             "max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per answer, got {most}."
         )
-    start = replace(PLAIN, max_new_tokens=most, temperature=found["temperature"])
+    start = replace(PLAIN, max_new_tokens=most, temperature=read["temperature"])
     return StabilityOrder(
-        found["prompt"],
-        found["method"],
-        _settings(found["method"], start, limits.block_size),
-        found["seeds"],
-        found["checkpoint"],
-        found["system"],
+        read["prompt"],
+        read["method"],
+        _settings(read["method"], start, limits.block_size),
+        read["seeds"],
+        read["checkpoint"],
+        read["system"],
     )
 
 
 def _settings(method: str, start: DecodeSettings, depth: int) -> DecodeSettings:
-    """Return the settings of a method. B is fixed: an automatic one follows the clock, so that a
-    text could change without a change of the seed.
+    """Return the settings of a method. B is fixed, because automatic B depends on timing, so that
+    the same seed could give different texts.
     """
     if method == AR:
         return settings_for("ar", start)

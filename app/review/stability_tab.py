@@ -1,4 +1,4 @@
-"""The Stability view: its components, their layout and their events."""
+"""The Stability tab: its components, their layout and their events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUM_SEEDS, TEMPERATURE, NUM_TOKENS = 8, 0.3, 64
 
 
 def stability_tab(page: gr.Blocks, stability: StabilityHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the view. live: the controls of the Live tab."""
+    """Build the tab and wire its events. live: the controls of the Live tab."""
     desk = Desk("stability", stability, live)
     with desk.laid_out(page, STABILITY, StabilityView):
         another = desk.prompt_box(stability.examples)

@@ -1,12 +1,11 @@
-"""The Batch tab's run: all prompts with each method in turn, each method (a side) with exclusive
-use of the device. The endpoint also starts a side.
+"""Runs and handlers of the Batch tab: all prompts with each method in turn. Each method, called a
+side, has the device to itself.
 
-The first line of a value (``run_log.py``) names the sides and the prompts. Further lines are trace
-lines of a side, without proposals, which this tab does not draw. Lines tagged ``totals`` and
-``figures`` are folded from the events; a figure is a Plotly figure in plain Python values. Lines
-tagged ``rounds`` have medians and spreads over the rounds (``speedup.Rounds``). Colours in figures
-are names of the style sheet's variables (``PAGE_COLOURS``), which the browser resolves for light
-and dark.
+The first line of a value (``run_log.py``) has the sides and the prompts. Further lines are the
+trace lines of a side, without proposals. Lines tagged ``totals`` and ``figures`` are computed from
+the events; a figure is a Plotly figure as plain Python values. Lines tagged ``rounds`` have medians
+and spreads over the rounds (``speedup.Rounds``). Colours in figures are names of CSS variables
+(``PAGE_COLOURS``), which the browser resolves for light and dark.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ if TYPE_CHECKING:
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")
-TOTALS_SECONDS = 0.5  # a fold takes 1 to 2 ms next to the decoding thread
+TOTALS_SECONDS = 0.5  # time between two updates of the totals, which take 1 to 2 ms to compute
 Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
 CANNOT_PAY = (
-    "Drafting does not save time here: this batch already uses the whole machine, so the longer "
-    "passes cost as much as the saved ones."
+    "Drafting does not save time here. This batch already uses the whole machine, so longer passes "
+    "cost as much time as fewer passes save."
 )
-LOOPED = "One text repeats itself; its figures cover only the part before the loop."
-LOOPED_SEVERAL = "{} texts repeat themselves; their figures cover only the parts before the loops."
-MAX_POINTS = 400  # points per line; more would not be visible
+LOOPED = "One text repeats itself. Its figures cover only the part before the loop."
+LOOPED_SEVERAL = "{} texts repeat themselves. Their figures cover only the parts before the loops."
+MAX_POINTS = 400  # maximum number of points per line; more would not be visible
 
 
 def new_log(sides: Sequence[Mapping[str, str]], prompts: Sequence[str]) -> RunLog:
-    """Return the log of a batch. sides: name, method and title of each."""
+    """Return the log of a batch. sides: name, method and title of each side."""
     return RunLog({"sides": sides, "prompts": list(prompts)})
 
 
 class BatchRun(TabRun[BatchOrder]):
-    """All prompts with every method, in rounds. The first round is drawn; the others are only
-    timed.
+    """All prompts with each method, in several rounds. The page shows the first round; the other
+    rounds are only timed.
     """
 
     def __init__(self, order: BatchOrder, book: ExampleBook, max_seconds: float) -> None:
@@ -71,11 +70,11 @@ class BatchRun(TabRun[BatchOrder]):
         ]
         super().__init__(new_log(sides, order.prompts), order, book, max_seconds)
         self._folded = 0.0
-        self._num_rounds = 0  # complete ones
+        self._num_rounds = 0  # number of complete rounds
         self._timed = {name: Rounds() for name in self._methods}
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run every round, then judge the outputs."""
+        """Run all rounds, then check the answers."""
         until = time.monotonic() + self.max_seconds * len(self._methods)
         for number in range(self.order.rounds):
             done: dict[str, Transcript] = {}
@@ -97,7 +96,7 @@ class BatchRun(TabRun[BatchOrder]):
         self._say_how_it_ended(served)
 
     def _note_round(self, done: Mapping[str, Transcript]) -> None:
-        """Add a complete round to the timings and log the medians so far."""
+        """Add a complete round to the timings, and log the medians so far."""
         self._num_rounds += 1
         second = done.get("b")
         self._timed["a"].add(done["a"].events, second.events if second else None)
@@ -117,7 +116,7 @@ class BatchRun(TabRun[BatchOrder]):
             self.log.say(self._finished_sentence(), "finished")
 
     def advance(self) -> None:
-        """Log the state and the new lines, and the totals twice per second."""
+        """Log a status and new trace lines, and the totals twice per second."""
         side = self.transcripts[-1]
         self.say_situation(self._running_sentence() if side.events else "")
         has_news = self.collect()
@@ -146,8 +145,8 @@ class BatchRun(TabRun[BatchOrder]):
             self.log.add("figures", both)
 
     def _judge(self, served: Served) -> None:
-        """Log which outputs are right, where that can be judged. Call it only after all timing is
-        done.
+        """Log which answers are correct, for prompts whose answers can be checked. Call it only
+        after all timing is done.
         """
         for side in self.drawn:
             for row, prompt in enumerate(self.order.prompts):
@@ -168,8 +167,8 @@ class BatchRun(TabRun[BatchOrder]):
         return f"{running}…"
 
     def _finished_sentence(self) -> str:
-        """Return how often everything was timed, which texts repeat themselves, and whether
-        drafting saves no time.
+        """Return the final status: the number of timed rounds, the number of texts that repeat
+        themselves, and whether drafting saves no time.
         """
         sentences = [f"Finished, {rounds_text(self._num_rounds, self.order.rounds)}."]
         num_looped = max(totals(side.events).num_looped for side in self.drawn)
@@ -180,12 +179,12 @@ class BatchRun(TabRun[BatchOrder]):
         return " ".join(sentences)
 
     def _cannot_pay(self) -> bool:
-        """Whether MARS with the cursor cache was faster than AR in no round."""
+        """Whether MARS with the cursor cache was not faster than AR in any round."""
         return self.order.methods == ("cursor", "ar") and self._timed["a"].speedup.high < NEAR
 
 
 class BatchHandlers(TabHandlers[BatchRun]):
-    """Handlers of the tab; one object serves every visitor, by session."""
+    """Handlers of the Batch tab. One object serves all visitors and identifies them by session."""
 
     most_tokens = MAX_TOKENS
 
@@ -194,21 +193,21 @@ class BatchHandlers(TabHandlers[BatchRun]):
         self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
 
     def read(self, values: Mapping[str, Any]) -> BatchRun:
-        """Validate the controls and return the run that they request, not started. Raises
+        """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
         order = read_batch_order(values, self.limits(values))
         return BatchRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log for a run that cannot start."""
+        """Return an empty log, for a run that cannot start."""
         return new_log([], [])
 
 
 def start_side(
     served: Served, order: BatchOrder, name: str, method: str, max_seconds: float, owner: str = ""
 ) -> Transcript:
-    """Submit all prompts with one method, with exclusive use of the device. Raises USER_ERRORS."""
+    """Submit all prompts with one method, which gets the device to itself. Raises USER_ERRORS."""
     tokenizer = served.checkpoint.tokenizer
     prompts = [tokenizer.encode_prompt(prompt, system=order.system) for prompt in order.prompts]
     settings = order.of(method)
@@ -236,7 +235,9 @@ def _decode(
     settings: SettingsSource,
     costs: ForwardCosts | None,
 ) -> Iterator[Event]:
-    """Call ``decode_batch``; imported here, where torch is loaded anyway."""
+    """Call ``decode_batch``. It is imported here, because importing torch at the start would delay
+    the page.
+    """
     from mars_runtime.decoders.baselines import decode_batch
 
     chosen = cast("BatchMethod", "cursor" if method == LOOKUP else method)
@@ -247,7 +248,7 @@ def _decode(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A method's run: its title, whether it is plain AR, and its events."""
+    """The run of one method, for figures."""
 
     title: str
     is_ar: bool
@@ -255,9 +256,7 @@ class Side:
 
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Plot tokens of all rows over seconds of decoding: one line per method, labelled at the lower
-    right.
-    """
+    """Plot the number of tokens of all rows over the decoding time, one line per method."""
     data: list[dict[str, Any]] = []
     labels = []
     for index, side in enumerate(sides):
@@ -267,7 +266,7 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
         x, y = [round(second, 5) for second, _ in points], [count for _, count in points]
         about = {"name": side.title, "hovertemplate": "%{y} tokens after %{x:.2f} s<extra></extra>"}
         data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, **about})
-        # The curves end close together at the upper right, so their labels are at the lower right.
+        # The lines end close together at the upper right, so the labels are at the lower right.
         text = f"{'╌╌' if dash == 'dash' else '━━'} {side.title}"
         place = {"x": 1, "y": 0.13 - 0.1 * index, "xref": "paper", "yref": "paper"}
         label = {"text": text, "showarrow": False, "font": {"color": colour, "size": 12}}
@@ -279,9 +278,9 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
 
 
 def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Plot, for each forward, the accepted tokens (upwards) and the idle rows (downwards).
+    """Plot, for each forward pass, the accepted tokens upwards and the idle rows downwards.
 
-    One strip per method on a shared axis of forwards. Commits are darker bars.
+    Each method has its own strip; the horizontal axis is shared. Bars of commit passes are darker.
     """
     layout = _plain_layout(colours, "forward pass", "")
     del layout["yaxis"]
@@ -308,16 +307,18 @@ def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COL
 
 
 def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the bars of one method: tokens up, idle rows down, by what they waited for."""
+    """Return the bars of one method: accepted tokens upwards, idle rows downwards, by the reason
+    why they are idle.
+    """
     x = list(range(1, len(forwards) + 1))
     fills = [colours["mars" if step.is_commit else "ramp-4"] for step in forwards]
-    taken = {
+    accepted = {
         "name": "tokens accepted",
         "y": [num_accepted(step) for step in forwards],
         "marker": {"color": fills, "line": {"width": 0}},
         "hovertemplate": "pass %{x}: %{y} tokens<extra></extra>",
     }
-    bars = [taken]
+    bars = [accepted]
     for wait, title, colour in (
         ("block", "waiting for the block", "warm"),
         ("finished", "finished", "bar-1"),
@@ -336,8 +337,8 @@ def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> l
 
 
 def _line_of(index: int, side: Side, colours: Mapping[str, str]) -> tuple[str, str]:
-    """Return colour and dash: plain AR is grey, MARS has the ramp's hue; a second MARS method is
-    dashed.
+    """Return the colour and dash of a method's line: AR has its own colour, and a second MARS
+    method is dashed.
     """
     if side.is_ar:
         return colours["ar"], "solid"
@@ -345,7 +346,7 @@ def _line_of(index: int, side: Side, colours: Mapping[str, str]) -> tuple[str, s
 
 
 def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    """Return at most about MAX_POINTS of the points, always including the last."""
+    """Return about MAX_POINTS of the points, including the last one."""
     stride = -(-len(points) // MAX_POINTS)
     thinned = points[::stride]
     return thinned if thinned[-1] == points[-1] else [*thinned, points[-1]]
@@ -354,7 +355,7 @@ def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
 def _count_axis(
     colours: Mapping[str, str], domain: list[float], bars: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return an axis with tokens above zero and rows below, both labelled without a sign."""
+    """Return an axis with tokens above zero and idle rows below. Tick labels have no sign."""
     high = max((count for count in bars[0]["y"]), default=1)
     low = max((-a - b for a, b in zip(bars[1]["y"], bars[2]["y"], strict=True)), default=0)
     step = max(1, -(-(high + low) // 4))
@@ -373,7 +374,7 @@ def _count_axis(
 
 
 def _plain_layout(colours: Mapping[str, str], x_title: str, y_title: str) -> Figure:
-    """Return the common layout: no background, few grid lines, units on the axes, no legend."""
+    """Return the common layout: no background, few grid lines, titled axes, no legend."""
     axis = {
         "color": colours["muted"],
         "gridcolor": colours["grid"],

@@ -1,7 +1,7 @@
-"""Validates the values of the Batch tab's controls.
+"""Validation of the controls of the Batch tab.
 
-Every value arrives raw, from the page or any other client. An error is one sentence that names what
-to change.
+Values arrive unvalidated, from the page or from another client. An error message is one sentence
+that says what to change.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ LINE_BREAK = "⏎"
 class BatchOrder:
     """A validated batch request.
 
-    fixed_block_size: B for methods that cannot choose it, used if ``settings`` have automatic B.
+    fixed_block_size: B of the methods that cannot choose B automatically, for use if ``settings``
+    have automatic B.
     """
 
     prompts: tuple[str, ...]
@@ -63,7 +64,7 @@ class BatchOrder:
     system: str = ""
 
     def title(self, method: str) -> str:
-        """Return a method's name, with the settings that only this method uses."""
+        """Return a method's title, including the settings that only this method uses."""
         if method == "block":
             return f"{TITLES[method]} {self.cache_block}"
         is_lossless = method != LOOKUP and self.of(method).lossless
@@ -72,13 +73,13 @@ class BatchOrder:
     def of(self, method: str) -> DecodeSettings:
         """Return the settings of a method.
 
-        Only the cursor cache supports automatic B and verification. The others get a fixed B and,
-        if the visitor chose lossless, the default τ.
+        Only the cursor cache supports automatic B and lossless. The other methods get a fixed B,
+        and the default τ if the visitor chose lossless.
         """
         if method == LOOKUP:
             return settings_for(LOOKUP, self.settings)
-        kind: Method = "ar" if method == "ar" else "mars"
-        settings = replace(self.settings, method=kind)
+        decoder: Method = "ar" if method == "ar" else "mars"
+        settings = replace(self.settings, method=decoder)
         if method == "cursor":
             return settings
         if self.settings.is_auto:
@@ -89,12 +90,14 @@ class BatchOrder:
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:
-    """Return the prompts one per line, with a sign for line breaks inside them."""
+    """Return the prompts as text, one per line, with LINE_BREAK for line breaks inside a prompt."""
     return "\n".join(prompt.replace("\n", f" {LINE_BREAK} ") for prompt in prompts)
 
 
 def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
-    """Validate prompts: text with one per line, or a list of texts. Raises RefusalError."""
+    """Validate the prompts: a text with one prompt per line, or a list of texts. Raises
+    RefusalError.
+    """
     if isinstance(value, str):
         lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
         lines_or_texts: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
@@ -102,12 +105,12 @@ def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
         lines_or_texts = list(value) if isinstance(value, (list, tuple)) else []
     if not lines_or_texts:
         raise RefusalError(
-            "prompts", "Type at least one prompt, one per line, or use the examples."
+            "prompts", "Type at least one prompt, or use the examples. Each line is one prompt."
         )
     if len(lines_or_texts) > MAX_PROMPTS:
         raise RefusalError(
             "prompts",
-            f"Give at most {MAX_PROMPTS} prompts, one per line, got {len(lines_or_texts)}.",
+            f"Enter at most {MAX_PROMPTS} prompts, one per line, got {len(lines_or_texts)}.",
         )
     prompts = []
     for number, text in enumerate(lines_or_texts, 1):
@@ -119,12 +122,11 @@ def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
 
 
 def read_second(value: object, limits: Limits) -> str:
-    """Validate the second method, or none. Raises RefusalError."""
+    """Validate the second method, which may be NOTHING. Raises RefusalError."""
     return NOTHING if value == NOTHING else str(_method("second").read(value, limits))
 
 
 def _method(name: str) -> Control:
-    """Return a control for a method."""
     return choice(name, TITLES, "Choose a method")
 
 
@@ -147,7 +149,7 @@ BATCH = (
 
 
 def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
-    """Validate all controls of the tab. Raises RefusalError."""
+    """Validate the values of all controls of the tab. Raises RefusalError."""
     read = read_all(BATCH, {"auto": False, "rounds": rounds.ROUNDS[0], **values}, limits)
     size = read["block_size"]
     settings = {control.name: read[control.name] for control in BATCH if control.is_setting}
@@ -155,7 +157,7 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
         settings["block_size"] = AUTO
     if read["method"] == read["second"]:
         raise RefusalError(
-            "second", "Choose a second method that differs from the first, or nothing."
+            "second", "Choose a second method that differs from the first, or choose nothing."
         )
     if read["max_new_tokens"] > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")

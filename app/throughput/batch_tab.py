@@ -16,13 +16,15 @@ from app.ui.wiring import Field, errors_as_messages
 from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK
 
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
-"""Initial values. With larger batches two cores are busy, and drafting no longer pays."""
+"""Initial values. A larger batch keeps both of two cores busy, so drafting would no longer save
+time.
+"""
 
-VERIFIES = "Cursor cache only. τ then sets how aggressively it drafts."
+VERIFIES = "Cursor cache only. τ then controls how many tokens are drafted."
 
 
 def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab. live: the controls of the Live tab."""
+    """Build the tab and wire its events. live: the controls of the Live tab."""
     desk, engines = Desk("batch", batch, live), batch.engines
     with desk.laid_out(page, BATCH, BatchView):
         desk.controls["prompts"] = gr.Textbox(

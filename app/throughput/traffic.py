@@ -1,8 +1,9 @@
-"""The Load lab's run: methods in turn on the same arrivals.
+"""Runs and handlers of the Load tab: several methods in turn, each on the same arrivals.
 
-The first line of a value (``run_log.py``) names the methods. Further lines are ticks of the current
-part, decisions of the controller, points of a curve, and at the end agreement with AR. A part
-leaves one of the engine's slots to other visitors.
+A run consists of parts: one method at one rate in one round. The first line of a value
+(``run_log.py``) has the methods. Further lines are figures of the current part (``tick``),
+decisions of the controller, points of a curve and, at the end, the agreement with AR. A part leaves
+one slot of the engine free for other visitors.
 """
 
 from __future__ import annotations
@@ -50,35 +51,35 @@ from mars_runtime.traffic.figures import (
 from mars_runtime.traffic.workload import Ask, Workload, asks_of
 
 USUAL_RATE, CHAT_RATE = 12.0, 3.0
-"""Initial requests per second, for tiny models and for chat models: near what two cores can
+"""Initial requests per second, for tiny models and for chat models: about what two cores can
 serve.
 """
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
-"""Seconds after the last arrival at which unfinished requests are cut."""
-ELSEWHERE = "Load runs need the model on the page's own machine; it is on another one."
+"""Seconds after the last arrival; then unfinished requests are cancelled."""
+ELSEWHERE = "Load runs are not available, because the model runs on another machine."
 NUM_SAMPLED = 8
-"""Number of requests that plain AR answers afterwards if it was not one of the methods."""
+"""Number of requests that plain AR answers at the end, if AR was not one of the methods."""
 CANNOT_PAY = (
-    "Drafting does not save time at this rate: the requests already use the whole machine, so the "
-    "longer passes cost as much as the saved ones."
+    "Drafting does not save time at this rate. The requests already use the whole machine, so "
+    "longer passes cost as much time as fewer passes save."
 )
 Records = tuple[RequestRecord, ...]
 THREAD = "traffic"
-"""Name of the thread that drives a part."""
+"""Name of the thread that submits the requests of a part."""
 NO_REQUEST = -1
 """A number that no request has."""
 
 
 class TrafficRun(TabRun[TrafficOrder]):
-    """All parts of an order, one after the other, until a common deadline. Methods take turns in
-    every round (``app/ui/rounds.py``).
+    """Runs all parts in succession, with a common deadline. The methods take turns in every round
+    (``app/ui/rounds.py``).
     """
 
     def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:
         super().__init__(RunLog(order.head()), order, book, max_seconds)
         self._until = 0.0
-        self._places = 1
+        self._num_slots = 1
         self._asks: tuple[Ask, ...] = ()
         self._drive: Drive | None = None
         self._records: dict[str, Records] = {}
@@ -86,18 +87,18 @@ class TrafficRun(TabRun[TrafficOrder]):
         self._waits: dict[tuple[str, float], list[float]] = {}
 
     def cancel(self) -> None:
-        """End every request within one forward and start nothing else."""
+        """End all requests within one forward pass, and start nothing else."""
         super().cancel()
         if self._drive is not None:
             self._drive.stop()
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run the parts, then compare the answers with AR's."""
+        """Run all parts, then compare the answers with those of AR."""
         if served.is_elsewhere:
             raise RefusalError("checkpoint", ELSEWHERE)
         self._until = time.monotonic() + self.max_seconds
-        self._places = max(1, served.engine.max_running - 1)
-        self.log.add("about", about(served, self._places))
+        self._num_slots = max(1, served.engine.max_running - 1)
+        self.log.add("about", about(served, self._num_slots))
         self._asks = self._drawn(served)
         for part in self.order.parts:
             if self._is_over:
@@ -105,12 +106,12 @@ class TrafficRun(TabRun[TrafficOrder]):
             state = f"{part.method.title}, round {part.round + 1} of {self.order.rounds}"
             if self.order.question == CURVE:
                 state += f", {part.rate:g} requests/s"
-            asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, state)
-            records = yield from self._driven(served, part, asks, tell)
-            self._records[part.method.name] = records  # for a curve: the latest part
+            asks, tell = self._asks[: len(part.arrivals)], partial(self._log_progress, part, state)
+            records = yield from self._run_part(served, part, asks, tell)
+            self._records[part.method.name] = records  # for a curve: those of the last rate
             self._num_served += len(records)
         if not self._is_over:
-            yield from self._held_against_ar(served)
+            yield from self._compare_with_ar(served)
         self._say_how_it_ended()
 
     @property
@@ -125,7 +126,7 @@ class TrafficRun(TabRun[TrafficOrder]):
             order.budget, order.system,
         )  # fmt: skip
 
-    def _driven(
+    def _run_part(
         self,
         served: Served,
         part: Traffic,
@@ -133,10 +134,10 @@ class TrafficRun(TabRun[TrafficOrder]):
         tell: Callable[[LoadProgress], None],
         places: int = 0,
     ) -> Generator[Wait, None, Records]:
-        """Drive a part in a thread; call ``tell`` with its progress twice a second. Raises
-        EngineError.
+        """Run the requests of a part in a thread, and call ``tell`` with the progress twice per
+        second. Raises EngineError.
         """
-        places = places or self._places
+        places = places or self._num_slots
         left = min(max(0.0, self._until - time.monotonic()), part.seconds + DRAIN_SECONDS)
         workload = Workload(part.arrivals, asks, part.method, places, len(asks), left, self.owner)
         drive = self._drive = Drive(served.engine, workload)
@@ -154,7 +155,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         try:
             while is_alive and not self.is_cancelled:
                 yield partial(thread.join, TICK_SECONDS)
-                is_alive = thread.is_alive()  # read before the progress, so no event is missed
+                is_alive = thread.is_alive()  # before reading the progress, to miss no event
                 tell(drive.progress)
         finally:
             drive.stop()
@@ -163,9 +164,9 @@ class TrafficRun(TabRun[TrafficOrder]):
             raise faults[0]
         return drive.progress.records
 
-    def _tell(self, part: Traffic, state: str, progress: LoadProgress) -> None:
-        """Log the state and the figures so far; at the end of the part also its decisions and its
-        point.
+    def _log_progress(self, part: Traffic, state: str, progress: LoadProgress) -> None:
+        """Log a status and the figures so far. At the end of the part, also log its decisions and
+        its point of the curve.
         """
         figures = figures_of(progress.records, progress.now)
         num_arrivals = len(part.arrivals)
@@ -182,22 +183,22 @@ class TrafficRun(TabRun[TrafficOrder]):
             point = point_of(progress.records, num_arrivals / part.seconds, part.seconds)
             self.log.add("point", {"way": part.method.name, **asdict(point)})
 
-    def _closed(
+    def _run_at_once(
         self, served: Served, method: LoadMethod, asks: tuple[Ask, ...], places: int = 0
     ) -> Generator[Wait, None, Records]:
-        """Run requests that are all present at the start, without logging them."""
+        """Run requests that all arrive at the start, without logging them."""
         part = Traffic(method, (0.0,) * len(asks), 0.0, 0.0)
-        return (yield from self._driven(served, part, asks, lambda _: None, places))
+        return (yield from self._run_part(served, part, asks, lambda _: None, places))
 
-    def _held_against_ar(self, served: Served) -> Iterator[Wait]:
-        """Log the agreement of each method with plain AR: over all requests if AR was one of the
-        methods, otherwise over a few that AR answers now.
+    def _compare_with_ar(self, served: Served) -> Iterator[Wait]:
+        """Log the agreement of each method with plain AR. If AR was not one of the methods, it
+        first answers NUM_SAMPLED requests.
         """
         self.log.say("Comparing the answers with those of plain AR…", "running")
         is_sampled = AR not in self._records
         if is_sampled:
             method = methods_for(Bounds())[AR]
-            records = yield from self._closed(served, method, self._asks[:NUM_SAMPLED])
+            records = yield from self._run_at_once(served, method, self._asks[:NUM_SAMPLED])
         else:
             records = self._records[AR]
         for line in agreement_lines(self._records, records, is_sampled):
@@ -209,8 +210,8 @@ class TrafficRun(TabRun[TrafficOrder]):
         elif time.monotonic() >= self._until:
             self.log.say(f"{self.time_is_over}. The results up to this point are shown.", "stopped")
         else:
-            said = self._finished_sentence()
-            self.log.say(f"{said} {CANNOT_PAY}" if self._cannot_pay() else said, "finished")
+            summary = self._finished_sentence()
+            self.log.say(f"{summary} {CANNOT_PAY}" if self._cannot_pay() else summary, "finished")
 
     def _finished_sentence(self) -> str:
         order = self.order
@@ -222,8 +223,8 @@ class TrafficRun(TabRun[TrafficOrder]):
         return f"Finished: {who} × {order.rounds} rounds × {requests} requests."
 
     def _cannot_pay(self) -> bool:
-        """Whether the lossless median latency was not lower than AR's, by medians over the rounds
-        at the highest rate.
+        """Whether lossless did not have a lower median latency than AR at the highest rate.
+        Compares medians over the rounds.
         """
         rate = max(part.rate for part in self.order.parts)
         waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
@@ -234,37 +235,40 @@ class TrafficRun(TabRun[TrafficOrder]):
 
 
 class TrafficHandlers(TabHandlers[TrafficRun]):
-    """Handlers of the tab; one object serves every visitor, by session."""
+    """Handlers of the Load tab. One object serves all visitors and identifies them by session."""
 
     most_tokens = MAX_TOKENS
 
     def rate(self, checkpoint: object) -> float:
-        """Return the initial requests per second; lower for a chat model, which is larger."""
+        """Return the initial requests per second. A chat model is larger, so its rate is lower."""
         return USUAL_RATE if self.engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
 
     def read(self, values: Mapping[str, Any]) -> TrafficRun:
-        """Validate the controls and return the run that they request, not started. Raises
+        """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
         order = read_traffic_order(values, self.limits(values))
         return TrafficRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log for a run that cannot start."""
+        """Return an empty log, for a run that cannot start."""
         return RunLog({"ways": []})
 
 
 def about(served: Served, places: int) -> dict[str, Any]:
-    """Return the checkpoint and machine of a run, and how many requests are submitted at once."""
-    here = served.about
-    facts = asdict(here if isinstance(here, Facts) else facts_of(here))
+    """Return the checkpoint and the machine of a run, and the maximum number of concurrent
+    requests, ``places``.
+    """
+    facts_source = served.about
+    facts = asdict(facts_source if isinstance(facts_source, Facts) else facts_of(facts_source))
     names = ("checkpoint", "hardware", "dtype", "threads", "versions")
     return {**{name: facts[name] for name in names}, "places": places}
 
 
 def tick_line(method: str, progress: LoadProgress, figures: Figures) -> dict[str, Any]:
-    """Return the figures of a part so far. tokens: generated by all requests. over: present at its
-    end.
+    """Return the figures of a part so far.
+
+    tokens: number of tokens of all requests. over: true at the end of the part, otherwise absent.
     """
     tokens = sum(record.num_tokens for record in progress.records)
     over = {"over": True} if progress.is_over else {}
@@ -278,8 +282,10 @@ def tick_line(method: str, progress: LoadProgress, figures: Figures) -> dict[str
 
 
 def decision_line(method: LoadMethod, decision: Decision) -> dict[str, Any]:
-    """Return a decision, with the tau and B that it sets for a request that is not late."""
-    assert method.bounds is not None, "only a controller decides"
+    """Return a decision of the controller, with the τ and B that it sets for requests that are not
+    late.
+    """
+    assert method.bounds is not None, "decisions come from methods with a controller"
     settings = steered(method.settings, method.bounds, decision, NO_REQUEST)
     return {
         "way": method.name,
@@ -296,7 +302,9 @@ def decision_line(method: LoadMethod, decision: Decision) -> dict[str, Any]:
 def agreement_lines(
     records: Mapping[str, Sequence[RequestRecord]], ar: Sequence[RequestRecord], is_sampled: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the agreement of each method with AR's texts. ``num_requests``: answered by both."""
+    """Yield the agreement of each method with the texts of AR. num_requests: number of requests
+    that both answered.
+    """
     theirs = texts_of(ar)
     for method, texts in records.items():
         ours = texts_of(texts)

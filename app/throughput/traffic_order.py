@@ -1,7 +1,7 @@
-"""Validates the values of the Load lab tab's controls.
+"""Validation of the controls of the Load tab.
 
-Every value arrives raw, from the page or any other client. An error is one sentence that names what
-to change. Sizes are bounded so that one visitor cannot occupy the machine for long.
+Values arrive unvalidated, from the page or from another client. An error message is one sentence
+that says what to change. Sizes are limited, so that one visitor cannot occupy the machine for long.
 """
 
 from __future__ import annotations
@@ -30,28 +30,32 @@ KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"
 QUESTIONS = {COMPARE: "Compare methods", CURVE: "Saturation curve"}
 RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
-"""Points of a curve, as shares of the chosen rate."""
+"""Rates of the points of a curve, relative to the chosen rate."""
 MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
 MAX_REQUESTS, MAX_IN_ALL = 120, 400
-"""Maximum requests of one part of a run, and of all parts of a round."""
+"""Maximum number of requests in one part, and in all parts of a round."""
 NO_METHODS = "Choose at least one method from the list."
 DURATION, DEADLINE = "The duration in seconds", "The deadline in seconds"
-AT_A_TIME = "The limit is {} requests at a time, got {}: lower the rate or the duration."
+AT_A_TIME = "At most {} requests per method are possible, got {}. Lower the rate or the duration."
 IN_ALL = (
-    "The limit is {} requests in a round, got {}: choose fewer methods, a lower rate or a shorter "
-    "duration."
+    "At most {} requests per round are possible, got {}. Choose fewer methods, a lower rate or a "
+    "shorter duration."
 )
-LATE = "The last arrival must be within {:g} s."
+LATE = "The last arrival time must be at most {:g} s."
 MAX_RECORDED_CHARS = 4000
+ARRIVAL_TIMES = (
+    f"Enter the arrival times as a list of seconds, with at most {MAX_RECORDED_CHARS} characters."
+)
+LOWEST_TAU = "Choose a lowest τ that is not above τ."
 SEED = 13
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One part of a run: a method on its arrivals.
+    """One part of a run: one method, with its arrivals.
 
-    rate: requests per second of the arrivals. seconds: their duration. round: from 0; every round
-    repeats the same arrivals.
+    rate: requests per second. seconds: duration of the arrivals. round: number of the round, from
+    0; each round has the same arrivals.
     """
 
     method: LoadMethod
@@ -63,8 +67,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class TrafficOrder:
-    """A validated request. budget: seconds in which every second request needs its answer; None for
-    no limit.
+    """A validated load request.
+
+    budget: deadline in seconds for every second request; None for no deadline.
     """
 
     question: str
@@ -79,11 +84,11 @@ class TrafficOrder:
 
     @property
     def methods(self) -> tuple[LoadMethod, ...]:
-        """Methods of the parts, each once."""
+        """The methods of all parts, without duplicates."""
         return tuple({part.method.name: part.method for part in self.parts}.values())
 
     def head(self) -> dict[str, Any]:
-        """Return the first line for the component."""
+        """Return the head of the run's log."""
         return {
             "question": self.question,
             "kind": KINDS[self.kind],
@@ -97,21 +102,20 @@ class TrafficOrder:
 
 
 def read_recorded(value: object, limits: Limits) -> str:
-    """Validate the type and length of recorded arrivals; their content is validated when it is
-    used. Raises RefusalError.
+    """Validate the type and length of the recorded arrival times. Their content is validated only
+    if it is used. Raises RefusalError.
     """
     if not isinstance(value, str) or len(value) > MAX_RECORDED_CHARS:
         raise RefusalError(
             "recorded",
-            f"Give the recorded arrivals as a list of seconds with at most {MAX_RECORDED_CHARS} "
-            "characters.",
+            ARRIVAL_TIMES,
         )
     return value
 
 
 def read_methods(value: object, limits: Limits) -> tuple[str, ...]:
-    """Validate the names of methods; return each once, in the order of the list. Raises
-    RefusalError.
+    """Return the validated names of methods, without duplicates and in the order of the list.
+    Raises RefusalError.
     """
     known = methods_for(Bounds())
     names = value if isinstance(value, (list, tuple)) else ()
@@ -140,16 +144,16 @@ TRAFFIC = (
 
 
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
-    """Validate all controls of the tab. Raises RefusalError."""
+    """Validate the values of all controls of the tab. Raises RefusalError."""
     read = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
     count("max_new_tokens", 2, MAX_TOKENS).read(read["max_new_tokens"], limits)
     try:
         bounds = Bounds(read["low"], read["high"], 1, limits.block_size)
     except SettingsError:
-        raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
+        raise RefusalError("low", LOWEST_TAU) from None
     methods = [methods_for(bounds)[name] for name in read["ways"]]
     by_rate = list(zip(*(_parts(method, read) for method in methods), strict=True))
-    parts = [part for same in by_rate for part in same]
+    parts = [part for at_rate in by_rate for part in at_rate]
     most = max(len(part.arrivals) for part in parts)
     in_all = sum(len(part.arrivals) for part in parts)
     if most > MAX_REQUESTS:
@@ -169,15 +173,17 @@ def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrde
     )
 
 
-def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traffic]:
-    """Yield the parts in the order in which they run: at each rate the methods take turns."""
-    for same in by_rate:
-        for turn in range(num):
-            yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
+def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num_rounds: int) -> Iterator[Traffic]:
+    """Yield all parts in the order in which they run. At each rate, the methods take turns in every
+    round.
+    """
+    for parts in by_rate:
+        for turn in range(num_rounds):
+            yield from (replace(part, round=turn) for part in rounds.in_turn(parts, turn))
 
 
 def _parts(method: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
-    """Return the parts of one method: the arrivals once, or a curve of rates."""
+    """Return the parts of one method: one part, or for a curve, one for each rate."""
     seconds, kind = read["seconds"], read["kind"]
     if kind == "recorded":
         if read["question"] == CURVE:
@@ -194,6 +200,6 @@ def _parts(method: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
     make = workload.poisson if kind == "poisson" else workload.bursts
     shares = RATE_SHARES if read["question"] == CURVE else (1.0,)
     rates = [share * read["rate"] for share in shares]
-    # A part without arrivals would show nothing.
+    # If the random draw has no arrival, one request arrives at the start.
     drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
     return [Traffic(method, moments, rate, seconds) for rate, moments in drawn]

@@ -1,4 +1,4 @@
-"""The Load lab tab: its components, their layout and their events."""
+"""The Load tab: its components, their layout and their events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
 
 def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab. live: the controls of the Live tab."""
+    """Build the tab and wire its events. live: the controls of the Live tab."""
     desk = Desk("load", traffic, live)
     controls, checkpoint = desk.controls, live["checkpoint"]
     with desk.laid_out(page, TRAFFIC, TrafficView):

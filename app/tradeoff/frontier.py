@@ -1,7 +1,7 @@
-"""What the Frontier tab draws: measured results of this repository as points, the paper's as
-separate curves, and requests that fail, which open as runs.
+"""The data of the Frontier tab: measured results of this repository as points, the curves of the
+paper, and requests that fail, which can be opened as runs.
 
-The failing requests have no figures of their own: ``evaluate`` measures their kinds
+The failing requests have no figures here; ``evaluate`` measures requests of the same types
 (checkpoints/mars-smollm2/README.md).
 """
 
@@ -31,7 +31,7 @@ class Failure:
 
 
 def frontier_json() -> str:
-    """Return all measured sets, the paper's curves and the failures as JSON for the view."""
+    """Return the measured sets, the curves of the paper and the failures as JSON."""
     fields = {
         "sets": [asdict(result_set) for result_set in read_sets(RESULTS)],
         "paper": read_json(RESULTS / "paper.json"),
@@ -41,8 +41,8 @@ def frontier_json() -> str:
 
 
 def failures() -> Iterator[Failure]:
-    """Yield the failures in their listed order. An entry with a kind and a number gets that prompt
-    of ``evaluate``.
+    """Yield the failures in the order of the file. An entry with a kind and a number gets the
+    prompt of that number in ``evaluate``.
     """
     for entry in read_json(FAILURES):
         if kind := entry.pop("kind", ""):

@@ -1,8 +1,9 @@
-"""The Grid tab's run: its cells in turn.
+"""Runs and handlers of the Grid tab: one prompt with every combination of τ and B, one cell at a
+time.
 
-The first line of a value (``run_log.py``) names rows and columns. Further lines are complete trace
-lines of a cell, so that any cell can be opened as a run. Lines tagged ``rounds`` report how often a
-cell was timed and how it compares with AR.
+The first line of a value (``run_log.py``) has the rows and columns. Further lines are the complete
+trace lines of a cell, so that any cell can be opened as a run. Lines tagged ``rounds`` have the
+number of times that a cell was timed, and its speed relative to AR.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ FULL = "Waiting for a free slot to run the next cell."
 
 
 class GridRun(PromptRun[GridOrder]):
-    """Plain AR and all cells in rounds, each with exclusive use of the device, until a common
-    deadline.
+    """Runs plain AR and all cells, in several rounds. Each has the device to itself, and all have a
+    common deadline.
 
-    The first run of a cell is drawn; the others are only timed.
+    The page shows the first run of a cell; the other runs are only timed.
     """
 
     is_alone = True
@@ -41,17 +42,17 @@ class GridRun(PromptRun[GridOrder]):
         self, log: RunLog, order: GridOrder, book: ExampleBook, max_seconds: float
     ) -> None:
         super().__init__(log, order, book, max_seconds)
-        self._num_rounds = 0  # complete ones
+        self._num_rounds = 0  # number of complete rounds
         self._drawn: set[str] = set()
         self._timed: defaultdict[str, Rounds] = defaultdict(Rounds)
 
     @property
     def num_done(self) -> int:
-        """Number of finished cells without the reference."""
+        """Number of finished cells, without the AR cell."""
         return sum(cell.is_done for cell in self.drawn if cell.name != REFERENCE)
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run every round, then judge the texts."""
+        """Run all rounds, then check the answers."""
         until = time.monotonic() + self.max_seconds
         for number in range(self.order.rounds):
             for turn in self.order.turns(number):
@@ -67,8 +68,8 @@ class GridRun(PromptRun[GridOrder]):
     def _turn(
         self, served: Served, turn: Sequence[tuple[str, DecodeSettings]], until: float
     ) -> Generator[Wait, None, bool]:
-        """Run a row of cells and AR, then log how they compare. Return whether all of them
-        finished.
+        """Run AR and one row of cells, then log how they compare. Return False if one of them did
+        not finish.
         """
         done: dict[str, Transcript] = {}
         for name, settings in turn:
@@ -90,7 +91,7 @@ class GridRun(PromptRun[GridOrder]):
         return True
 
     def advance(self) -> None:
-        """Log the state and the new lines."""
+        """Log a status and new trace lines."""
         self.say_situation(self._running)
         self.collect()
 
@@ -110,17 +111,17 @@ class GridRun(PromptRun[GridOrder]):
     def _running_sentence(self, name: str, settings: DecodeSettings) -> str:
         if name == REFERENCE:
             if not self._drawn:
-                return f"Plain AR first, the baseline of the {self.order.num_cells} cells…"
-            return "Plain AR again, the baseline of the next row…"
-        way = "lossless" if settings.lossless else f"τ {settings.tau:g}"
-        cell = f"{way}, B {settings.block_size}…"
+                return f"Running plain AR, the baseline for all {self.order.num_cells} cells…"
+            return "Running plain AR again, the baseline for the next row…"
+        row = "lossless" if settings.lossless else f"τ {settings.tau:g}"
+        cell = f"{row}, B {settings.block_size}…"
         if self._num_rounds:
             return f"Round {self._num_rounds + 1} of {self.order.rounds}: {cell}"
         return f"Cell {len(self._drawn - {REFERENCE}) + 1} of {self.order.num_cells}: {cell}"
 
 
 class GridHandlers(TabHandlers[GridRun]):
-    """Handlers of the tab; one object serves every visitor, by session."""
+    """Handlers of the Grid tab. One object serves all visitors and identifies them by session."""
 
     most_tokens = MAX_TOKENS
 
@@ -129,7 +130,7 @@ class GridHandlers(TabHandlers[GridRun]):
         self.examples = ExamplePages(engines, book, 1, GRID, "".join)
 
     def block_sizes(self, checkpoint: object) -> list[int]:
-        """Return the values of B that a checkpoint was trained for."""
+        """Return the values of B that a checkpoint supports."""
         try:
             depth = self.engines.limits(checkpoint).block_size
         except RefusalError:
@@ -137,12 +138,12 @@ class GridHandlers(TabHandlers[GridRun]):
         return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
 
     def read(self, values: Mapping[str, Any]) -> GridRun:
-        """Validate the controls and return the run that they request, not started. Raises
+        """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
         order = read_grid_order(values, self.limits(values))
         return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log for a run that cannot start."""
+        """Return an empty log, for a run that cannot start."""
         return RunLog({"prompt": "", "rows": [], "columns": []})

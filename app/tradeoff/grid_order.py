@@ -1,7 +1,7 @@
-"""Validates the values of the Grid tab's controls.
+"""Validation of the controls of the Grid tab.
 
-Every value arrives raw, from the page or any other client. An error is one sentence that names what
-to change.
+Values arrive unvalidated, from the page or from another client. An error message is one sentence
+that says what to change.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from mars_runtime.settings import DecodeSettings
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 BLOCK_SIZES = (2, 3, 4, 6, 8, 12, 16)
 USUAL_TAUS, USUAL_BLOCK_SIZES = (0.5, 0.7, 0.8, 0.9), (2, 4, 8)
-LOSSLESS_TAU = 0.0  # drafts everything; verification keeps it right
+LOSSLESS_TAU = 0.0  # every proposal becomes a draft, and verification rejects the wrong ones
 MAX_CELLS, MAX_TOKENS = 20, 256
 REFERENCE = "ar"
-"""Name of the plain AR cell, with which every cell is compared."""
+"""Name of the cell with plain AR, with which all other cells are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One row of the grid: a τ, verified or not."""
+    """One row of the grid: a value of τ, with or without lossless."""
 
     tau: float
     is_lossless: bool = False
 
     def settings(self, start: DecodeSettings) -> DecodeSettings:
-        """Return ``start`` with this threshold; a lossless row also uses prompt lookup."""
+        """Return ``start`` with this threshold. A lossless row also uses prompt lookup."""
         if not self.is_lossless:
             return replace(start, tau=self.tau)
         return replace(start, tau=self.tau, lossless=True, lookup=True)
@@ -54,7 +54,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class GridOrder:
-    """A validated grid request: one prompt with plain AR and with every cell, in rounds."""
+    """A validated grid request."""
 
     prompt: str
     thresholds: tuple[Threshold, ...]
@@ -66,11 +66,11 @@ class GridOrder:
 
     @property
     def num_cells(self) -> int:
-        """Number of cells without the reference."""
+        """Number of cells, without the AR cell."""
         return len(self.thresholds) * len(self.block_sizes)
 
     def cells(self) -> Iterator[tuple[str, DecodeSettings]]:
-        """Yield name and settings of each cell: the reference, then row by row."""
+        """Yield the name and settings of each cell: first the AR cell, then row by row."""
         start = replace(PLAIN, max_new_tokens=self.max_new_tokens)
         yield REFERENCE, settings_for("ar", start)
         for row, threshold in enumerate(self.thresholds):
@@ -79,7 +79,8 @@ class GridOrder:
                 yield f"r{row}c{column}", settings
 
     def turns(self, number: int) -> list[list[tuple[str, DecodeSettings]]]:
-        """Return the cells of round ``number``, from 0, in the order in which they run.
+        """Return the cells of round ``number`` (from 0) in the order in which they run, as one list
+        per row.
 
         Each row has its own run of AR, so that compared runs are close in time.
         """
@@ -89,7 +90,7 @@ class GridOrder:
         return [in_turn([reference, *row], number) for row in in_turn(rows, number)]
 
     def head(self) -> dict[str, Any]:
-        """Return the first line for the component."""
+        """Return the head of the run's log."""
         return {
             "prompt": self.prompt,
             "rows": [
@@ -102,7 +103,7 @@ class GridOrder:
 
 
 def read_several(field: str, setting: Control, value: object, limits: Limits) -> list[Any]:
-    """Validate several values of one setting; return them sorted, without duplicates. Raises
+    """Return several validated values of one setting, sorted and without duplicates. Raises
     RefusalError.
     """
     if not isinstance(value, (list, tuple)) or len(value) > MAX_CELLS:
@@ -111,7 +112,7 @@ def read_several(field: str, setting: Control, value: object, limits: Limits) ->
         return sorted({setting.read(item, limits) for item in value})
     except RefusalError as refusal:
         raise RefusalError(field, str(refusal)) from None
-    except TypeError:  # "auto" among numbers, or values that cannot be compared
+    except TypeError:  # values of different types, such as "auto" and a number, cannot be sorted
         raise RefusalError(field, "Choose values from the list.") from None
 
 
@@ -129,7 +130,7 @@ GRID = (
 
 
 def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
-    """Validate all controls of the tab. Raises RefusalError."""
+    """Validate the values of all controls of the tab. Raises RefusalError."""
     read = read_all(GRID, {"lossless": False, "rounds": rounds.ROUNDS[0], **values}, limits)
     thresholds = [*map(Threshold, read["taus"])]
     if read["lossless"]:
@@ -141,8 +142,8 @@ def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
         raise RefusalError("block_sizes", "Choose at least one B.")
     num_cells = len(thresholds) * len(block_sizes)
     if num_cells > MAX_CELLS:
-        counted = f"{len(thresholds)} rows of {len(block_sizes)} are {num_cells}"
-        raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells; {counted}.")
+        counted = f"{len(thresholds)} rows × {len(block_sizes)} columns = {num_cells}"
+        raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells, got {counted}.")
     most = read["max_new_tokens"]
     if most > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell.")

@@ -18,7 +18,7 @@ NUM_TOKENS = 96  # initial value
 
 
 def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab. live: the controls of the Live tab."""
+    """Build the tab and wire its events. live: the controls of the Live tab."""
     desk, opens_with = Desk("grid", grid, live), grid.engines.default
     with desk.laid_out(page, GRID, GridView, race=True):
         another = desk.prompt_box(grid.examples)
@@ -36,7 +36,9 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
         desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
 
     def follow(checkpoint: Any, chosen: Any) -> Any:
-        """Update the values of B for a checkpoint; chosen values stay if they are among them."""
+        """Update the choices of B for a checkpoint. Chosen values that the checkpoint supports stay
+        chosen.
+        """
         block_sizes = grid.block_sizes(checkpoint)
         still_chosen = [
             block_size
@@ -50,7 +52,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
 
 
 def _usual(block_sizes: list[int]) -> list[int]:
-    """Return the values that are chosen initially."""
+    """Return the values of B that are chosen initially."""
     return [
         block_size for block_size in USUAL_BLOCK_SIZES if block_size in block_sizes
     ] or block_sizes

@@ -225,7 +225,7 @@ def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:
         assert [entry["text"] for entry in item["answers"]] == ["2", "II"]
     files[1]["text"] = "\n{}"
     answer = client.post("/review/sets", json={"samples": files})
-    assert answer.json()["detail"].startswith("bold, line 2: not a sample of lm_eval")
+    assert answer.json()["detail"].startswith("bold, line 2 is not an lm_eval sample")
 
 
 def test_pinned_runs_open_as_a_set(client: TestClient) -> None:

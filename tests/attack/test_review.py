@@ -20,6 +20,7 @@ import pytest
 
 from app.handlers import Handlers
 from app.review import making
+from app.review.library import LARGE
 from app.settings import AppSettings
 from mars_runtime.review.masked import MAX_SEALED
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, read_prompts
@@ -216,7 +217,7 @@ def test_paused_sets_take_no_place_and_end_when_they_are_left(
 
 
 def test_a_pause_of_the_process_is_no_absence_of_its_owner(tmp_path: Path) -> None:
-    job = making.SetJob("name", tmp_path, making.Asked("a", [], ()), OTHER)
+    job = making.SetJob("name", tmp_path, making.SetRequest("a", [], ()), OTHER)
     job.seen -= 10 * making.AWAY_SECONDS
     job.checked -= 10 * making.AWAY_SECONDS
     assert not job.is_left()
@@ -323,7 +324,7 @@ def test_what_a_browser_keeps_the_server_accepts_again(tmp_path: Path, share: fl
         answer = client.get(f"review/sets/{name}/sealed")
         assert client.get(f"review/sets/{name}").status_code == 200
     if share > 0.5:
-        assert "too large to be stored in the browser" in answer.json()["detail"]
+        assert answer.json()["detail"] == LARGE
         return
     after = make_handlers(tmp_path, ScriptedBackend(), port=0)
     with page_served(after) as url, client_of(url) as client:  # after a restart
