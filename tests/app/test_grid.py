@@ -148,7 +148,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
 
     def crowded(request: Request, **how: object) -> object:
         if next(is_busy, False):
-            raise EngineBusy("All places are taken.")
+            raise EngineBusy("The server is busy.")
         return submit(request, **how)
 
     monkeypatch.setattr(engine, "submit", crowded)
