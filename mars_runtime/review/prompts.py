@@ -484,7 +484,7 @@ def of_tasks(drawn: Iterable[Task]) -> list[Item]:
                 task.prompt,
                 category=task.family,
                 reference=task.answer,
-                task=task if tasks.is_checkable(task) else None,
+                task=task if tasks.has_checker(task) else None,
             )
         )
     return items

@@ -1,9 +1,10 @@
-"""Held-out prompts: task families with a checker each, natural text, and open requests."""
+"""Held-out prompts: task families with checkers, text to continue, and open requests."""
 
 from __future__ import annotations
 
 import random
 
+from . import sandbox
 from .base import Family, Split, Task
 from .formats import Formats
 from .multiple_choice import MultipleChoice
@@ -13,9 +14,9 @@ from .requests import (
     KINDS,
     NATURAL,
     SHIFTED,
+    contains_right_word,
     natural_tasks,
     request_tasks,
-    says_right,
     shifted_tasks,
 )
 from .symbolic import Symbolic
@@ -34,6 +35,7 @@ __all__ = [
     "examples",
     "families_for",
     "generate",
+    "has_checker",
     "is_checkable",
     "is_open",
     "natural_tasks",
@@ -52,9 +54,10 @@ TRIES_FOR_NEW = 50
 
 
 def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
-    """Return ``count`` tasks of a family; the same arguments always give the same list.
+    """Return at most ``count`` tasks of a family. Equal arguments return equal lists.
 
-    Raises ValueError for an unknown family and for the training split of open requests.
+    Open requests may be fewer than ``count``. Raises ValueError for an unknown family, and for the
+    training split of open requests, which does not exist.
     """
     if family == NATURAL:
         return natural_tasks(split, seed, count)
@@ -80,13 +83,15 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
 
 
 def all_families() -> list[str]:
-    """Return the names of the families with a checker, then that of natural text."""
+    """Return the names of the families with a checker, followed by ``natural``."""
     return [*FAMILIES, NATURAL]
 
 
 def families_for(is_chat: bool) -> list[str]:
-    """Return the default families: open requests for a chat model, otherwise tasks and natural
-    text."""
+    """Return the families that measure a model by default.
+
+    A chat model gets open requests; other models get the families with checkers and natural text.
+    """
     return list(KINDS) if is_chat else all_families()
 
 
@@ -95,20 +100,28 @@ def is_open(family: str) -> bool:
     return family in KINDS or family in SHIFTED
 
 
-def is_checkable(task: Task) -> bool:
-    """Return whether a checker can judge the answers to this task."""
+def has_checker(task: Task) -> bool:
+    """Return whether answers to this task can be judged automatically on some system."""
     return task.family in (*FAMILIES, *SHIFTED) and bool(task.expected)
 
 
+def is_checkable(task: Task) -> bool:
+    """Return whether ``check`` can judge answers to this task on this system.
+
+    Python functions are judged only where the sandbox can limit the process that runs them.
+    """
+    return has_checker(task) and (task.family != PythonFunctions.name or sandbox.is_available())
+
+
 def check(task: Task, text: str) -> bool:
-    """Return whether a text is a correct answer; False without a checker. Never raises."""
+    """Return whether a text is a correct answer; False if the task is not checkable."""
     if task.family in SHIFTED:
-        return is_checkable(task) and says_right(task, text)
+        return is_checkable(task) and contains_right_word(task, text)
     return is_checkable(task) and FAMILIES[task.family].check(task, text)
 
 
 def examples() -> list[Task]:
-    """Return NUM_EXAMPLES fixed tasks per family from the evaluation split, one of each kind."""
+    """Return fixed tasks for the page: up to NUM_EXAMPLES per family, each of another kind."""
     chosen: list[Task] = []
     for name in FAMILIES:
         by_kind: dict[str, Task] = {}

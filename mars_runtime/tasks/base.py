@@ -1,6 +1,6 @@
-"""Tasks, the interface of a task family, and the rule that reserves prompts for evaluation.
+"""Tasks, the base class of task families, and the rule that reserves prompts for evaluation.
 
-Words, phrasings and specifications are in JSON files in this folder.
+The JSON files in this folder contain the words, phrasings and specifications of the families.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, Literal
 
 Split = Literal["train", "eval"]
 Phrasings = Mapping[Literal["shared", "held_out"], Sequence[str]]
-"""Phrasings with the same meaning; no training prompt uses those in ``held_out``."""
+"""Phrasings with the same meaning. Only evaluation prompts use the ``held_out`` ones."""
 
-HELD_OUT_ONE_IN = 10  # evaluation gets every tenth prompt and operand combination
+HELD_OUT_ONE_IN = 10  # about 1 of 10 prompts and operand combinations is for evaluation only
 MAX_ATTEMPTS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One prompt with its reference answer and the data that the checker needs (``expected``)."""
+    """A prompt with a reference answer. expected: data for the checker, such as the result."""
 
     family: str
     kind: str
@@ -35,30 +35,30 @@ class Task:
 
 
 def is_reserved(text: str) -> bool:
-    """Return whether a text is reserved for evaluation; the same in every process."""
+    """Return whether a text is reserved for evaluation, by a hash that never changes."""
     return zlib.crc32(text.encode()) % HELD_OUT_ONE_IN == 0
 
 
 def operands(task: Task) -> str:
-    """Return the kind and the numbers of a prompt, or "" if it has fewer than two numbers."""
+    """Return the task's kind and all numbers in its prompt; "" for fewer than two numbers."""
     numbers = re.findall(r"\d+", task.prompt)
     return f"{task.kind}:{','.join(numbers)}" if len(numbers) > 1 else ""
 
 
 def read_data(name: str) -> Any:
-    """Return the content of the file ``name``.json in this folder."""
+    """Return the parsed content of ``name``.json in this folder."""
     return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
 
 
 def phrase(rng: random.Random, split: Split, phrasings: Phrasings) -> str:
-    """Draw a phrasing; about a third of the evaluation prompts use a held-out one."""
+    """Draw a phrasing; for evaluation, draw from the held-out ones with probability 0.3."""
     if split == "eval" and rng.random() < 0.3:
         return rng.choice(phrasings["held_out"])
     return rng.choice(phrasings["shared"])
 
 
 def listed(items: Sequence[str]) -> str:
-    """Join items as in a sentence: a, b and c."""
+    """Join items with commas and a final "and": a, b and c."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
@@ -68,22 +68,26 @@ def article(noun: str) -> str:
 
 
 class Family(ABC):
-    """A seeded prompt generator with reference answers and a checker that judges any text."""
+    """A random generator of tasks of one type, with a checker for answers to them."""
 
     name: str
 
     @abstractmethod
     def draft(self, rng: random.Random, split: Split) -> Task:
-        """Generate one task without checking whether its prompt is held out."""
+        """Generate a task whose prompt may belong to either split."""
 
     @abstractmethod
     def judge(self, task: Task, text: str) -> bool:
-        """Return whether a text is correct. ``check`` counts a ValueError as wrong."""
+        """Return whether a text is a correct answer.
+
+        May raise for a malformed text, for example ValueError; ``check`` then returns False.
+        """
 
     def generate(self, rng: random.Random, split: Split) -> Task:
-        """Generate one task with a prompt that the other split never generates.
+        """Generate a task whose prompt the other split never contains.
 
-        Raises RuntimeError after MAX_ATTEMPTS.
+        Half of the evaluation tasks also have numbers that no training task of that kind has.
+        Raises RuntimeError if MAX_ATTEMPTS drafts have no such prompt.
         """
         if split == "train":
             return self._generate_train(rng)
@@ -114,7 +118,7 @@ class Family(ABC):
         )
 
     def check(self, task: Task, text: str) -> bool:
-        """Return whether a text is correct; never raises."""
+        """Return whether a text is a correct answer; False if ``judge`` fails on it."""
         try:
             return self.judge(task, text)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):

@@ -1,8 +1,7 @@
-"""Format following, in the style of IFEval: exact counts, JSON, upper case, no commas, first and
-last words.
+"""Tasks that require an exact format, in the style of IFEval, such as three items or JSON.
 
-The requirements of a prompt are constraints, each a name and a value, so they can be written as
-JSON. The checker tests exactly these.
+A task's ``expected`` is a JSON object of constraints: names in CONSTRAINTS with the values that the
+answer must satisfy. The checker tests these constraints and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .words import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
 
 _DATA = read_data("formats")
 FACTS: dict[str, list[str]] = _DATA["facts"]
-"""Facts about each subject: verb phrases without a comma."""
+"""Verb phrases without a comma that are true of each subject, such as an animal."""
 COUNTS = (2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7)
 LONGER_COUNTS = (*COUNTS, 6, 7, 8, 9, 10)
 Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
@@ -27,13 +26,16 @@ Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, c
 def _items(
     rng: random.Random, counts: tuple[int, ...] = COUNTS
 ) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return prompt fields, items of a topic, and all words that count as items."""
+    """Return the prompt's fields, the items of the answer, and all words accepted as items.
+
+    Items start at a position that depends on topic and number only, in alphabetical order, so that
+    a model can learn which item comes next.
+    """
     topic = rng.choice(sorted(TOPICS))
     count = rng.choice(counts)
     number = rng.choice((str(count), NUMBER_WORDS[count]))
     members = sorted(TOPICS[topic])
-    start = zlib.crc32(f"{topic}:{number}".encode())  # always in the same order, so that the
-    # next item is never a guess
+    start = zlib.crc32(f"{topic}:{number}".encode())
     items = [members[(start + at) % len(members)] for at in range(count)]
     names = {"furniture": "pieces of furniture", "clothes": "pieces of clothing"}
     known = [form for item in TOPICS[topic] for form in (item, plural(item))]
@@ -85,7 +87,7 @@ def json_object(rng: random.Random, split: Split) -> Made:
 
 
 def _plain_sentence(rng: random.Random) -> str:
-    """Return a sentence to copy: up to seven common words in a random combination."""
+    """Return a short sentence for the model to copy, without capital letters and full stop."""
     subject = rng.choice(sorted(FACTS))
     fact = rng.choice(FACTS[subject])
     manner = rng.choice(("", *_DATA["manners"])) if len(fact.split()) < 5 else ""
@@ -115,14 +117,14 @@ def repeat_upper(rng: random.Random, split: Split) -> Made:
 
 
 def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
-    """Return facts about a subject in their fixed order, starting at a random one."""
+    """Return ``count`` facts about a subject, in the file's order from a random one on."""
     facts = FACTS[subject]
     start = rng.randrange(len(facts))
     return [facts[(start + step) % len(facts)] for step in range(count)]
 
 
 def _about(subject: str, constraints: dict[str, object]) -> dict[str, object]:
-    """Return the constraints of one sentence about a subject, together with the additional ones."""
+    """Add the constraints of one plain sentence that mentions the subject."""
     return constraints | {"mentions": subject, "sentences": 1, "plain": True}
 
 
@@ -204,7 +206,7 @@ def _are_separated(text: str, mark_and_count: tuple[str, int]) -> bool:
 
 
 def _are_members(text: str, known: list[str]) -> bool:
-    """Whether every item is known and none repeats, with any separators."""
+    """Return whether all items are known and different, in a list with any separators."""
     items = [
         re.sub(r"^\s*(?:[-*]|\d+[.)])\s*", "", part).strip(" .!\"'").lower()
         for part in re.split(r"[\n;|/]+", text.strip())
@@ -229,7 +231,7 @@ def _are_sentences(text: str, count: int) -> bool:
 
 
 def _is_plain(text: str, wanted: bool) -> bool:
-    """Whether there are only letters, blanks and full stops: no markup, no code."""
+    """Return whether the text has only letters, blanks and common punctuation, as ``wanted``."""
     return (re.fullmatch(r"[A-Za-z' .!?,;:\"\n-]+", text.strip()) is not None) == wanted
 
 

@@ -1,7 +1,7 @@
-"""Multiple choice, in the style of MMLU-Pro and GPQA, over facts given in the prompt.
+"""Multiple-choice tasks about facts that the prompt states, in the style of MMLU-Pro and GPQA.
 
-The answer states the fact and compares the options before it names the letter. It needs no
-knowledge beyond the prompt.
+A reference answer states the deciding fact, marks each option as right or wrong, and then names the
+letter. No knowledge beyond the prompt is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .words import COLOURS, PLACES, THINGS, TOPICS, people
 _DATA = read_data("multiple_choice")
 QUESTIONS = _DATA["questions"]
 Puzzle = tuple[list[str], str, list[str], str, str]
-"""Facts, question, options, the right option, and the statement that justifies it."""
+"""Facts, question, options, the right option, and the sentences that justify it."""
 
 
 def _things(rng: random.Random, count: int) -> list[str]:
@@ -71,7 +71,7 @@ def compare(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _running_best(names: list[str], values: list[int]) -> str:
-    """Return one line per comparison: the best so far against the next."""
+    """Find the largest value and write one line for each comparison on the way."""
     texts = [f"{value} for {name}" for name, value in zip(names, values, strict=True)]
     best, lines = 0, ""
     for index in range(1, len(values)):
@@ -115,7 +115,7 @@ KINDS: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 
 
 class MultipleChoice(Family):
-    """Facts, a question and lettered options."""
+    """Questions about stated facts, with lettered options."""
 
     name = "multiple_choice"
 

@@ -1,8 +1,9 @@
-"""Small Python functions, in the style of HumanEval, judged by running them on a few calls.
+"""Tasks that ask for a small Python function, in the style of HumanEval.
 
-Code written by a model runs in the sandbox only, never in this process. In a specification {x} and
-{y} are numbers, {t} a list of numbers, {s} a string, {w} a list of strings, {k} a small constant,
-{m} a larger one, {c} a letter and {p} a punctuation mark.
+The checker calls the function in the sandbox, never in this process, and compares the results.
+python_functions.json has the specifications. Their placeholders are {x} and {y} for numbers, {t}
+for a list of numbers, {s} for a string, {w} for a list of strings, {k} for a small constant, {m}
+for a larger constant, {c} for a letter and {p} for a punctuation mark.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def _calls(
 
 
 def _results(source: str, name: str, calls: list[list[object]]) -> list[Case]:
-    """Run our own reference source, and only that, in this process."""
+    """Return each call with the result of the reference function.
+
+    Runs ``source`` in this process: it must be a reference of this repository, never a model's.
+    """
     space: dict[str, object] = {}
     exec(compile(source, "reference", "exec"), space)
     function = space[name]
@@ -68,7 +72,7 @@ def _results(source: str, name: str, calls: list[list[object]]) -> list[Case]:
 
 
 def extract_code(text: str) -> str:
-    """Return the last fenced block that defines a function, or the text from its first `def` on."""
+    """Return the last fenced block with a function, else the text from the first ``def`` on."""
     blocks = [block for block in _FENCE.findall(text) if "def " in block]
     if blocks:
         return str(blocks[-1])
@@ -77,7 +81,7 @@ def extract_code(text: str) -> str:
 
 
 class PythonFunctions(Family):
-    """Functions of one to five lines."""
+    """Requests for Python functions of one to five lines."""
 
     name = "python_functions"
 

@@ -1,8 +1,9 @@
-"""Reading tasks in the style of FairytaleQA: a short tale, a question, an answer that quotes it.
+"""Questions about short generated tales, in the style of FairytaleQA.
 
-Every sentence of a generated tale has one fact, and a question can ask for any of them. The rivals
-of a fact are the other words of the same kind in the tale. The checker also accepts real
-FairytaleQA tasks: their ``expected`` has a gold answer instead of a key with rivals.
+Each sentence of a tale states one fact, and each question asks for one of these facts. A correct
+answer contains the ``key`` of that fact and none of its ``rivals``, which are wrong answers of the
+same type. The checker also accepts tasks from FairytaleQA itself: their ``expected`` has a ``gold``
+answer instead of a key and rivals.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def token_f1(answer: list[str], gold: list[str]) -> float:
 
 
 def conclusion(prompt: str, text: str) -> str:
-    """Return the text after an opening quotation from the prompt.
+    """Return the text without a quotation from the prompt at its beginning.
 
-    Return the whole text if it has no such quotation or nothing after it.
+    Returns the text unchanged if it does not begin with such a quotation or only consists of it.
     """
     opening = re.match(r'\s*The text says: "([^"]+)"', text)
     if opening is None or opening[1] not in prompt:
@@ -53,7 +54,7 @@ def conclusion(prompt: str, text: str) -> str:
 
 
 class Reading(Family):
-    """Short tales with a question."""
+    """Generated tales, each with one question."""
 
     name = "reading"
 
@@ -66,7 +67,7 @@ class Reading(Family):
         frame = phrase(rng, split, DATA["frames"])
         prompt = frame.format(story=" ".join(sentences), question=question)
         key, quote = fields[questions["key"]], sentences[questions["sentence"]]
-        # A sentence with only a pronoun does not contain the answer.
+        # Do not quote a sentence that has a pronoun in place of the key.
         quoted = f'The text says: "{quote}" ' if key in quote else ""
         expected = json.dumps({"key": key, "rivals": _rivals(kind, questions["rivals"], fields)})
         answer = quoted + questions["answer"].format(**fields)
@@ -84,7 +85,7 @@ class Reading(Family):
 
 
 def _fields(rng: random.Random, split: Split) -> dict[str, str]:
-    """Draw the values of a tale's placeholders."""
+    """Draw a value for each placeholder of a tale."""
     first, second = people(rng, split, 2)
     others = DATA["only_men"] if first.he == "she" else DATA["only_women"]
     fields = {
@@ -105,7 +106,7 @@ def _fields(rng: random.Random, split: Split) -> dict[str, str]:
         "number": rng.choice(NUMBER_WORDS[2:]),
         "time": rng.choice(DATA["times"]),
     }
-    fields |= {f"a_{what}": article(fields[what]) for what in ("hero", "home", "find", "colour")}
+    fields |= {f"a_{name}": article(fields[name]) for name in ("hero", "home", "find", "colour")}
     return fields | {"reason_key": DATA["reasons"][fields["reason"]]}
 
 

@@ -1,10 +1,10 @@
-"""Open requests of the kinds that a chat model gets: held-out prompts without a checker.
+"""Prompts for chat models, without a single right answer, and openings of tales to continue.
 
-They were written for this repository and never trained on; names, places and figures are made up.
-Each kind starts with prompts written one by one; more are combined from frames and our own texts.
-There are also openings of tales to continue, and kinds unlike the training data of a chat model's
-adapter. Some of those have words that a right answer contains: they show whether the model still
-follows the request, not how well it writes.
+All prompts were written for this repository and are never trained on; names, places and figures are
+invented. A kind has prompts written one by one and prompts combined from frames and texts. Kinds in
+SHIFTED differ from the training data of the chat model's adapter. For some of their prompts
+``expected`` lists words; a text with one of them counts as correct, which shows whether the model
+still follows the request.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .base import Split, Task, read_data
 NATURAL = "natural"
 KINDS = ("chat", "maths", "code", "summary", "rewriting")
 SHIFTED = ("languages", "odd_code", "tables", "long")
-"""Kinds unlike the training data: other languages, code in rare languages, tables, and prompts of
-up to about 4,000 tokens.
+"""Kinds unlike the adapter's training data: other languages, code in rare programming languages,
+tables, and prompts of up to about 4,000 tokens.
 """
 MANY_SUMS = 600
-"""Number of exercises that are drawn; duplicates are dropped."""
+"""Number of maths exercises to draw; duplicates are removed afterwards."""
 
 DATA = read_data("requests")
 _SHIFTED = read_data("shifted")
@@ -32,8 +32,9 @@ _MATHS = DATA["maths"]
 
 
 def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """Return up to ``count`` different prompts of a kind, the hand-written ones first. The same
-    arguments always give the same list.
+    """Return up to ``count`` different prompts of a kind, the hand-written ones first.
+
+    Equal arguments return equal lists.
     """
     rng = random.Random(f"{kind}:{seed}")
     written, further = _prompts(kind, rng)
@@ -43,7 +44,7 @@ def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
 
 
 def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
-    """Return the hand-written prompts, and all others."""
+    """Return the hand-written prompts of a kind and its combined or drawn prompts."""
     written = DATA[kind]
     if kind == "maths":
         return written["written"], [_exercise(rng, number) for number in range(MANY_SUMS)]
@@ -55,14 +56,14 @@ def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
 
 
 def _framed(texts: Sequence[str], frames: Sequence[str], num_frames: int) -> Iterator[str]:
-    """Put every text into ``num_frames`` of the frames, starting with its own."""
+    """Yield each text in ``num_frames`` frames; text number i starts with frame number i."""
     for index, text in enumerate(texts):
         for step in range(num_frames):
             yield frames[(index + step) % len(frames)].format(text=text)
 
 
 def _exercise(rng: random.Random, number: int) -> str:
-    """Draw an exercise with numbers that make sense together."""
+    """Draw the numbers of an exercise and return its text; exercise types alternate."""
     draw = EXERCISES[number % len(EXERCISES)]
     return str(_MATHS["exercises"][draw.__name__].format(**draw(rng)))
 
@@ -107,14 +108,17 @@ EXERCISES = (shopping, equation, work, journey, percentage, sharing)
 
 
 def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """Return the first ``count`` prompts of a kind; the seed orders the texts of long ones."""
+    """Return the first ``count`` prompts of a kind in SHIFTED.
+
+    ``seed`` draws the passages around the relevant text of a long prompt.
+    """
     tasks = []
     for entry in _SHIFTED[kind][:count]:
         prompt = entry["prompt"]
         if kind == "long":
             rng = random.Random(f"{seed}:{prompt}")
-            ours = [*DATA["summary"]["texts"], *DATA["rewriting"]["texts"]]
-            texts = [rng.choice(ours) for _ in range(entry["passages"])]
+            passages = [*DATA["summary"]["texts"], *DATA["rewriting"]["texts"]]
+            texts = [rng.choice(passages) for _ in range(entry["passages"])]
             texts.insert(rng.randrange(len(texts)), entry["hidden"])
             prompt = "\n\n".join([*texts, prompt])
         expected = json.dumps(entry["right"], ensure_ascii=False) if entry["right"] else ""
@@ -122,8 +126,8 @@ def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
     return tasks
 
 
-def says_right(task: Task, text: str) -> bool:
-    """Whether the text contains one of the words of a right answer; False for a damaged task."""
+def contains_right_word(task: Task, text: str) -> bool:
+    """Return whether the text contains one of the expected words; False for a damaged task."""
     try:
         words = [as_text(word).lower() for word in as_list(json.loads(task.expected))]
     except (ValueError, RecursionError):
@@ -132,7 +136,7 @@ def says_right(task: Task, text: str) -> bool:
 
 
 def natural_tasks(split: Split, seed: int, count: int) -> list[Task]:
-    """Return openings of our own to continue, without reference and checker."""
+    """Return openings of tales to continue, without reference answers and checker."""
     rng = random.Random(f"{NATURAL}:{split}:{seed}")
     written = DATA[NATURAL]
     shown = [

@@ -1,26 +1,38 @@
-"""Run untrusted Python with limits on time, memory and access.
+"""Run untrusted Python with limits on time, memory and access to the system.
 
-``passes`` judges a small function by its results, ``passes_test`` a benchmark's program by a
-trusted test. First a syntax walk rejects everything outside a small language: names with
-underscores, unknown methods. Then a separate process without files and network, with resource
-limits, runs the source. A program may use more than a function of our tasks: exceptions, and a few
-harmless names of a few modules.
+``passes`` judges a function by its results; ``passes_test`` judges a benchmark's program by a
+trusted test. Before the source runs, its syntax tree is checked: anything outside a small subset of
+Python is rejected, such as names with two leading underscores and unlisted methods. The source then
+runs in a process with resource limits that can open neither files nor sockets. Programs for
+``passes_test`` may also use exceptions and listed names of a few modules.
+
+The limits need Python's module ``resource``, which Windows does not have. Without it nothing runs.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
+import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
+
+from mars_runtime.errors import MarsError
 
 from .base import read_data
 
 MAX_SOURCE = 4000
-MAX_TOLD = 100_000  # characters
+MAX_OUTPUT = 100_000  # characters
 WALL_SECONDS = 30.0
+NO_LIMITS = (
+    "Generated Python code cannot be judged on this system: Python's module resource, which limits "
+    "its memory and its access to files, is missing. Use Linux or macOS to judge it."
+)
+log = logging.getLogger(__name__)
 
 _DATA = read_data("sandbox")
 ALLOWED_CALLS: list[str] = _DATA["calls"]
@@ -34,18 +46,18 @@ ALLOWED_NODES = (
     ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop,
     ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
-"""The syntax nodes of the allowed language. Anything else is rejected, including nodes that Python
-may add later.
+"""The syntax nodes that a function may contain. All other nodes are rejected, including those that
+later versions of Python add.
 """
 
-# Runs in the child process: first the limits, then the untrusted code with a short list of
-# builtins. No file can be opened any more, and so no socket. The code gets arguments and never the
-# expected results.
+# The child process sets its limits first; with RLIMIT_NOFILE 0 it can open neither files nor
+# sockets. It then runs the untrusted code with a short list of builtins. The child receives the
+# arguments but never the expected results, so the code cannot copy them.
 LIMITS = """
 import sys, json, builtins, os, resource
 os.nice(19)
 job = json.load(sys.stdin)
-most = job["most"]
+max_output = job["max_output"]
 for limit, value in ((resource.RLIMIT_CPU, 2), (resource.RLIMIT_AS, 512 << 20),
                      (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
                      (resource.RLIMIT_NPROC, 0), (resource.RLIMIT_NOFILE, 0)):
@@ -59,12 +71,13 @@ allowed["print"] = lambda *words, **options: None
 space = {"__builtins__": allowed, "__name__": "task"}
 exec(compile(job["source"], "task", "exec"), space)
 function = space[job["name"]]
-told = json.dumps([json.dumps(function(*given), sort_keys=True) for given in job["calls"]])
-sys.stdout.write(told if len(told) <= most else "")
+results = [json.dumps(function(*arguments), sort_keys=True) for arguments in job["calls"]]
+output = json.dumps(results)
+sys.stdout.write(output if len(output) <= max_output else "")
 """
 )
 PROGRAM_MODULES: dict[str, list[str]] = _DATA["program"]["modules"]
-"""Names that a program may import, by module."""
+"""The names that a program may import, by module."""
 PROGRAM_CALLS = [*ALLOWED_CALLS, *_DATA["program"]["calls"]]
 PROGRAM_METHODS = ALLOWED_METHODS.union(_DATA["program"]["methods"])
 PROGRAM_NODES = (
@@ -72,26 +85,26 @@ PROGRAM_NODES = (
     ast.Assert, ast.NamedExpr, ast.Delete, ast.Nonlocal, ast.Yield,
 )  # fmt: skip
 
-# The test's modules are imported first, because nothing can be opened once the limits are set. The
-# program cannot write, reach the test, or get from an allowed name to another one: a module is a
-# namespace with the allowed names only, and attributes cannot be set. The test sees the program's
-# functions, but none that would replace a builtin.
+# The modules that a test uses are imported before the limits are set, because no file can be
+# opened afterwards. The program gets a module as a namespace with only the allowed names, so it
+# cannot reach other names through it. The test gets the program's names except those that would
+# replace a builtin.
 PROGRAM_CHILD = (
     "import collections, copy, functools, hashlib, itertools, math, random, re, string, types\n"
     "import typing\n"
     + LIMITS
     + """
 modules = {
-    name: types.SimpleNamespace(**{one: getattr(sys.modules[name], one) for one in names})
+    name: types.SimpleNamespace(**{item: getattr(sys.modules[name], item) for item in names})
     for name, names in job["modules"].items()
 }
-def only_these(name, *given, **more):
+def import_allowed(name, *arguments, **options):
     return modules[name]
 allowed = {name: getattr(builtins, name) for name in job["builtins"]}
-allowed |= {"print": lambda *words, **options: None, "__import__": only_these}
+allowed |= {"print": lambda *words, **options: None, "__import__": import_allowed}
 space = {"__builtins__": allowed, "__name__": "program"}
 exec(compile(job["source"], "program", "exec"), space)
-trusted = {name: what for name, what in space.items() if not hasattr(builtins, name)}
+trusted = {name: value for name, value in space.items() if not hasattr(builtins, name)}
 trusted |= {"__name__": "test", "__builtins__": builtins, "print": allowed["print"]}
 exec(compile(job["test"], "test", "exec"), trusted)
 trusted["check"](space[job["name"]])
@@ -101,6 +114,20 @@ sys.stdout.write("true")
 _one_at_a_time = threading.Lock()
 
 Case = tuple[list[object], object]
+"""The arguments of a call and its expected result."""
+
+
+class SandboxError(MarsError):
+    """Untrusted code cannot be limited on this system."""
+
+
+@cache
+def is_available() -> bool:
+    """Return whether this system can limit untrusted code. If it cannot, log a warning once."""
+    has_limits = importlib.util.find_spec("resource") is not None
+    if not has_limits:
+        log.warning(NO_LIMITS)
+    return has_limits
 
 
 def _is_allowed(node: ast.AST) -> bool:
@@ -122,14 +149,15 @@ def _is_allowed_in_program(node: ast.AST) -> bool:
 
 
 def _has_hidden_name(node: ast.AST) -> bool:
-    """Whether a node uses a name that Python reserves for itself."""
+    """Return whether a node has a name that begins with two underscores."""
     names = [getattr(node, field, None) for field in ("id", "name", "arg", "asname")]
     return any(isinstance(name, str) and name.startswith("__") for name in names)
 
 
 def is_harmless(source: str, is_allowed: Callable[[ast.AST], bool] = _is_allowed) -> bool:
-    """Return whether the source parses and every node ``is_allowed``: by default, whether it stays
-    within the small language of the tasks.
+    """Return whether the source is short enough, parses, and has only allowed syntax nodes.
+
+    is_allowed: decides about one node; by default, by the rules for ``passes``.
     """
     if len(source) > MAX_SOURCE:
         return False
@@ -141,40 +169,45 @@ def is_harmless(source: str, is_allowed: Callable[[ast.AST], bool] = _is_allowed
 
 
 def passes(source: str, name: str, cases: list[Case]) -> bool:
-    """Return whether the function `name` of this source gives the expected result for every case.
+    """Return whether the source's function ``name`` returns the expected result in every case.
 
-    Runs one at a time; other callers wait.
+    Only one child process runs at a time; other callers wait. Raises SandboxError.
     """
     if not is_harmless(source):
         return False
-    wanted = [json.dumps(want, sort_keys=True) for _, want in cases]
+    expected = [json.dumps(result, sort_keys=True) for _, result in cases]
     calls = [arguments for arguments, _ in cases]
-    return _told_by(CHILD, {"source": source, "name": name, "calls": calls}) == wanted
+    return _output_of(CHILD, {"source": source, "name": name, "calls": calls}) == expected
 
 
 def passes_test(source: str, name: str, test: str) -> bool:
-    """Return whether ``check`` of the ``test`` accepts the function ``name`` of this source. Runs
-    one at a time; other callers wait.
+    """Return whether the source's function ``name`` passes a test.
+
+    test: trusted Python that defines ``check(function)``, which raises if the function is wrong.
+    Only one child process runs at a time; other callers wait. Raises SandboxError.
     """
     if not is_harmless(source, _is_allowed_in_program):
         return False
     job = {"source": source, "name": name, "test": test}
     names = {"builtins": PROGRAM_CALLS, "modules": PROGRAM_MODULES}
-    return _told_by(PROGRAM_CHILD, {**job, **names}) is True
+    return _output_of(PROGRAM_CHILD, {**job, **names}) is True
 
 
-def _told_by(child: str, job: Mapping[str, object]) -> object:
-    """Return what a child process writes about a job, parsed from JSON; None if it fails or is
-    killed.
+def _output_of(child: str, job: Mapping[str, object]) -> object:
+    """Run a child process on a job and return its output, parsed from JSON.
+
+    Returns None if the child fails, exceeds a limit or is killed. Raises SandboxError.
     """
-    job_json = json.dumps({"builtins": ALLOWED_CALLS, "most": MAX_TOLD, **job})
+    if not is_available():
+        raise SandboxError(NO_LIMITS)
+    job_json = json.dumps({"builtins": ALLOWED_CALLS, "max_output": MAX_OUTPUT, **job})
     try:
         with _one_at_a_time:
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", child],
                 input=job_json,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # an exception's message may be endless
+                stderr=subprocess.DEVNULL,  # its length is unlimited
                 text=True,
                 timeout=WALL_SECONDS,
                 env={},

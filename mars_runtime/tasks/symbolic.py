@@ -1,7 +1,7 @@
-"""Symbolic reasoning, in the style of BBH: sorting, counting, booleans, dates, brackets, lists.
+"""Symbolic puzzles in the style of BBH: sorting, counting, booleans, dates, brackets, lists.
 
-An answer writes out its steps and ends in `Answer: X`. A step copies known values before it uses
-them, and compares two things at a time.
+A reference answer writes out its steps and ends with ``Answer: X``. Each step first copies the
+values that it uses and compares at most two of them, so that a small model can learn it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DATA = read_data("symbolic")
 DAYS, MONTHS, ORDINALS = _DATA["days"], _DATA["months"], _DATA["ordinals"]
 WORDS = tuple(sorted({word for topic in TOPICS.values() for word in topic}))
 PAIRS = {"(": ")", "[": "]", "{": "}", "<": ">"}
-MAX_SPELLED = 7  # letters of a word that is spelled out
+MAX_SPELLED = 7  # maximum length of a word that an answer spells letter by letter
 
 
 def _different_initials(rng: random.Random, count: int) -> list[str]:
@@ -38,7 +38,7 @@ def _different_initials(rng: random.Random, count: int) -> list[str]:
 def _running_best(
     items: Sequence[Item], pick: Callable[[Item, Item], Item]
 ) -> tuple[Item, list[str]]:
-    """Return the best of the items, and one line for each comparison that leads to it."""
+    """Return the best item by ``pick``, and a line for each comparison made to find it."""
     best, lines = items[0], []
     for item in items[1:]:
         better = pick(best, item)
@@ -128,16 +128,16 @@ def reverse(rng: random.Random, split: Split) -> Puzzle:
 def nth(rng: random.Random, split: Split) -> Puzzle:
     words = rng.sample(WORDS, rng.randint(3, 5))
     index = rng.randrange(len(words) + 1)
-    place = "last" if index == len(words) else ORDINALS[index]
+    ordinal = "last" if index == len(words) else ORDINALS[index]
     index = min(index, len(words) - 1)
-    steps = f"{', '.join(_numbered(words))}\nThe {place} item is {index + 1} {words[index]}."
-    return {"items": ", ".join(words), "place": place}, steps, words[index]
+    steps = f"{', '.join(_numbered(words))}\nThe {ordinal} item is {index + 1} {words[index]}."
+    return {"items": ", ".join(words), "place": ordinal}, steps, words[index]
 
 
 def last_letters(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(2, 3)
     use_names = rng.random() < 0.5
-    names = [person.name for person in TRAIN_PEOPLE]  # spelling of new names cannot be guessed
+    names = [person.name for person in TRAIN_PEOPLE]  # a model cannot spell unseen names
     pool = [word for word in (names if use_names else WORDS) if len(word) <= MAX_SPELLED]
     words = rng.sample(pool, count)
     steps = "\n".join(f"{word}: {'-'.join(word)}, {word[-1]}" for word in words)
@@ -149,8 +149,9 @@ def _value(rng: random.Random) -> str:
 
 
 def _reduce(text: str) -> str:
-    """Reduce a boolean expression by one step: every bare `not` first, then a bracket, then `and`,
-    then `or`.
+    """Evaluate one operation of a boolean expression and return the shorter expression.
+
+    Precedence: ``not`` before a value, then a bracket, then the leftmost ``and`` or ``or``.
     """
     for old, new in (("not True", "False"), ("not False", "True")):
         if old in text:
@@ -202,7 +203,7 @@ def date(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _when(count: int, forward: bool, has_word: bool) -> dict[str, str]:
-    """Return a number of days forward or back, or the word for one day."""
+    """Return the prompt's fields for a day such as "in 3 days" or "yesterday"."""
     days = f"{count} {'day' if count == 1 else 'days'}"
     if forward:
         return {"when": "tomorrow" if has_word else f"in {days}", "is_": "is"}
@@ -236,7 +237,7 @@ PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 
 
 def _last_answer(text: str) -> str:
-    """Return what follows the last `Answer:`, or else the last line that is not empty."""
+    """Return the text after the last ``Answer:``, or the last non-empty line without one."""
     answers = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
     if answers:
         return str(answers[-1]).strip()
@@ -250,7 +251,7 @@ def _normal(text: str) -> str:
 
 
 class Symbolic(Family):
-    """Puzzles with one right result."""
+    """Puzzles that have exactly one result."""
 
     name = "symbolic"
 

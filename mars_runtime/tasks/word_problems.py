@@ -1,7 +1,7 @@
-"""Word problems, in the style of GSM8K: solved step by step and ending in `#### n`.
+"""Word problems in the style of GSM8K; a reference answer shows its steps and ends with ``#### n``.
 
-Sums are simple enough for a child and written out as a child would: tens, then ones, then both.
-Only the final number is judged, not the steps.
+Steps add and subtract tens first, then ones, then both results, so that a small model can learn
+them. The checker compares only the final number.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ Numbers = dict[str, int]
 
 
 def add(a: int, b: int) -> str:
-    """Write out the sum of two numbers; split into tens and ones if both have tens or the ones
-    carry.
+    """Write a + b = c, with tens and ones as an intermediate step where the sum needs it.
+
+    The step is included if both numbers have tens, or if the ones carry into existing tens.
     """
     tens, ones = a // 10 * 10 + b // 10 * 10, a % 10 + b % 10
     has_carry = ones >= 10 and tens > 0
@@ -31,7 +32,7 @@ def add(a: int, b: int) -> str:
 
 
 def subtract(a: int, b: int) -> str:
-    """Write out the difference of two numbers; tens first if the ones have to borrow."""
+    """Write a - b = c; if the ones borrow, with a step that subtracts the tens first."""
     tens, ones = b // 10 * 10, b % 10
     has_borrow = tens > 0 and a % 10 < ones
     between = f"{a} - {tens} - {ones} = {a - tens} - {ones} = " if has_borrow else ""
@@ -39,13 +40,13 @@ def subtract(a: int, b: int) -> str:
 
 
 def written_out(steps: str) -> str:
-    """Write out every sum and difference in a text of steps."""
+    """Replace each ``a + b = c`` and ``a - b = c`` in a text by its form with steps."""
 
-    def one(match: re.Match[str]) -> str:
+    def with_steps(match: re.Match[str]) -> str:
         a, b = int(match[1]), int(match[3])
         return add(a, b) if match[2] == "+" else subtract(a, b)
 
-    return _SUM.sub(one, steps)
+    return _SUM.sub(with_steps, steps)
 
 
 def addition(rng: random.Random) -> Numbers:
@@ -119,11 +120,14 @@ NUMBERS: dict[str, Callable[[random.Random], Numbers]] = {
         *(times_multiple, three_terms, sum_less, two_products),
     )
 }
-"""What the structures name: the numbers of a problem, and its result ``r``."""
+"""Functions that draw the numbers of a problem, by the name that word_problems.json uses.
+
+``r`` is the result; the other keys are placeholders in stories and steps.
+"""
 
 
 class WordProblems(Family):
-    """Small stories with numbers."""
+    """Short stories that ask for a number."""
 
     name = "word_problems"
 

@@ -1,7 +1,7 @@
-"""Words for generated tasks: things, places, colours, topics and names.
+"""Words for generated tasks: things, places, colours, topics and people's names.
 
-Lists of arbitrary words are long, so that a model has to copy a word and cannot guess it. No
-training text contains the names that are reserved for evaluation.
+The lists are long so that a model must copy a word from the prompt and cannot guess it. Training
+texts never contain the names in EVAL_PEOPLE.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .base import Split, read_data
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A name with its pronouns."""
+    """A person's name with the pronouns. he: "he" or "she"."""
 
     name: str
     he: str
@@ -38,25 +38,25 @@ REAL_PEOPLE = _people(_DATA["real_people"])
 TRAIN_PEOPLE = REAL_PEOPLE + _people(_DATA["made_up_people"])
 EVAL_PEOPLE = _people(_DATA["held_out_people"])
 THINGS: tuple[tuple[str, str], ...] = tuple((singular, many) for singular, many in _DATA["things"])
-"""Singular and plural of small things that can be counted, given and bought."""
+"""Singular and plural of small things that people in a task can count, give and buy."""
 CONTAINERS: tuple[str, ...] = tuple(_DATA["containers"])
 COLOURS: tuple[str, ...] = tuple(_DATA["colours"])
 PLACES: tuple[str, ...] = tuple(_DATA["places"])
 TOPICS: dict[str, tuple[str, ...]] = {name: tuple(words) for name, words in _DATA["topics"].items()}
 SINGULAR: dict[str, str] = _DATA["singular"]
-"""Singular form of each topic."""
+"""The singular of each topic's name, such as "fruit" for "fruits"."""
 NUMBER_WORDS: tuple[str, ...] = tuple(_DATA["number_words"])
 
 
 def people(rng: random.Random, split: Split, count: int) -> list[Person]:
-    """Draw distinct people; half of the evaluation prompts use names that training never used."""
+    """Draw different people; for evaluation, from EVAL_PEOPLE with probability 0.5."""
     if split == "eval" and rng.random() < 0.5:
         return rng.sample(EVAL_PEOPLE, count)
     return rng.sample(TRAIN_PEOPLE, count)
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun from the topics."""
+    """Return the plural of a noun in TOPICS."""
     if noun in _DATA["plurals"]:
         return str(_DATA["plurals"][noun])
     if noun.endswith(("s", "x", "ch", "sh")):

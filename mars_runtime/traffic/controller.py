@@ -1,19 +1,17 @@
-"""A controller that follows load: the longer the queue, the more aggressively requests draft.
+"""A controller that changes tau or B of running requests with the length of the queue.
 
-The level is from 0 to ``LEVELS``, the most aggressive. The queue is measured in steps; a step is
-half as many waiting requests as there are slots, at least two. A queue of q steps requires a level
-from floor(q) to ceil(q), and the level moves only as far as needed to be in that range. So it is
-monotone in the queue, a constant queue moves it at most once, and it falls only when the queue has
-shrunk by a whole step (hysteresis).
+The controller has a level from 0 to ``LEVELS``. It measures the queue in steps of STEP_SHARE times
+the number of slots, at least MIN_STEP requests. A queue of q steps requires a level from floor(q)
+to ceil(q), and the level changes only as far as necessary to be in that range. Therefore a longer
+queue never lowers the level, a constant queue changes it at most once, and the level falls only
+after the queue has become a whole step shorter (hysteresis).
 
-The effect of a level depends on the mode. Unverified: tau falls from the upper end of the request's
-bounds to the lower one, which shortens the queue and costs agreement. Lossless: the text is always
-AR's, and B falls from the upper end of its bounds to the lower one, because a rejected draft costs
-time of all waiting requests (Liu et al., arXiv 2406.14066). A request that is late for its budget
-gets the most aggressive value in its bounds, whatever the queue: the lowest tau, or the largest B.
-It stays late to its end.
+Without verification, a higher level means a lower tau: answers need fewer forward passes and agree
+less with AR. In lossless mode, a higher level means a smaller B, because a rejected draft costs
+time of all requests (Liu et al., arXiv 2406.14066). A request that will probably exceed its budget
+is late until its end. It gets the lowest tau or the largest B of its bounds at every level.
 
-All functions are pure. This module also defines the methods that are compared under load.
+All functions are pure. This module also defines the methods that a load compares.
 """
 
 from __future__ import annotations
@@ -32,16 +30,16 @@ _LOSSLESS = DecodeSettings(
 )
 LEVELS = 4
 STEP_SHARE, MIN_STEP = 0.5, 2.0
-"""Waiting requests per step: this share of the slots, at least ``MIN_STEP``."""
+"""A step of the queue: STEP_SHARE times the number of slots, at least MIN_STEP requests."""
 HALF = 0.5
-"""Share of its budget after which a request without a token is late."""
+"""Share of its budget after which a request with fewer than two tokens is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds that a request allows: tau from ``low`` to ``high``, B from ``least`` to ``most``.
+    """Limits for the controller: tau from ``low`` to ``high``, B from ``least`` to ``most``.
 
-    Raises SettingsError.
+    Raises SettingsError for values out of range or in the wrong order.
     """
 
     low: float = 0.5
@@ -51,16 +49,20 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.low <= self.high <= 1.0:
-            raise SettingsError("The bounds of τ must be between 0 and 1, the lower one first.")
+            raise SettingsError(
+                f"The bounds of τ must be between 0 and 1, the lower one first, got {self.low:g} "
+                f"and {self.high:g}."
+            )
         if not 1 <= self.least <= self.most <= MAX_BLOCK_SIZE:
             raise SettingsError(
-                f"The bounds of B must be between 1 and {MAX_BLOCK_SIZE}, the lower one first."
+                f"The bounds of B must be between 1 and {MAX_BLOCK_SIZE}, the lower one first, got "
+                f"{self.least} and {self.most}."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerState:
-    """State of the controller: its level, and the numbers of the late requests."""
+    """State of the controller between two decisions. late: numbers of the late requests."""
 
     level: int = 0
     late: frozenset[int] = frozenset()
@@ -68,8 +70,10 @@ class ControllerState:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Input of the controller at time ``at``: length of the queue, number of slots, and the
-    unfinished requests.
+    """Input of the controller at one time.
+
+    at: seconds since the start of the load. queue: number of waiting requests. places: number of
+    slots. records: the unfinished requests.
     """
 
     at: float
@@ -80,8 +84,10 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Output of the controller at time ``at``: the level, and the numbers of the ``late``
-    requests.
+    """Output of the controller at one time.
+
+    at: seconds since the start of the load. queue: number of waiting requests. late: numbers of the
+    late requests.
     """
 
     at: float
@@ -90,21 +96,21 @@ class Decision:
     late: frozenset[int]
 
 
-def decide(state: ControllerState, seen: Observation) -> tuple[ControllerState, Decision]:
-    """Return the next state, and the decision in force from now on."""
-    wanted = seen.queue / max(MIN_STEP, STEP_SHARE * seen.places)
-    level = min(LEVELS, max(math.floor(wanted), min(state.level, math.ceil(wanted))))
-    unfinished = frozenset(record.number for record in seen.records)
-    newly = {record.number for record in seen.records if is_late(record, seen.at)}
+def decide(state: ControllerState, observed: Observation) -> tuple[ControllerState, Decision]:
+    """Return the next state and the decision that applies until the next one."""
+    steps = observed.queue / max(MIN_STEP, STEP_SHARE * observed.places)
+    level = min(LEVELS, max(math.floor(steps), min(state.level, math.ceil(steps))))
+    unfinished = frozenset(record.number for record in observed.records)
+    newly = {record.number for record in observed.records if is_late(record, observed.at)}
     late = (state.late & unfinished) | newly
-    return ControllerState(level, late), Decision(seen.at, seen.queue, level, late)
+    return ControllerState(level, late), Decision(observed.at, observed.queue, level, late)
 
 
 def is_late(record: RequestRecord, now: float) -> bool:
-    """Whether the request will probably exceed its budget.
+    """Return whether a request will probably exceed its budget.
 
-    Assumes that it uses its whole token limit at its present pace. Before its second token, only
-    the time since its arrival counts.
+    Assumes that the request generates all tokens of its limit at its average speed so far. Before
+    its second token, it is late once HALF of the budget has passed.
     """
     if record.budget is None:
         return False
@@ -119,8 +125,9 @@ def is_late(record: RequestRecord, now: float) -> bool:
 def steered(
     settings: DecodeSettings, bounds: Bounds, decision: Decision, number: int
 ) -> DecodeSettings:
-    """Return the settings of request ``number`` under a decision, within its own bounds. Only MARS
-    is steered.
+    """Return the settings of request ``number`` after a decision.
+
+    Changes tau, or B in lossless mode, within ``bounds``. Methods other than MARS are unchanged.
     """
     if settings.method != "mars":
         return settings
@@ -139,8 +146,10 @@ def _between(bounds: Bounds, share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LoadMethod:
-    """A method under load. settings: initial ones. bounds: limits within which the controller
-    changes them; None for a fixed method.
+    """A decoding method that a load can use.
+
+    settings: the initial settings. bounds: limits within which the controller changes the settings;
+    None if they stay fixed.
     """
 
     name: str
@@ -150,8 +159,9 @@ class LoadMethod:
 
 
 def methods_for(bounds: Bounds) -> dict[str, LoadMethod]:
-    """Return every method by its name: fixed ones, with tau at the upper end of ``bounds``, and
-    ones that the controller steers within them.
+    """Return all methods by name.
+
+    Methods with a fixed tau use the upper bound; the controller changes the adaptive ones.
     """
     tau = bounds.high
     unverified = DecodeSettings(tau=tau, block_size=AUTO)

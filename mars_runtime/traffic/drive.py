@@ -1,9 +1,9 @@
-"""Submits requests to a real engine at their arrival times and records each of them.
+"""Submit the requests of a load to an engine at their arrival times and record each request.
 
-The loop is open: an arrival never waits for an earlier answer. Only a few requests are submitted at
-a time; the others wait here in order of arrival. So the queue has the length that is reported, and
-other users of the engine still get slots. The engine is polled every LOOK_SECONDS, which costs its
-worker nothing.
+Arrivals follow the clock and never wait for earlier answers (an open loop). At most
+``Workload.places`` requests are in the engine at a time, so other users of the engine also get
+slots. The other requests wait in this module's queue, in order of arrival. The engine is polled
+every POLL_SECONDS.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from mars_runtime.engine.run import Run
     from mars_runtime.traffic.workload import Workload
 
-LOOK_SECONDS = 0.004
-"""Interval between two polls of the engine: the maximum error of a recorded time."""
+POLL_SECONDS = 0.004
+"""Interval between two polls of the engine. Recorded times are late by up to this much."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """A load ``now`` seconds after its start: the requests so far, and the decisions."""
+    """State of a load ``now`` seconds after its start: requests that arrived, and decisions."""
 
     now: float = 0.0
     records: tuple[RequestRecord, ...] = ()
@@ -38,7 +38,7 @@ class LoadProgress:
 
 
 class Drive:
-    """Drives one workload. Any thread can read ``progress`` while it runs."""
+    """Runs one workload on an engine. Any thread may read ``progress`` while it runs."""
 
     def __init__(self, engine: BaseEngine, workload: Workload) -> None:
         self.progress = LoadProgress()
@@ -53,32 +53,32 @@ class Drive:
         self._stopped = threading.Event()
 
     def run(self) -> LoadProgress:
-        """Run the load to its end. Raises EngineError if the engine is closed."""
+        """Run until all requests have ended. Raises EngineError if the engine is closed."""
         begin = time.monotonic()
         try:
             while not self.progress.is_over:
-                self._look(time.monotonic() - begin)
-                self._stopped.wait(0.0 if self.progress.is_over else LOOK_SECONDS)
+                self._advance(time.monotonic() - begin)
+                self._stopped.wait(0.0 if self.progress.is_over else POLL_SECONDS)
         finally:
             for run in self._runs.values():
                 run.cancel()
         return self.progress
 
     def stop(self) -> None:
-        """End every request within one forward. Thread-safe, also before the start."""
+        """Cancel all requests; each ends within one forward pass. Any thread may call this."""
         self._stopped.set()
 
-    def _look(self, now: float) -> None:
-        """Do everything that is due at ``now``."""
+    def _advance(self, now: float) -> None:
+        """Read new events, then enqueue, control and submit requests as of ``now``."""
         for number in list(self._runs):
             self._read(number, now)
         is_cut = self._stopped.is_set() or now >= self._workload.max_seconds
         if is_cut:
             self._cut(now)
         else:
-            self._arrive(now)
+            self._enqueue_arrivals(now)
             self._control(now)
-            self._admit(now)
+            self._submit(now)
         is_over = is_cut or (
             len(self._records) == len(self._workload.asks) and not self._unfinished()
         )
@@ -99,27 +99,27 @@ class Drive:
         if record.is_over:
             del self._runs[number], self._num_read[number]
 
-    def _arrive(self, now: float) -> None:
+    def _enqueue_arrivals(self, now: float) -> None:
         while len(self._records) < len(self._workload.asks):
             number = len(self._records)
             at, ask = self._workload.arrivals[number], self._workload.asks[number]
             if at > now:
                 return
             record = RequestRecord(number, at, ask.max_new_tokens, ask.budget)
-            has_room = len(self._waiting) < self._workload.max_queue
-            self._records[number] = record if has_room else record.over("refused", now)
-            if has_room:
+            fits = len(self._waiting) < self._workload.max_queue
+            self._records[number] = record if fits else record.over("refused", now)
+            if fits:
                 self._waiting.append(number)
 
     def _control(self, now: float) -> None:
-        """Decide, and steer the running requests if the decision changed."""
+        """Make a decision; if it differs from the last one, change the running requests."""
         bounds = self._workload.method.bounds
         if bounds is None:
             return
-        # A request that gets a slot at once does not count as waiting.
+        # Requests for which a slot is free do not count as waiting.
         queue = max(0, len(self._waiting) - (self._workload.places - len(self._runs)))
-        seen = Observation(now, queue, self._workload.places, self._unfinished())
-        before, (self._state, decision) = self._state, decide(self._state, seen)
+        observed = Observation(now, queue, self._workload.places, self._unfinished())
+        before, (self._state, decision) = self._state, decide(self._state, observed)
         is_new = decision.level != before.level or not decision.late <= before.late
         if self._decisions and not is_new:
             return
@@ -127,13 +127,13 @@ class Drive:
         for number, run in self._runs.items():
             run.settings = steered(run.settings, bounds, decision, number)
 
-    def _admit(self, now: float) -> None:
-        """Submit the requests that have waited longest, as far as there are slots."""
+    def _submit(self, now: float) -> None:
+        """Submit waiting requests in order of arrival while there are free slots."""
         while self._waiting and len(self._runs) < self._workload.places:
             number = self._waiting[0]
             try:
                 self._runs[number] = self._engine.submit(self._request(number))
-            except EngineBusy:  # other users have taken the slots: try again later
+            except EngineBusy:  # other users occupy the engine: retry at the next poll
                 return
             except RequestError:
                 self._records[number] = self._records[number].over("refused", now)

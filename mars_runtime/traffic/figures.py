@@ -1,9 +1,8 @@
-"""Records of the requests of a load, and figures computed from them: rates, waits, percentiles,
-agreement and the saturation curve (answered against offered requests).
+"""Records of the requests of a load, and the figures computed from these records.
 
-A record is immutable and is folded from the engine's events. A figure is a pure function of
-records; None while it is undefined. Times are seconds since the start of the load, as polled from
-the engine.
+An immutable record is a fold over the events of a request. Figures are pure functions of records:
+rates, latencies, agreement between texts, and the saturation curve (answered requests against
+offered requests). Times are seconds since the start of the load.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from mars_runtime.events import End, Event, Step
 from mars_runtime.statistics import Spread, spread
 
 State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
-"""``waiting``: for a slot. ``served``: in prefill or decode. ``done``: its answer is complete.
-``refused``: the queue was full. ``failed``: an error ended it. ``cut``: stopped, or out of time.
+"""State of a request. ``waiting``: in the queue. ``served``: has a slot. ``done``: the answer is
+complete. ``refused``: the queue was full or the request was invalid. ``failed``: ended by an error.
+``cut``: cancelled, or out of time.
 """
 _STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", "error": "failed"}
 
@@ -26,11 +26,10 @@ _STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", 
 class RequestRecord:
     """One request of a load.
 
-    arrived, admitted, first, ended: times of its arrival, of getting a slot, of its first token and
-    of its end; None if that has not happened.
-    max_new_tokens: its limit. budget: seconds from arrival within which it needs its answer; None
-    for no limit.
-    tokens: generated so far, including EOS. num_forwards: that it took part in.
+    number: the index of the request. arrived, admitted, first, ended: the times of arrival, of
+    submission to the engine, of the first token and of the end; None for a time not yet reached.
+    budget: seconds from arrival in which the answer should be complete; None for no deadline.
+    tokens: token ids generated so far, including EOS. num_forwards: forward passes so far.
     """
 
     number: int
@@ -56,20 +55,21 @@ class RequestRecord:
 
     @property
     def ttft(self) -> float | None:
-        """Time to first token: seconds from arrival, including the wait; None before it."""
+        """Time to first token: seconds from arrival, or None before the first token."""
         return None if self.first is None else self.first - self.arrived
 
     @property
     def latency(self) -> float | None:
-        """Seconds from arrival to the whole answer; None if it is not complete."""
+        """Seconds from arrival to the complete answer; None for an incomplete answer."""
         if self.state != "done" or self.ended is None:
             return None
         return self.ended - self.arrived
 
     @property
     def tpot(self) -> float | None:
-        """Seconds per output token after the first; None for a single token or an incomplete
-        answer.
+        """Time per output token: seconds per token after the first token.
+
+        None for an answer that is incomplete or has a single token.
         """
         if self.state != "done" or self.ended is None or self.first is None:
             return None
@@ -77,44 +77,46 @@ class RequestRecord:
 
     @property
     def is_in_time(self) -> bool | None:
-        """Whether the whole answer came within the budget; None without a budget or before the
-        end.
+        """Whether the answer was complete within the budget.
+
+        None without a budget, and before the request has ended.
         """
         if self.budget is None or not self.is_over:
             return None
         return self.latency is not None and self.latency <= self.budget
 
     def admitted_at(self, at: float) -> RequestRecord:
-        """Return the record after its request got a slot."""
+        """Return the record after the engine accepted the request at time ``at``."""
         return replace(self, state="served", admitted=at)
 
     def over(self, state: Literal["refused", "cut"], at: float) -> RequestRecord:
-        """Return the record of a request that was refused, or cut before it got a slot."""
+        """Return the record after the request ended in ``state`` at time ``at``."""
         return replace(self, state=state, ended=at)
 
     def after(self, event: Event, at: float) -> RequestRecord:
-        """Return the record after one more event of its run, polled at ``at``."""
+        """Return the record after an event of the request that was read at time ``at``."""
         if isinstance(event, End):
             return replace(self, state=_STATES.get(event.reason, "cut"), ended=at)
         if not isinstance(event, Step):
             return self
-        written = tuple(token for row in event.rows for token in row.accepted)
+        new_tokens = tuple(token for row in event.rows for token in row.accepted)
         return replace(
             self,
-            first=at if self.first is None and written else self.first,
-            tokens=self.tokens + written,
+            first=at if self.first is None and new_tokens else self.first,
+            tokens=self.tokens + new_tokens,
             num_forwards=self.num_forwards + len(event.rows),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a load up to a moment.
+    """Figures of a load up to one time.
 
-    tokens_per_second, requests_per_second: tokens generated, and whole answers, per second so far.
-    tpf: tokens per forward and row. queue: requests without a slot. rows: requests with one.
-    ttft, tpot, latency: seconds, over the requests that have them. in_time: share of the finished
-    requests with a budget that met it.
+    queue: number of waiting requests. rows: number of requests in the engine.
+    tokens_per_second: generated tokens per second. requests_per_second: complete answers per s.
+    tpf: tokens per forward pass of a request.
+    ttft, tpot, latency: seconds, over the requests for which the value is defined.
+    in_time: of the ended requests that have a budget, the share that met it.
     """
 
     num_arrived: int
@@ -132,16 +134,15 @@ class Figures:
 
 
 def figures_of(records: Sequence[RequestRecord], now: float) -> Figures:
-    """Return the figures of the requests that have arrived, ``now`` seconds after the start.
+    """Return the figures of the requests that arrived up to ``now``.
 
-    Throughput is per second from the first arrival to the last end, or to ``now`` while a request
-    is unfinished.
+    Rates are per second of ``busy_seconds``.
     """
     seconds = busy_seconds(records, now)
     num_tokens = sum(record.num_tokens for record in records)
     num_forwards = sum(record.num_forwards for record in records)
     num_done = _count(records, "done")
-    judged = [kept for record in records if (kept := record.is_in_time) is not None]
+    in_time = [met for record in records if (met := record.is_in_time) is not None]
     return Figures(
         num_arrived=len(records),
         num_done=num_done,
@@ -154,13 +155,14 @@ def figures_of(records: Sequence[RequestRecord], now: float) -> Figures:
         ttft=spread(record.ttft for record in records),
         tpot=spread(record.tpot for record in records),
         latency=spread(record.latency for record in records),
-        in_time=sum(judged) / len(judged) if judged else None,
+        in_time=sum(in_time) / len(in_time) if in_time else None,
     )
 
 
 def busy_seconds(records: Sequence[RequestRecord], now: float) -> float:
-    """Return the seconds from the first arrival to the last end, or to ``now`` while a request is
-    unfinished.
+    """Return the seconds from the first arrival to the end of the last request.
+
+    While any request is unfinished, ``now`` counts as the end.
     """
     if not records:
         return 0.0
@@ -171,10 +173,10 @@ def busy_seconds(records: Sequence[RequestRecord], now: float) -> float:
 def agreement(
     texts: Mapping[int, Sequence[int]], others: Mapping[int, Sequence[int]]
 ) -> float | None:
-    """Return the share of tokens that both texts have in the same order, over the requests that
-    both answered.
+    """Return the share of tokens that two methods' answers have in common, in the same order.
 
-    1 if all texts are the same; None if there is no such request.
+    texts, others: token ids by request number. Only requests in both are compared; returns None if
+    there is none. The share is 1 if all their texts are equal.
     """
     shared = texts.keys() & others.keys()
     total = sum(max(len(texts[number]), len(others[number])) for number in shared)
@@ -186,20 +188,20 @@ def agreement(
 def num_common(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the length of the longest common subsequence."""
     pairs = zip(first, second, strict=False)
-    same = next(
-        (place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second))
+    num_equal = next(
+        (index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second))
     )
-    before = [0] * (len(second) - same + 1)
-    for token in first[same:]:
+    above = [0] * (len(second) - num_equal + 1)
+    for token in first[num_equal:]:
         row = [0]
-        for place, other in enumerate(second[same:]):
-            row.append(before[place] + 1 if token == other else max(before[place + 1], row[place]))
-        before = row
-    return same + before[-1]
+        for index, other in enumerate(second[num_equal:]):
+            row.append(above[index] + 1 if token == other else max(above[index + 1], row[index]))
+        above = row
+    return num_equal + above[-1]
 
 
 def texts_of(records: Iterable[RequestRecord]) -> dict[int, tuple[int, ...]]:
-    """Return the token ids of whole answers by the number of their request."""
+    """Return the token ids of each complete answer, by request number."""
     return {record.number: record.tokens for record in records if record.state == "done"}
 
 
@@ -209,8 +211,9 @@ def _count(records: Sequence[RequestRecord], state: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """A point of the saturation curve: requests per second ``offered`` and ``answered``, and their
-    waits in seconds.
+    """A point of the saturation curve.
+
+    offered, answered: requests per second. ttft, latency: seconds.
     """
 
     offered: float
@@ -220,9 +223,10 @@ class LoadPoint:
 
 
 def point_of(records: Sequence[RequestRecord], offered: float, seconds: float) -> LoadPoint:
-    """Return the point of a load with arrivals during ``seconds``.
+    """Return the saturation point of a load whose requests arrived within ``seconds``.
 
-    Later answers count for the waits but not for the rate, because the queue is draining by then.
+    Answers after that count for ``ttft`` and ``latency`` but not for the rate, because no further
+    requests arrive while the queue drains.
     """
     return LoadPoint(
         offered,
@@ -233,7 +237,10 @@ def point_of(records: Sequence[RequestRecord], offered: float, seconds: float) -
 
 
 def steady_rate(records: Sequence[RequestRecord], until: float) -> float:
-    """Return the requests answered per second, from the first answer to ``until``."""
+    """Return the answers per second between the first answer and ``until``.
+
+    Returns 0 for fewer than two answers.
+    """
     ends = sorted(
         record.ended for record in records if record.state == "done" and record.ended is not None
     )

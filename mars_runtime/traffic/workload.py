@@ -1,7 +1,7 @@
 """The requests of a load and their arrival times.
 
-The mix of held-out prompts and lengths is seeded and the same for every method. Arrivals are
-sorted, in seconds from the start.
+Prompts are held-out tasks. A seed determines prompts, lengths and arrivals, so all methods get
+equal requests. Arrival times are sorted seconds since the start.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ if TYPE_CHECKING:
     from mars_runtime.traffic.controller import LoadMethod
 
 BURST_SIZE = 6
-"""Average number of requests in a burst, which lasts ``BURST_SECONDS``."""
+"""Average number of requests in a burst of BURST_SECONDS."""
 BURST_SECONDS = 0.25
 MAX_RECORDED = 10_000
 SHORTEST = 0.5
-"""An answer's limit is drawn between this share of the longest limit and all of it."""
+"""Token limits are drawn between this share of the maximum limit and the maximum limit."""
 LONG = frozenset({"summary", "rewriting", "reading", "multiple_choice"})
-"""Families of prompts with a text to work on."""
+"""Task families whose prompts contain a long text."""
 MIXES = {"short": "short prompts", "all": "short and long prompts"}
-"""Titles of the mixes by their names."""
+"""Titles of the mixes of prompts, by name."""
 
 
 class ArrivalsError(ValueError):
-    """Invalid arrivals; the message is one sentence with the remedy."""
+    """Arrival times are invalid; the message says how to write them."""
 
 
 def poisson(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
-    """Return Poisson arrivals: ``rate`` per second on average, for ``seconds``."""
-    rng, arrivals, now = random.Random(seed), [], 0.0
-    while (now := now + rng.expovariate(rate)) < seconds:
-        arrivals.append(now)
+    """Draw the arrival times of a Poisson process with ``rate`` requests per second."""
+    rng, arrivals, at = random.Random(seed), [], 0.0
+    while (at := at + rng.expovariate(rate)) < seconds:
+        arrivals.append(at)
     return tuple(arrivals)
 
 
 def bursts(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
-    """Return arrivals in bursts, with the same average rate. The bursts themselves are a Poisson
-    process.
+    """Draw arrival times in bursts, with ``rate`` requests per second on average.
+
+    The bursts begin at the times of a Poisson process.
     """
     rng = random.Random(f"bursts:{seed}")
     arrivals = [
@@ -58,9 +59,9 @@ def bursts(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
 
 
 def read_recorded(text: str) -> tuple[float, ...]:
-    """Parse recorded arrivals: seconds as a JSON list, or separated by commas or spaces.
+    """Parse arrival times: a JSON list of seconds, or seconds separated by commas or spaces.
 
-    Raises ArrivalsError if the text is neither.
+    Raises ArrivalsError for any other text.
     """
     try:
         listed = json.loads(text) if text.lstrip().startswith("[") else _numbers(text)
@@ -70,7 +71,7 @@ def read_recorded(text: str) -> tuple[float, ...]:
 
 
 def arrivals_of(listed: object) -> tuple[float, ...]:
-    """Return the listed seconds in order. Raises ArrivalsError."""
+    """Return a list of arrival times as sorted seconds. Raises ArrivalsError for invalid ones."""
     values = listed if isinstance(listed, (list, tuple)) else ()
     if not 0 < len(values) <= MAX_RECORDED or not all(_is_moment(value) for value in values):
         raise ArrivalsError(
@@ -80,7 +81,7 @@ def arrivals_of(listed: object) -> tuple[float, ...]:
 
 
 def rate_of(arrivals: Sequence[float]) -> float:
-    """Return the arrivals per second up to the last one; 0 if there are no two different times."""
+    """Return the average arrivals per second up to the last arrival; 0 if that is at time 0."""
     last = max(arrivals, default=0.0)
     return len(arrivals) / last if last else 0.0
 
@@ -96,7 +97,7 @@ def _is_moment(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request of the mix. budget: seconds within which it needs its answer; None for no limit."""
+    """A request of a load. budget: seconds in which its answer should be complete, or None."""
 
     prompt: str
     prompt_ids: tuple[int, ...]
@@ -106,11 +107,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A load: a request for each arrival, decoded with one method.
+    """A load: one request per arrival time, all decoded with one method.
 
-    places: requests submitted to the engine at once. max_queue: requests that wait for a slot;
-    further ones are refused. max_seconds: from the start; unfinished requests are then cut. owner:
-    owner of the engine's requests.
+    places: maximum number of requests in the engine at once. max_queue: maximum number of waiting
+    requests; further requests are rejected. max_seconds: duration after which unfinished requests
+    are cancelled. owner: the owner of the requests in the engine.
     """
 
     arrivals: Sequence[float]
@@ -134,8 +135,9 @@ def asks_of(
 ) -> tuple[Ask, ...]:
     """Return ``count`` requests for a checkpoint of the registry.
 
-    The families of the mix take turns, and limits are drawn evenly. Every second request has the
-    ``budget``. ``system``: the system prompt; empty for the checkpoint's own.
+    Prompts alternate between the families of the mix; token limits are drawn uniformly between
+    SHORTEST * ``max_new_tokens`` and ``max_new_tokens``. Every second request has the ``budget``.
+    system: the system prompt; empty for the checkpoint's default.
     """
     families = families_of(checkpoint, mix)
     per_family = -(-count // len(families))
@@ -150,13 +152,13 @@ def asks_of(
             prompt,
             tuple(tokenizer.encode_prompt(prompt, system=system)),
             rng.randint(least, max_new_tokens),
-            budget if place % 2 == 0 else None,
+            budget if index % 2 == 0 else None,
         )
-        for place, prompt in enumerate(prompts)
+        for index, prompt in enumerate(prompts)
     )
 
 
 def families_of(checkpoint: str, mix: str) -> Sequence[str]:
-    """Return the families that a mix draws from."""
+    """Return the task families from which a mix draws its prompts."""
     families = families_for(is_chat(checkpoint))
     return [family for family in families if family not in LONG] if mix == "short" else families

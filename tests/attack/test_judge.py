@@ -105,7 +105,7 @@ def test_the_child_is_niced_and_opens_neither_files_nor_sockets() -> None:
     child = head.replace("import sys,", "import socket, sys,") + PROBE
     done = sandbox.subprocess.run(
         [sandbox.sys.executable, "-I", "-S", "-c", child],
-        input=json.dumps({"most": 1, "builtins": []}),
+        input=json.dumps({"max_output": 1, "builtins": []}),
         capture_output=True,
         text=True,
         timeout=60,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
+import logging
 import resource
 from pathlib import Path
 
@@ -11,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.tasks import Task, check, sandbox
+from mars_runtime.review.answers import verdict
+from mars_runtime.review.prompts import Item
+from mars_runtime.tasks import Task, check, is_checkable, sandbox
 from mars_runtime.tasks.python_functions import extract_code
-from mars_runtime.tasks.sandbox import is_harmless, passes, passes_test
+from mars_runtime.tasks.sandbox import NO_LIMITS, SandboxError, is_harmless, passes, passes_test
 
 TASK = Task(
     "python_functions",
@@ -88,6 +92,32 @@ def test_right_code_passes_however_it_is_wrapped(text: str) -> None:
 def test_a_bool_is_not_an_int() -> None:
     assert not passes("def f(x):\n    return 1", "f", [([3], True)])
     assert passes("def f(x):\n    return True", "f", [([3], True)])
+
+
+def test_without_limits_nothing_runs_and_no_answer_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert is_checkable(TASK)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        sandbox.importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "resource" else find_spec(name, *rest),
+    )
+    monkeypatch.setattr(sandbox.subprocess, "run", lambda *_, **__: pytest.fail("a child ran"))
+    sandbox.is_available.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert not is_checkable(TASK)
+            assert not check(TASK, TASK.answer)
+            assert verdict(Item("1", TASK.prompt, task=TASK), TASK.answer) is None
+        assert [record.message for record in caplog.records] == [NO_LIMITS]
+        with pytest.raises(SandboxError, match="cannot be judged on this system"):
+            passes("def f(x):\n    return x", "f", [([1], 1)])
+        with pytest.raises(SandboxError):
+            passes_test("def f(x):\n    return x + 2", "f", PROGRAM_TEST)
+    finally:
+        sandbox.is_available.cache_clear()
 
 
 @settings(max_examples=150, deadline=None)
