@@ -1,6 +1,6 @@
-"""Decode several tokens per forward pass: ``load`` a checkpoint, then generate, stream, compare.
+"""The Python API: ``load`` a checkpoint, then generate, stream or compare texts.
 
-Importing the package imports neither torch nor any other library. ``docs/python.md`` has examples.
+Importing this package imports neither torch nor any other library. ``docs/python.md`` has examples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ELSEWHERE = {"MarsError": "mars_runtime.errors", "DecodeSettings": "mars_runtim
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the API when it is first used."""
+    """Import and return a name of the API when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_ELSEWHERE.get(name, "mars_runtime.api")), name)

@@ -1,8 +1,8 @@
-"""``python -m mars_runtime COMMAND``: import the command's module and run it.
+"""``python -m mars_runtime COMMAND``: import the module of the command and run it.
 
-Only the chosen command is imported, so a command neither loads nor depends on another one's
-packages. A command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit code``. Exit
-codes: 0 done, 1 failed, 2 invalid arguments, 130 interrupted.
+Only the module of the chosen command is imported, so a command does not need the packages of the
+others. A command's module defines ``add_parser(subparsers)`` and ``run(args)``, which returns the
+exit code: 0 success, 1 failure, 2 invalid arguments. An interrupted command returns 130.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ EXTRAS = {
     "lab": ("transformers", "accelerate"),
     "ray": ("ray",),
 }
-"""Modules by the extra in pyproject.toml that installs them."""
+"""Modules that an extra of pyproject.toml installs, by the name of the extra."""
 
 
 class SentenceParser(argparse.ArgumentParser):
-    """A parser that reports errors as one sentence on standard error."""
+    """An argument parser that prints errors as one sentence, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:].rstrip(".")
@@ -78,32 +78,32 @@ class SentenceParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command in ``arguments`` (default: of the process); return the exit code."""
+    """Run the command in ``arguments`` (default: sys.argv) and return its exit code."""
     _open_streams()
     try:
         for sentence in repair_network():
             print(sentence, file=sys.stderr)
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments))
-        finally:  # --help also leaves output to be flushed
+        finally:  # --help exits by an exception, and its output must be flushed as well
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, for example `head`
         return 1
     except OSError as error:
-        with suppress(OSError):  # standard error may be full as well
+        with suppress(OSError):  # writing to standard error can fail for the same reason
             print(in_words(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     finally:
         for stream in (sys.stdout, sys.stderr):
-            _be_quiet_if_full(stream)
+            _discard_if_unwritable(stream)
 
 
 def _open_streams() -> None:
-    """Reopen closed standard streams on /dev/null, and ignore encoding errors of a narrow terminal.
+    """Reopen closed standard streams on the null device; replace characters without encoding.
 
-    Otherwise the next opened file would reuse the descriptor of a closed stream.
+    The next opened file would otherwise reuse the descriptor of a closed stream.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -113,12 +113,15 @@ def _open_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _be_quiet_if_full(stream: TextIO) -> None:
-    """Redirect a stream that cannot be written to /dev/null, for Python's flush at exit as well."""
+def _discard_if_unwritable(stream: TextIO) -> None:
+    """Redirect a stream that cannot be flushed to the null device.
+
+    Otherwise Python's own flush at exit would fail and print a traceback.
+    """
     try:
         stream.flush()
     except OSError:
-        with suppress(OSError, ValueError):  # not backed by a file
+        with suppress(OSError, ValueError):  # the stream has no descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -128,9 +131,9 @@ def _run(arguments: list[str]) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = arguments[0] if arguments else ""
     module: ModuleType | None = None
-    for name, (path, what) in COMMANDS.items():
+    for name, (path, description) in COMMANDS.items():
         if name != chosen:
-            subparsers.add_parser(name, help=what)
+            subparsers.add_parser(name, help=description)
             continue
         try:
             module = importlib.import_module(path)
@@ -146,7 +149,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _missing(command: str, error: ImportError) -> str:
-    """Return a sentence about a module that a command needs, with the extra that brings it."""
+    """Return an error message for a missing module, with the command that installs it."""
     module = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
         if module in modules:

@@ -1,8 +1,8 @@
-"""``python -m mars_runtime generate``: decode a prompt, stream the text and print its speed.
+"""``python -m mars_runtime generate``: decode a prompt, stream the text and print the speed.
 
-The engine's worker decodes and measures the time; this thread polls 20 times a second and prints,
-so printing is not part of any figure. ``--json`` prints the trace instead (``trace.py``), one event
-per line.
+The engine's worker thread decodes and measures the time. The main thread polls the engine 20 times
+a second and prints, so measured times do not include printing. ``--json`` prints the trace instead
+of the text, one event per line (``trace.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEADLINE = 3600.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``generate`` command. DecodeSettings validates the values."""
+    """Add the ``generate`` command; its options are the fields of DecodeSettings."""
     parser = subparsers.add_parser("generate", help="decode a prompt and stream the text")
     add = parser.add_argument
     add("--prompt", required=True, help="the prompt")
@@ -52,8 +52,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         if line.type != LogitBias:
             _add_setting(parser, line)
     for former, name in FORMER_NAMES.items():
-        kind = str if SETTINGS[name].low is None else number
-        add(f"--{former}", type=kind, help=argparse.SUPPRESS)
+        value_type = str if SETTINGS[name].low is None else number
+        add(f"--{former}", type=value_type, help=argparse.SUPPRESS)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, one JSON object per line")
@@ -62,8 +62,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
     flag, default = f"--{line.name.replace('_', '-')}", getattr(RECOMMENDED, line.name)
     if line.type is bool:
-        says = f"{line.says} ({'on' if default else 'off'})"
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=says)
+        description = f"{line.says} ({'on' if default else 'off'})"
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=description)
         return
     parser.add_argument(
         flag,
@@ -74,45 +74,46 @@ def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> DecodeSettings:
-    """Return the settings of the flags; others keep the page's defaults.
+    """Return the settings that the command line specifies.
 
-    Methods other than MARS start from the defaults of the table. Raises SettingsError.
+    Absent settings have the page's defaults for MARS, and those of DecodeSettings for other
+    methods. Raises SettingsError.
     """
-    given = {name: value for name, value in vars(args).items() if value is not None}
-    current = with_current_names(given)
+    values = {name: value for name, value in vars(args).items() if value is not None}
+    current = with_current_names(values)
     chosen = {name: value for name, value in current.items() if name in SETTINGS}
     start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
     return replace(start, **chosen)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode and print; return the exit code. A user error prints one sentence and returns 2."""
+    """Decode, print, and return the exit code; 2 after an error message for invalid arguments."""
     try:
         settings = settings_of(args)
         if not args.prompt.strip():
             raise SettingsError("The prompt is empty. Type one.")
         check_system(args.system)
     except (SettingsError, TextError) as error:
-        return _refuse(error)
+        return _report(error)
     from mars_runtime.model.config import CheckpointError, memory_for
 
     try:
-        with memory_for(args.checkpoint):  # importing torch needs memory as well
+        with memory_for(args.checkpoint):  # includes the import of torch
             return _decode(args, settings)
     except (CheckpointError, TextError) as error:
-        return _refuse(error)
+        return _report(error)
 
 
 def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
     """Load the checkpoint and decode. Raises CheckpointError, TextError."""
-    # Slow imports: user errors that the caller checks are reported before them.
+    # These imports are slow, so the caller validates the arguments before them.
     from rich.console import Console
     from rich.markup import escape
 
     from mars_runtime.engine import RequestError
     from mars_runtime.model.load import load_checkpoint
 
-    # Drawn in a terminal only, and removed when the checkpoint is loaded.
+    # The status is drawn in a terminal only, and removed once the checkpoint is loaded.
     with Console(stderr=True).status("") as status:
         checkpoint = load_checkpoint(
             args.checkpoint,
@@ -123,7 +124,7 @@ def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
     try:
         return _generate(checkpoint, args.prompt, args.system, settings, is_json=args.json)
     except RequestError as error:
-        return _refuse(error)
+        return _report(error)
 
 
 def _generate(
@@ -140,7 +141,7 @@ def _generate(
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B may give worse text.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
-        # Imports and look-ups before the run: they would hold the interpreter's lock during it.
+        # Import and compute everything before the run, which would otherwise wait for the GIL.
         context = Context(system=checkpoint.tokenizer.system_in_force(system))
         header = make_header(checkpoint, prompt, request, costs=engine.costs(), context=context)
         output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)
@@ -156,17 +157,20 @@ def _generate(
 
 
 def follow(current: Run) -> Iterator[tuple[Event, ...]]:
-    """Yield the events of a run in batches, by polling, so that they do not wake this thread."""
-    seen, is_over = 0, False
+    """Yield new events of a run every POLL_SECONDS until it ends.
+
+    Polling avoids a switch of threads after each event, which would slow decoding.
+    """
+    num_read, is_over = 0, False
     while not is_over:
         is_over = current.wait(POLL_SECONDS)
-        events = current.events_since(seen)
-        seen += len(events)
+        events = current.events_since(num_read)
+        num_read += len(events)
         yield events
 
 
 class JsonOutput:
-    """Prints the trace on standard output."""
+    """Prints the trace of a run on standard output."""
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from mars_runtime.trace import TraceWriter
@@ -180,11 +184,11 @@ class JsonOutput:
             print("\n".join(map(self._writer.line, events)), flush=True)
 
     def finish(self) -> None:
-        """Do nothing: the trace ends with the last event."""
+        """Do nothing: the last event ends the trace."""
 
 
 class TextOutput:
-    """Prints text as it is generated, then the figures."""
+    """Prints the text of a run as it is generated, then the figures."""
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from rich.console import Console
@@ -193,11 +197,11 @@ class TextOutput:
 
         self._header = header
         self._view = TextView(Console(highlight=False), token_bytes)
-        self._seen: list[Event] = []
+        self._events: list[Event] = []
 
     def show(self, events: Sequence[Event]) -> None:
         """Print the text of ``events``."""
-        self._seen += events
+        self._events += events
         self._view.show(events)
 
     def finish(self) -> None:
@@ -205,9 +209,10 @@ class TextOutput:
         from mars_runtime.terminal import circumstances, figures
 
         self._view.finish()
-        print(f"\n{figures(self._seen)}\n{circumstances(self._header)}", flush=True)
+        print(f"\n{figures(self._events)}\n{circumstances(self._header)}", flush=True)
 
 
-def _refuse(error: Exception) -> int:
+def _report(error: Exception) -> int:
+    """Print an error message and return the exit code for invalid arguments."""
     print(error, file=sys.stderr)
     return 2

@@ -1,4 +1,4 @@
-"""``mars page``: start the page, with the options of ``app.py``."""
+"""``mars page``: start the page. Accepts the options of ``app.py``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mars_runtime.places import PAGE, SOURCE
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``page`` command. All its arguments are read by ``app.py``."""
+    """Add the ``page`` command, which passes all its arguments to ``app.py``."""
     parser = subparsers.add_parser("page", prefix_chars="\0", add_help=False)
     parser.add_argument("arguments", nargs="*", help="options of app.py")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until interrupted. Raises ModuleNotFoundError without its packages."""
+    """Serve the page until interrupted. Raises ModuleNotFoundError if gradio is missing."""
     if importlib.util.find_spec("gradio") is None:
         raise ModuleNotFoundError(name="gradio")
     sys.argv = ["mars page", *args.arguments]

@@ -1,7 +1,7 @@
-"""The base class of the errors that a caller of the library handles."""
+"""The base class of all errors that a caller of the library may handle."""
 
 from __future__ import annotations
 
 
 class MarsError(Exception):
-    """Something cannot be done; the message is one sentence with the remedy."""
+    """An error whose message is one sentence for the user: what is wrong and what to do."""

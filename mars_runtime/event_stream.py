@@ -1,4 +1,4 @@
-"""The events of one decoding, with what a decoder may offer on top of them."""
+"""The events of one decoding, with optional features of the decoder."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mars_runtime.prefix_cache import PrefixHit
 
 
 class EventStream(Iterator[Event]):
-    """Yields a Prefill, then one Step per forward.
+    """An iterator over a Prefill, followed by one Step per forward pass.
 
-    hit: the cached prefix of the prompt, granted by the caller before the first event. None if the
-    decoder reuses nothing.
+    hit: the cached prefix that the decoder may reuse; the caller accepts it before the first event.
+    None if the decoder does not use the prefix cache.
     """
 
     def __init__(self, events: Iterator[Event], hit: PrefixHit | None = None) -> None:
@@ -21,20 +21,20 @@ class EventStream(Iterator[Event]):
 
     @classmethod
     def of(cls, events: Iterator[Event]) -> EventStream:
-        """Return ``events`` if they are a stream, else a stream of them without extras."""
+        """Return ``events`` unchanged if it is an EventStream, otherwise wrap it in one."""
         return events if isinstance(events, EventStream) else cls(events)
 
     def __next__(self) -> Event:
         return next(self._events)
 
     def close(self) -> None:
-        """End the decoding and release what it holds."""
+        """Stop decoding and release its resources."""
         if isinstance(self._events, Generator):
             self._events.close()
 
     def checked(self, step: Step) -> Step:
-        """Return the latest step with its ``checks``, or unchanged if the decoder has none.
+        """Return the latest step with ``checks`` added; unchanged if the decoder computes none.
 
-        This is separate from the step so that the caller can leave it out of the measured time.
+        A separate method, so that the caller can exclude this work from the measured time.
         """
         return step

@@ -1,6 +1,6 @@
-"""Types for untrusted JSON values, and error messages for invalid ones.
+"""Types and functions that validate untrusted JSON values, with their error messages.
 
-Dataclasses use them as types of their fields, and pydantic validates them.
+Dataclasses use the types for their fields, and pydantic validates the values.
 """
 
 from __future__ import annotations
@@ -26,34 +26,33 @@ SENTENCES = {
     "dict_type": NO_OBJECT,
     "dataclass_type": NO_OBJECT,
 }
-"""Messages for pydantic's error types; errors about lists are all NO_LIST."""
+"""Messages by pydantic's error type. ``words`` uses NO_LIST for types that are not listed."""
 
 
 def json_line(value: Any) -> str:
-    """Return a value as one line of JSON in ASCII.
+    """Return a value as one line of JSON, with all characters outside ASCII escaped.
 
-    Many clients split streams by every line break of Unicode. JSON may hold U+0085, U+2028 and
-    U+2029 as they are, so each character outside ASCII is escaped.
+    JSON allows U+0085, U+2028 and U+2029 in strings, but many clients treat them as line breaks.
     """
     return json.dumps(value, separators=(",", ":"))
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """Return the value as a JSON object. Raises ValueError if it is another type."""
+    """Return the value if it is a JSON object. Raises ValueError for other types."""
     if not isinstance(value, dict):
         raise ValueError(NO_OBJECT)
     return value
 
 
 def as_text(value: Any) -> str:
-    """Return a string. Raises ValueError."""
+    """Return the value if it is a string. Raises ValueError for other types."""
     if not isinstance(value, str):
         raise ValueError(NO_TEXT)
     return value
 
 
 def is_text(text: str) -> bool:
-    """Return whether the text can be encoded: JSON can hold lone surrogates, UTF-8 cannot."""
+    """Return whether UTF-8 can encode the text. Text from JSON may contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -62,21 +61,27 @@ def is_text(text: str) -> bool:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list. Raises ValueError."""
+    """Return the value if it is a list. Raises ValueError for other types."""
     if not isinstance(value, list):
         raise ValueError(NO_LIST)
     return value
 
 
 def as_real(value: Any) -> float:
-    """Return a finite number unchanged: 1 stays an int. Raises ValueError, or OverflowError."""
+    """Return the value if it is a finite number; an int stays an int.
+
+    Raises ValueError for other values, and OverflowError for a huge int.
+    """
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError("expected a finite number")
     return cast(float, value)
 
 
 def as_seconds(value: Any) -> float:
-    """Return a number of seconds that is not negative. Raises ValueError, or OverflowError."""
+    """Return the value if it is a finite number of at least 0.
+
+    Raises ValueError for other values, and OverflowError for a huge int.
+    """
     seconds = as_real(value)
     if seconds < 0:
         raise ValueError("seconds cannot be negative")
@@ -88,18 +93,18 @@ Truth = Annotated[bool, Strict()]
 Real = Annotated[float, PlainValidator(as_real, json_schema_input_type=float)]
 Seconds = Annotated[float, PlainValidator(as_seconds, json_schema_input_type=float)]
 FIRST = FailFast()
-"""For lists: stop at the first invalid value."""
+"""Annotation for lists: validation stops at the first invalid value."""
 
 
 def words(error: ValidationError) -> str:
-    """Return the message of the first error, without the full stop."""
-    fault = error.errors(include_url=False, include_input=False)[0]
-    kind, place = fault["type"], fault["loc"][-1] if fault["loc"] else ""
-    if kind == "value_error":
-        return str(fault["ctx"]["error"]).rstrip(".")
-    if kind == "literal_error":
-        choices = re.findall(r"'(\w+)'", fault["ctx"]["expected"])
+    """Return a message for the first error that pydantic found, without the full stop."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    error_type, field = first["type"], first["loc"][-1] if first["loc"] else ""
+    if error_type == "value_error":
+        return str(first["ctx"]["error"]).rstrip(".")
+    if error_type == "literal_error":
+        choices = re.findall(r"'(\w+)'", first["ctx"]["expected"])
         return f"expected one of {', '.join(choices)}"
-    if kind == "missing" and isinstance(place, str):
-        return f"{place!r} is missing"
-    return SENTENCES.get(kind, NO_LIST)
+    if error_type == "missing" and isinstance(field, str):
+        return f"{field!r} is missing"
+    return SENTENCES.get(error_type, NO_LIST)

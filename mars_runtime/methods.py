@@ -1,7 +1,7 @@
-"""The methods of decoding: the table used by settings, commands, endpoints and the page.
+"""The table of decoding methods, used by settings, commands, endpoints and the page.
 
-A new method is a name in ``Method`` and a row in ``METHODS``, from which ``tools/wire_types.py``
-generates the page's copy. The decoders are implemented elsewhere.
+To add a method, add its name to ``Method`` and its properties to ``METHODS``;
+``tools/wire_types.py`` copies them to the page's scripts. Decoders are in ``decoders/``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ Method = Literal["mars", "ar", "jacobi", "speculative", "block_diffusion"]
 
 @dataclass(frozen=True, slots=True)
 class MethodFacts:
-    """Properties of a method.
+    """Properties of a decoding method.
 
-    title: its displayed name. obeys: the fields of ``DecodeSettings`` that it uses, in addition to
-    the metric, the limit and the sampling settings, which all methods use. refuses: settings of the
-    latter kind that it does not support. has_auto: whether it supports automatic B. is_exact:
-    whether it always generates AR's own text. needs: what a checkpoint must have, as words that
-    follow "needs"; empty if any will do. is_alone: whether its runs share no forwards.
+    title: the displayed name.
+    obeys: fields of ``DecodeSettings`` that only some methods use, and this method does.
+    refuses: fields that the other methods use, and this method rejects.
+    has_auto: whether B may be ``auto``.
+    is_exact: whether the text always equals AR's.
+    needs: what the checkpoint must have, to follow the word "needs"; empty for no requirement.
+    is_alone: whether runs of this method never share forward passes with other runs.
     """
 
     title: str
@@ -66,12 +68,12 @@ METHODS: dict[Method, MethodFacts] = {
         is_alone=True,
     ),
 }
-"""The methods, in the order in which they are shown."""
+"""Properties of each method, in the order in which the page shows them."""
 
 LOOKUP = "lookup"
-"""The lane of plain AR that verifies drafts of prompt lookup, without masks.
+"""Name of the lane that decodes by plain AR with drafts from prompt lookup, without masks.
 
-It is not a method; its settings are ``settings.AR_LOOKUP``.
+This lane is not a method; its settings are ``settings.AR_LOOKUP``.
 """
 LANES: dict[str, MethodFacts] = {
     "mars": METHODS["mars"],
@@ -79,4 +81,4 @@ LANES: dict[str, MethodFacts] = {
     LOOKUP: MethodFacts("AR + lookup", is_exact=True),
     **{str(name): facts for name, facts in METHODS.items()},
 }
-"""What can be run next to each other: the methods, and plain AR with prompt lookup."""
+"""Properties of each lane of a race: all methods, and plain AR with prompt lookup."""

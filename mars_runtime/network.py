@@ -1,4 +1,4 @@
-"""Proxy and certificate variables of the environment, reduced to those that httpx can use."""
+"""Remove environment variables for proxies and certificates that httpx cannot use."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ NO_HOST = "{} is ignored in part: {} is neither a host name nor an address."
 
 
 def repair_network(host: str = "") -> list[str]:
-    """Remove the variables that httpx cannot use, and exempt loopback addresses and ``host`` from
-    proxies. Return one sentence for each removed value.
+    """Remove invalid proxy and certificate variables; return one sentence for each of them.
 
-    httpx reads these variables whenever a client is created. Gradio creates clients while it is
-    imported, and requests a page from its own server when it starts: one invalid variable would end
-    a program that fetches nothing. Call this before other threads start.
+    If a proxy remains, loopback addresses and ``host`` are added to ``no_proxy``. httpx reads these
+    variables whenever a client is created. Gradio creates clients at import and requests its own
+    page at start, so an invalid variable would end the program. Call this before threads start.
     """
     names = (*CERTIFICATES, *PROXIES, *EXEMPT)
     values = {name: os.environ.pop(name) for name in names if os.environ.get(name)}
-    dropped: list[str] = []
+    messages: list[str] = []
     for name, value in values.items():
         parts = value.split(",") if name in EXEMPT else [value]
         faults = {part: _fault(name, part.strip()) for part in parts}
-        dropped += filter(None, faults.values())
+        messages += filter(None, faults.values())
         if usable := [part for part, fault in faults.items() if not fault]:
             os.environ[name] = ",".join(usable)
     if any(name in os.environ for name in PROXIES):
@@ -40,11 +39,11 @@ def repair_network(host: str = "") -> list[str]:
         listed = [part.strip() for part in exempt.split(",")]
         exempt = ",".join(dict.fromkeys(filter(None, [*listed, *LOOPBACK, host])))
         os.environ.update(dict.fromkeys(EXEMPT, exempt))
-    return dropped
+    return messages
 
 
 def _fault(name: str, value: str) -> str:
-    """Return why httpx cannot use this value on its own; empty if it can."""
+    """Return a sentence on why httpx cannot use this value of a variable; "" if it can."""
     import httpx
 
     os.environ[name] = value

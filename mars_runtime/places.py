@@ -1,7 +1,6 @@
-"""Where the data of the project lies: at the root of a checkout, or in the installed package.
+"""Paths of the project's data files, in a checkout or in the installed package.
 
-A wheel has ``app.py`` and the folders ``assets`` and ``checkpoints`` in ``mars_runtime/_data``
-(pyproject.toml).
+An installed package has ``app.py``, ``assets`` and ``checkpoints`` in ``mars_runtime/_data``.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1]
-"""The folder from which ``mars_runtime`` and ``app`` are imported; in a checkout its root."""
+"""The folder that contains the packages ``mars_runtime`` and ``app``; the root of a checkout."""
 _INSTALLED = Path(__file__).parent / "_data"
 DATA = _INSTALLED if _INSTALLED.is_dir() else SOURCE
 ASSETS = DATA / "assets"

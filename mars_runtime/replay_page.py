@@ -1,5 +1,7 @@
-"""HTML documents that draw recorded runs without a server: exported runs, the pages of a site
-(``tools/make_site.py``) and the outputs of a notebook.
+"""HTML documents that draw recorded runs without a server.
+
+They are used for exported runs, for the pages of a static site (``tools/make_site.py``) and for the
+output of notebook cells.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ RESULT_STYLES = (
 ENTRIES = ("views/race/view.js", "views/replay/page.js")
 STYLE = "views/replay/page.css"
 PLACE = "@data"
-"""Placeholder for the data of a page; the last occurrence counts (assets/web/export/files.js)."""
+"""Placeholder for the data of a document. Only the last occurrence is replaced, as in files.js."""
 
 
 @lru_cache(maxsize=1)
 def shell() -> str:
-    """Return a replay page without data, which the page uses to export runs: some 5 MB, mostly
-    plotly.js.
+    """Return a replay page without data, about 5 MB with plotly.js.
+
+    ``filled`` and the scripts of the page insert the data of runs.
     """
     plotly = web.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
@@ -43,7 +46,7 @@ def shell() -> str:
 
 
 def replay(traces: Sequence[Trace]) -> str:
-    """Return a page that replays these runs next to each other."""
+    """Return an HTML document that replays these runs side by side."""
     title = " against ".join(title for _, title in _titles(traces))
     return filled(shell(), {"title": title, "value": race_value(traces)})
 
@@ -57,12 +60,12 @@ def _result_shell() -> str:
 
 
 def result(traces: Sequence[Trace]) -> str:
-    """Return a small document with the headline, texts and passes of these runs."""
+    """Return a small HTML document with the headline, texts and forward passes of these runs."""
     return filled(_result_shell(), {"value": race_value(traces)})
 
 
 def race_value(traces: Sequence[Trace]) -> str:
-    """Return the race view's value of these runs (assets/web/core/wire.js)."""
+    """Return these runs in the format that the race view reads (assets/web/core/wire.js)."""
     titles = _titles(traces)
     header = traces[0].header
     head = {
@@ -79,7 +82,7 @@ def race_value(traces: Sequence[Trace]) -> str:
 
 
 def _titles(traces: Sequence[Trace]) -> list[tuple[str, str]]:
-    """Return a distinct name and a title for the lane of each run."""
+    """Return a unique lane name and a title for each run."""
     lanes: list[tuple[str, str]] = []
     for trace in traces:
         method = trace.header.settings.method
@@ -90,12 +93,12 @@ def _titles(traces: Sequence[Trace]) -> list[tuple[str, str]]:
 
 
 def recorded_note(header: Header) -> str:
-    """Return when and on what a run was recorded, for its label on the page."""
+    """Return the date and the hardware of a recorded run, for its label on the page."""
     return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
 
 
 def filled(page: str, data: Mapping[str, Any]) -> str:
-    """Insert the data into a page, escaped so that they cannot end their script element."""
+    """Replace the placeholder of a document by data, escaped for a script element."""
     before, _, after = page.rpartition(PLACE)
     return before + web.script_data(data) + after
 
@@ -103,10 +106,10 @@ def filled(page: str, data: Mapping[str, Any]) -> str:
 def document(
     main: str, mount: str, scripts: Sequence[str] = (), addresses: Sequence[str] = ()
 ) -> str:
-    """Return a whole page around ``main``: with a title, a switch of the theme and a footer.
+    """Return an HTML document with the HTML ``main``, a title, a theme switch and a footer.
 
-    Styles are inlined in every page, so that one opened from disk can read them to export a picture
-    of itself.
+    Styles are inlined: a page opened from disk cannot read linked style sheets, which it needs to
+    export a picture. Other parameters: see ``bare_document``.
     """
     body = web.template("views/replay/page.html").replace("@main", main)
     return bare_document(body, "mars-page", mount, [*web.STYLES, STYLE], scripts, addresses)
@@ -122,11 +125,12 @@ def bare_document(
 ) -> str:
     """Return an HTML document with a placeholder for its data.
 
-    The data are JSON in an element that no browser runs, and are only shown as text. The content
-    security policy lists the hash of every script and forbids all requests.
+    The data are JSON in a script element that browsers do not execute. The content security policy
+    allows only the scripts of the document and forbids all requests.
 
-    mount: function of the bundle that is called at the end. styles: files, inlined. scripts:
-    inlined. addresses: scripts in the same folder, shared by pages.
+    mount: name of the function of ``window.mars`` that draws the data. styles: paths of style
+    sheets to inline. scripts: sources of scripts to inline. addresses: scripts to link, in the
+    document's folder.
     """
     start = f"mars.{mount}();"
     style = "\n".join((web.WEB / name).read_text("utf-8") for name in styles)
@@ -149,9 +153,7 @@ def bare_document(
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Return the content security policy: allow these scripts and those in the folder; forbid
-    requests.
-    """
+    """Return a content security policy that allows only scripts by hash or from the same origin."""
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; "

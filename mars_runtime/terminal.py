@@ -1,4 +1,4 @@
-"""Terminal output: a run's text as it is generated, coloured by forward, and progress bars."""
+"""Terminal output: the text of a run as it is generated, its figures, and progress bars."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Header
 
-# From light to dark, for 2, 3, ... tokens of one forward. The two ramps alternate, so that
-# neighbouring forwards of equal length can be distinguished.
-# neighbouring forwards of equal length can be distinguished.
+# Background colours for passes of 2, 3, ... tokens. Two ramps alternate, so that consecutive passes
+# of equal length can be distinguished.
 _RAMPS = (
     ("#dbe9f6", "#b5d1e8", "#8ab8da", "#5f9bc9", "#3a7cb4", "#215f9a", "#0f437c"),
     ("#d9f0e3", "#b3dfc8", "#88cbab", "#5eb18d", "#3a946f", "#217654", "#0d573b"),
@@ -28,7 +27,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class TextView:
-    """Prints the text of row 0, in colour only if the console is a terminal with colours."""
+    """Prints the text of row 0; in a colour terminal, tokens of one forward pass share a colour."""
 
     def __init__(self, console: Console, token_bytes: Callable[[int], bytes]) -> None:
         self._console = console
@@ -37,7 +36,7 @@ class TextView:
         self._ends_line = True
 
     def show(self, events: Iterable[Event]) -> None:
-        """Print the text that ``events`` completed, immediately."""
+        """Print the complete characters of new events and flush."""
         line = Text()
         for event in events:
             if isinstance(event, Step):
@@ -52,19 +51,19 @@ class TextView:
             self._print(line)
 
     def finish(self) -> None:
-        """End the last line of the text."""
+        """Print a line break if the text does not end with one."""
         if not self._ends_line:
             self._print(Text("\n"))
 
     def _print(self, text: Text) -> None:
         if self._console.is_terminal:
             self._console.print(text, end="", soft_wrap=True)
-        else:  # the exact text, without rich's tab stops
+        else:  # rich would replace tabs by spaces
             self._console.file.write(text.plain)
         self._console.file.flush()
 
     def _clean(self, piece: str) -> str:
-        """Replace control characters, which the terminal would obey and the model may generate."""
+        """Replace control characters, which a terminal would execute."""
         return (
             _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", piece)
             if self._console.is_terminal
@@ -80,11 +79,11 @@ class TextView:
 
 
 def figures(events: Sequence[Event]) -> str:
-    """Return the figures of a run in one line, up to a loop of its text."""
-    ttft, num_kept = folds.ttft(events), folds.loops_at(events)
+    """Return the figures of a run as one line, counted up to a repetition loop."""
+    ttft, loops_at = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
     loop = (
-        "" if num_kept is None else f"the text repeats itself after token {num_kept}; up to there: "
+        "" if loops_at is None else f"the text repeats itself after token {loops_at}; up to there: "
     )
     parts = [
         f"{loop}TPF {folds.tpf(events):.2f}",
@@ -99,7 +98,7 @@ def figures(events: Sequence[Event]) -> str:
 
 
 def circumstances(header: Header) -> str:
-    """Return the checkpoint, settings, versions and hardware of a run in one line."""
+    """Return the checkpoint, settings, versions and hardware of a run as one line."""
     threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
     torch = f"torch {header.versions.get('torch', '?')}"
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
@@ -110,7 +109,7 @@ def circumstances(header: Header) -> str:
 
 
 def method(settings: DecodeSettings) -> str:
-    """Return the method and the settings that it uses, in words."""
+    """Describe a method and the settings that it uses, such as "lossless MARS τ 0 B 4"."""
     drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
     if drawn:
         drawn += f", top-k {settings.top_k}" if settings.top_k > 0 else ""
@@ -132,7 +131,7 @@ def method(settings: DecodeSettings) -> str:
 
 
 def progress_bars(console: Console) -> Progress:
-    """Return progress bars with counts and descriptions, which are removed when they end."""
+    """Return progress bars that disappear from the terminal when they are finished."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

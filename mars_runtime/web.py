@@ -1,8 +1,7 @@
-"""Static files of the page: scripts and styles of ``assets/web/`` bundled into one piece each, HTML
-with addresses filled in, data for script elements, and plotly.js.
+"""Static files of the page: bundled scripts and styles, HTML templates and plotly.js.
 
-The scripts are ES modules. In the bundle each becomes a function that returns its exports, in an
-order in which imports come first. The result is one script, which a page fetches or inlines.
+The bundler turns ES modules into one script, which a page loads or inlines. Each module becomes a
+function that returns its exports; a module is placed after the modules that it imports.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ STYLES = (
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)
 OTHER = re.compile(
-    r"^(?:.*;)?[ \t]*(?:import|export)\b.*$"  # other forms of import or export
+    r"^(?:.*;)?[ \t]*(?:import|export)\b.*$"  # any form that IMPORT and EXPORT do not match
     r"|(?<![.\w])import\s*[(.].*$"  # import(...) and import.meta
     r"|^(?:(?:const|let) [^=]*= )?await\b.*$",  # top-level await
     re.MULTILINE,
@@ -62,23 +61,23 @@ class BundleError(ValueError):
 
 @lru_cache(maxsize=6)
 def bundle(entries: Sequence[str]) -> str:
-    """Return a script that adds the ``mount...`` exports of ``entries`` to ``window.mars``.
+    """Bundle modules into a script that adds their ``mount...`` exports to ``window.mars``.
 
-    Raises BundleError if an import names nothing or leaves the folder; for any form other than
-    ``import { a } from "./b.js";`` and ``export`` before a declaration of one name; and if two
-    modules or two exports of entries have the same name.
+    entries: paths of the modules in ``assets/web/``. Raises BundleError if an import cannot be
+    resolved, a module uses another form than ``import { a } from "./b.js";`` or ``export`` before a
+    declaration, or two modules or two mount functions have the same name.
     """
     order: dict[str, tuple[str, list[str]]] = {}
     for entry in entries:
         _add(entry, order)
-    _refuse_twins({module: _name(module) for module in order})
+    _reject_duplicates({module: _name(module) for module in order})
     mounts = {
         f"{entry}: {name}": name
         for entry in entries
         for name in order[entry][1]
         if name.startswith("mount")
     }
-    _refuse_twins(mounts)
+    _reject_duplicates(mounts)
     parts = [code for code, _ in order.values()]
     named = [f"{name}: {_name(where.split(': ')[0])}.{name}" for where, name in mounts.items()]
     parts.append(f"window.mars = {{ ...window.mars, {', '.join(named)} }};")
@@ -86,24 +85,27 @@ def bundle(entries: Sequence[str]) -> str:
 
 
 def styles() -> str:
-    """Return all style sheets as one."""
+    """Return the page's style sheets as one."""
     return "\n".join((WEB / name).read_text("utf-8") for name in STYLES)
 
 
 def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, ...] = ()) -> None:
-    """Append a module after the modules that it imports."""
+    """Add a module to ``order`` after the modules that it imports.
+
+    above: the chain of modules whose imports led to this one, to detect cycles.
+    """
     if name in order:
         return
     if name in above:
-        raise BundleError(f"{name} imports itself by way of {above[-1]}.")
+        raise BundleError(f"{name} imports itself through {above[-1]}.")
     try:
         source = (WEB / name).read_text("utf-8")
     except OSError as error:
         raise BundleError(
-            f"{name}, which {above[-1] if above else 'the page'} asks for, is missing."
+            f"{name} is missing, but {above[-1] if above else 'the page'} imports it."
         ) from error
     if "</script" in source:
-        raise BundleError(f"{name} holds the end of a script element.")
+        raise BundleError(f"{name} must not contain </script.")
     for names, path in IMPORT.findall(source):
         target = _resolved(name, path)
         _add(target, order, (*above, name))
@@ -113,7 +115,7 @@ def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, .
     exports = EXPORT.findall(source)
     body = IMPORT.sub(lambda match: _constants(name, match), EXPORT.sub("", source))
     if match := OTHER.search(body):
-        raise BundleError(f"{name}: {match.group()!r} cannot be put together.")
+        raise BundleError(f"{name}: {match.group()!r} cannot be bundled.")
     code = f"const {_name(name)} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();"
     order[name] = (code, exports)
 
@@ -125,17 +127,17 @@ def _constants(name: str, match: re.Match[str]) -> str:
 def _resolved(name: str, path: str) -> str:
     target = (WEB / name).parent.joinpath(path).resolve()
     if not (path.startswith(".") and target.is_relative_to(WEB.resolve())):
-        raise BundleError(f"{name}: {path!r} does not exist in the folder of modules.")
+        raise BundleError(f"{name}: {path!r} is not a path inside assets/web.")
     return target.relative_to(WEB.resolve()).as_posix()
 
 
-def _refuse_twins(names: Mapping[str, str]) -> None:
-    """Reject duplicate names. names: owner -> its name."""
-    seen: dict[str, str] = {}
-    for where, name in names.items():
-        if name in seen:
-            raise BundleError(f"{seen[name]} and {where} would both be called {name}.")
-        seen[name] = where
+def _reject_duplicates(names: Mapping[str, str]) -> None:
+    """Raise BundleError if two owners have the same name. names: the name of each owner."""
+    owners: dict[str, str] = {}
+    for owner, name in names.items():
+        if name in owners:
+            raise BundleError(f"{owners[name]} and {owner} would both be called {name}.")
+        owners[name] = owner
 
 
 def _name(module: str) -> str:
@@ -143,8 +145,9 @@ def _name(module: str) -> str:
 
 
 def template(page: str, **addresses: str) -> str:
-    """Return the HTML of ``page`` in ``assets/web/``, with each ``@name`` replaced by its
-    address.
+    """Return a template of ``assets/web/`` with each ``@name`` replaced by ``addresses[name]``.
+
+    Addresses are escaped for HTML.
     """
     text = (WEB / page).read_text("utf-8")
     for name, address in addresses.items():
@@ -153,13 +156,13 @@ def template(page: str, **addresses: str) -> str:
 
 
 def script_data(data: Mapping[str, Any]) -> str:
-    """Return JSON for a script element, escaped so that it cannot end that element."""
+    """Return ``data`` as JSON that is safe inside a script element: each < is escaped."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
 
 def plotly_file() -> Path | None:
-    """Return the path of plotly.js in the installed wheel; None if it has none."""
+    """Return the path of plotly.js in the installed plotly package; None if it is missing."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None

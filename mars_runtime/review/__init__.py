@@ -1,3 +1,1 @@
-"""Sets of prompts answered with several methods, automatic checks and people's judgements of the
-answers, and exports.
-"""
+"""Sets of prompts with the answers of several methods, their automatic checks and judgements."""

@@ -1,6 +1,6 @@
-"""Build answers from traces and compute their automatic checks, as pure folds.
+"""Answers to the prompts of a set, built from traces, and automatic checks of answers.
 
-Automatic checks are stored separately from the judgements of people.
+All functions are pure. Judgements by people are in ``judgements.py``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from mars_runtime.trace import Trace
 
 WORD = re.compile(r"\S+")
 NEAR = 3
-"""Number of words shown before and after a first difference."""
+"""Number of words that ``first_difference`` returns before and after the different word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer to a prompt.
+    """One answer to a prompt, with or without a trace.
 
-    pieces: the text of each token; joined they are ``text``. groups: number of tokens of each
-    forward pass. otherwise: position of a token -> the different token of AR, where a pass computed
-    it. num_tokens: includes the end of turn, which has no piece. end: eos or limit; empty for text
-    without a trace, which has no pieces. is_right: verdict of the task's checker, None without one.
-    is_looped: whether the tokens begin to repeat. tpf: tokens per forward pass up to there
-    (``folds``), None without a trace.
+    pieces: the text of each token; empty without a trace.
+    groups: the number of tokens that each forward pass accepted.
+    otherwise: AR's token by position, for each position where AR would have chosen another token.
+    num_tokens: the number of tokens, including EOS, which has no piece.
+    end: why decoding ended, such as eos or limit; empty without a trace.
+    is_right: the verdict of the task's checker; None without a checker.
+    is_looped: whether the text ends in a repetition loop.
+    tpf: tokens per forward pass, up to the loop; None without a trace.
     """
 
     text: str
@@ -47,7 +49,7 @@ class Answer:
     tpf: Real | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return its values for JSON, with the keys of ``otherwise`` as strings."""
+        """Return the fields as JSON values. The keys of ``otherwise`` become strings."""
         return {
             **asdict(self),
             "otherwise": {str(at): token for at, token in self.otherwise.items()},
@@ -58,16 +60,17 @@ _ANSWER = TypeAdapter(Answer)
 
 
 def answer_of_json(values: Any) -> Answer:
-    """Parse the result of ``Answer.as_json``. Raises ValueError."""
+    """Parse the result of ``Answer.as_json``. Raises ValueError for invalid values."""
     answer = _ANSWER.validate_python(values)
-    "".join((answer.text, *answer.pieces, *answer.otherwise.values())).encode()  # no lone surrogate
+    texts = (answer.text, *answer.pieces, *answer.otherwise.values())
+    "".join(texts).encode()  # raises for lone surrogates
     return answer
 
 
 def answer_of(trace: Trace, item: Item) -> Answer:
-    """Build the answer from a trace of one row."""
-    spell = trace.vocabulary.__getitem__
-    detokenizer, pieces = Detokenizer(spell), []
+    """Build an answer to ``item`` from the trace of a run with one row."""
+    token_bytes = trace.vocabulary.__getitem__
+    detokenizer, pieces = Detokenizer(token_bytes), []
     groups: list[int] = []
     otherwise: dict[int, str] = {}
     tokens: list[int] = []
@@ -76,11 +79,11 @@ def answer_of(trace: Trace, item: Item) -> Answer:
         first = step.start - len(step.checks)
         for at, (token, _) in enumerate(step.checks, first):
             if tokens[at] != token:
-                otherwise[at] = spell(token).decode("utf-8", "replace")
+                otherwise[at] = token_bytes(token).decode("utf-8", "replace")
         tokens += step.accepted
         pieces += [detokenizer.push([token]) for token in folds.visible_tokens(step)]
-    if rest := detokenizer.flush():
-        pieces.append(rest) if not pieces else pieces.__setitem__(-1, pieces[-1] + rest)
+    if incomplete := detokenizer.flush():
+        pieces[-1:] = ["".join(pieces[-1:]) + incomplete]
     end = folds.end(trace.events)
     text = "".join(pieces)
     return Answer(
@@ -97,13 +100,16 @@ def answer_of(trace: Trace, item: Item) -> Answer:
 
 
 def verdict(item: Item, text: str) -> bool | None:
-    """Return the verdict of the item's checker, None without a checker."""
+    """Return whether the item's checker accepts the text; None if no checker can judge it."""
     return tasks.check(item.task, text) if item.task and tasks.is_checkable(item.task) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference between two texts: the index of the word, and both texts around it."""
+    """The first word in which a text differs from the reference.
+
+    word: the index of that word. reference, own: the words around it in the reference and the text.
+    """
 
     word: int
     reference: str
@@ -114,8 +120,8 @@ class Difference:
 class Marks:
     """Automatic checks of an answer.
 
-    is_same: whether the text equals the reference exactly. difference: the first different word,
-    None if all words are the same.
+    is_same: whether the text equals the reference's, including white space. difference: the first
+    different word; None if all words are equal. Other fields: as in ``Answer``.
     """
 
     is_same: bool
@@ -127,7 +133,7 @@ class Marks:
 
 
 def marks(answer: Answer, reference: Answer) -> Marks:
-    """Compute the automatic checks of an answer compared with the reference."""
+    """Compute the automatic checks of an answer against the reference method's answer."""
     return Marks(
         answer.text == reference.text,
         first_difference(reference.text, answer.text),
@@ -139,7 +145,7 @@ def marks(answer: Answer, reference: Answer) -> Marks:
 
 
 def first_difference(reference: str, text: str) -> Difference | None:
-    """Return the first word in which two texts differ, None if they have the same words."""
+    """Return the first word in which two texts differ; None if all words are equal."""
     words = [WORD.findall(reference), WORD.findall(text)]
     for word, (expected, other) in enumerate(zip_longest(*words)):
         if expected != other:

@@ -1,7 +1,7 @@
-"""Time limits for work on untrusted input.
+"""Time limits for requests that process untrusted input.
 
-The worker thread enters ``limited``, and loops over rows call ``check``. Without a budget, as in a
-command, ``check`` does nothing.
+A worker thread runs the request inside ``limited``, and long loops call ``check``. In commands,
+which set no budget, ``check`` does nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_own = threading.local()
+_current = threading.local()
 
 
 class BudgetError(RuntimeError):
-    """The work took too long or its client has left; the message is one sentence."""
+    """A request took too long, or its client has disconnected."""
 
 
 class Budget:
-    """How long a piece of work may still take. ``cancel`` ends it early, from any thread."""
+    """The time limit of one request. Any thread may call ``cancel`` to end the request early."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -27,32 +27,32 @@ class Budget:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Let the next check fail."""
+        """Make the next ``check`` raise BudgetError."""
         self._is_cancelled = True
 
     def check(self) -> None:
-        """Raise BudgetError once the time is over or the work was cancelled."""
+        """Raise BudgetError if the time limit has passed or the request was cancelled."""
         if self._is_cancelled:
-            raise BudgetError("The work was stopped because its client has disconnected.")
+            raise BudgetError("The request was stopped because its client has disconnected.")
         if time.monotonic() > self._until:
             raise BudgetError(
-                f"This takes longer than {self._seconds:g} seconds. Send fewer judgements at a "
-                "time, or use the command `review`."
+                f"This request took longer than {self._seconds:g} seconds. Send fewer judgements "
+                "at a time, or use the command `review`."
             )
 
 
 @contextmanager
 def limited(budget: Budget) -> Iterator[None]:
-    """Apply a budget to everything this thread does in the block."""
-    _own.budget = budget
+    """Apply a budget to the current thread for the duration of the block."""
+    _current.budget = budget
     try:
         yield
     finally:
-        _own.budget = None
+        _current.budget = None
 
 
 def check() -> None:
-    """Raise BudgetError if the budget of this thread is used up."""
-    budget: Budget | None = getattr(_own, "budget", None)
+    """Raise BudgetError if the current thread has a budget and it is exhausted."""
+    budget: Budget | None = getattr(_current, "budget", None)
     if budget is not None:
         budget.check()

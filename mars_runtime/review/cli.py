@@ -1,4 +1,4 @@
-"""``python -m mars_runtime review``: create sets of answers, and merge and export judgements.
+"""``python -m mars_runtime review``: create sets of answers; merge and export judgements.
 
 review make prompts.jsonl --methods ar tau=0.8 lossless --out set/
 review show set/
@@ -109,29 +109,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the subcommand and return the exit code. A user error prints one sentence and
-    returns 2.
-    """
+    """Run the subcommand and return its exit code; 2 after an error that the user can correct."""
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.review.judgements import JudgementError
     from mars_runtime.review.sets import SetError
 
-    mistakes = (
+    user_errors = (
         *(PromptError, SettingsError, SetError, JudgementError),
         *(OutputError, CheckpointError, TextError),
     )
     work: Callable[[argparse.Namespace], int] = args.work
     try:
         return work(args)
-    except mistakes as error:
+    except user_errors as error:
         print(error, file=sys.stderr)
         return 2
 
 
 def _make(args: argparse.Namespace) -> int:
     items = with_system(_items(args.prompts), check_system(args.system))
-    usual = {"max_new_tokens": args.max_new_tokens}
-    methods = read_methods(args.methods, args.checkpoint, **usual)
+    methods = read_methods(args.methods, args.checkpoint, max_new_tokens=args.max_new_tokens)
     names = [method.name for method in methods]
     if args.reference and args.reference not in names:
         raise SettingsError(
@@ -144,14 +141,14 @@ def _make(args: argparse.Namespace) -> int:
 
     console = Console(stderr=True)
     with ExitStack() as stack:
-        loaded = Loaded(args.device, args.dtype, stack)
+        decoders = DecoderCache(args.device, args.dtype, stack)
         reference = names.index(args.reference) if args.reference else 0
         name = args.name or args.out.name
-        review = begin(args.out, name, items, methods, loaded, reference)
+        review = begin(args.out, name, items, methods, decoders, reference)
         stack.enter_context(review.only_writer())
         with progress_bars(console) as bars:
             bar = bars.add_task("answers")
-            for progress in make(review, loaded):
+            for progress in make(review, decoders):
                 bars.update(bar, completed=progress.num_done, total=progress.num_all)
     for sentence in progress.refused:
         print(sentence, file=sys.stderr)
@@ -159,15 +156,15 @@ def _make(args: argparse.Namespace) -> int:
     return 1 if progress.refused else 0
 
 
-class Loaded:
-    """Loads checkpoints by name with one engine each, on first use; closed with ``stack``."""
+class DecoderCache:
+    """Loads a checkpoint and its engine on first use; ``stack`` closes the engines."""
 
     def __init__(self, device: str, dtype: str, stack: ExitStack) -> None:
         self._device, self._dtype, self._stack = device, dtype, stack
         self._decoders: dict[str, Decoder] = {}
 
     def __call__(self, name: str) -> Decoder:
-        """Return the decoder of a checkpoint. Raises CheckpointError."""
+        """Return the decoder of a checkpoint, loaded if necessary. Raises CheckpointError."""
         from mars_runtime.engine import Engine
         from mars_runtime.engine.backend import CheckpointBackend
         from mars_runtime.model.load import load_checkpoint
@@ -182,8 +179,9 @@ class Loaded:
 
 
 def _items(source: str) -> list[Item]:
-    """Return the prompts of a file, or bundled ones by name. Prints the faults of unusable
-    lines.
+    """Return the prompts of a file, or the bundled prompts with this name.
+
+    Prints a message for each line of the file that is skipped. Raises PromptError.
     """
     path = Path(source)
     if not path.is_file():
@@ -195,7 +193,7 @@ def _items(source: str) -> list[Item]:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file. Raises PromptError."""
+    """Return the text of a file. Raises PromptError if it cannot be read."""
     try:
         return decoded(path.read_bytes())
     except UnicodeDecodeError as error:
@@ -244,7 +242,7 @@ def _merge(args: argparse.Namespace) -> int:
     review = ReviewSet.open(args.set)
     text, num_conflicts = exports.merge(review, [_text(path) for path in args.files])
     write_text(args.out, text)
-    print(f"{args.out}: {num_conflicts} conflicts; both sides are kept.")
+    print(f"{args.out}: {num_conflicts} conflicts; both judgements are kept.")
     return 0
 
 

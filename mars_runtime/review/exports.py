@@ -1,7 +1,7 @@
-"""Export a set and its judgements as CSV, JSON Lines, one HTML page or LLM Comparator's JSON.
+"""Export a set and its judgements as CSV, JSON Lines, an HTML page or LLM Comparator's JSON.
 
-Automatic checks and people's judgements are in separate columns. Every text is untrusted: in
-HTML it is escaped, and a cell of CSV that a spreadsheet would compute gets an apostrophe before it.
+Automatic checks and judgements are in separate columns. All texts are untrusted: HTML is escaped,
+and a CSV cell that a spreadsheet would evaluate as a formula gets a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from mars_runtime.review import budget
 from mars_runtime.review.answers import Answer, marks
-from mars_runtime.review.figures import figures, preferences, said
+from mars_runtime.review.figures import figures, opinions, preferences
 from mars_runtime.review.judgements import (
     Judgement,
     JudgementError,
@@ -27,10 +27,10 @@ from mars_runtime.review.sets import ReviewSet
 from mars_runtime.statistics import Estimate
 
 HEAD = "review"
-"""The type of the first line of a file of judgements."""
+"""Value of ``type`` in the first line of a JSON Lines file of judgements."""
 MAX_LINES = 200_000
-COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-"""A spreadsheet computes a cell that begins with one of these; the last four are full-width."""
+FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""Characters at which a spreadsheet reads a cell as a formula; the last four are full-width."""
 COLUMNS = (
     *("item", "category", "prompt", "reviewer", "time", "is_masked", "is_revealed"),
     *("left", "right", "preference", "preferred", "note"),
@@ -38,7 +38,7 @@ COLUMNS = (
 )
 MARKED = ("text", "same_as_reference", "first_difference", "loop", "verdict", "tokens_per_forward")
 COLOURS = ("#2f7cb8", "#8a94a3", "#bf6526")
-"""Colours of bars, readable on white and on black."""
+"""Colours of bars with enough contrast on white and on black."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --pale: #49566a; --page: #fff; --line: #d7dde5;
   --sunken: #f3f5f8; --one: #dbe9f6; --other: #d9f0e3; --warm: #94400f; }
@@ -72,15 +72,16 @@ LAYOUT = {
 CONFIG = {"displayModeBar": False, "responsive": True}
 
 
-def spelled(text: str) -> str:
-    """Return a text as a CSV cell that a spreadsheet does not compute."""
-    return f"'{text}" if text.startswith(tuple(COMPUTED)) else text
+def safe_cell(text: str) -> str:
+    """Return the text, with an apostrophe before it if a spreadsheet would read a formula."""
+    return f"'{text}" if text.startswith(tuple(FORMULA_STARTS)) else text
 
 
 def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None = None) -> str:
-    """Write one line per current judgement, followed by the marks of both answers.
+    """Return a CSV table: one line per judgement, with the automatic checks of both answers.
 
-    Raises JudgementError for a table longer than ``max_chars``.
+    Only the latest row of each judgement is included. Raises JudgementError if the table is longer
+    than ``max_chars``.
     """
     out = io.StringIO(newline="")
     table = csv.writer(out)
@@ -103,7 +104,7 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
             if (row.item, method) not in marked:
                 marked[row.item, method] = _marked(review, numbers[row.item], methods[method])
             cells += marked[row.item, method]
-        table.writerow([spelled(cell) if isinstance(cell, str) else cell for cell in cells])
+        table.writerow([safe_cell(cell) if isinstance(cell, str) else cell for cell in cells])
         if max_chars is not None and out.tell() > max_chars:
             raise JudgementError(
                 f"This table has more than {max_chars // 1_000_000} MB. Export JSON Lines "
@@ -113,7 +114,7 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
 
 
 def _marked(review: ReviewSet, item: int, method: int) -> list[object]:
-    """Return the values of the columns MARKED for one answer."""
+    """Return the text and the automatic checks of an answer, for the columns MARKED."""
     answer, reference = review.answer(item, method), review.answer(item, review.about.reference)
     if answer is None or reference is None:
         return ["" if answer is None else answer.text, *[""] * (len(MARKED) - 1)]
@@ -125,7 +126,7 @@ def _marked(review: ReviewSet, item: int, method: int) -> list[object]:
 
 
 def to_jsonl(review: ReviewSet, rows: Iterable[Judgement]) -> str:
-    """Write every row for ``merge``, including undone and replaced ones."""
+    """Return all rows as JSON Lines, including undone and replaced rows, for ``merge``."""
     head = {"type": HEAD, "set": review.id, "name": review.about.name}
     lines = [head, *(row.as_json() for row in rows)]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -134,7 +135,8 @@ def to_jsonl(review: ReviewSet, rows: Iterable[Judgement]) -> str:
 def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
     """Parse the output of ``to_jsonl``.
 
-    Raises JudgementError, which names the line; also for judgements of a set other than ``set_id``.
+    set_id: the set that the judgements must belong to; "" accepts any set. Raises JudgementError,
+    which names the invalid line.
     """
     judgements: list[Judgement] = []
     is_headed = False
@@ -154,9 +156,9 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
             else:
                 judgements.append(read_judgement(value))
         except (JudgementError, RecursionError, ValueError) as error:
-            is_own = isinstance(error, JudgementError)
-            why = str(error) if is_own else "The line is not a judgement in JSON."
-            raise JudgementError(f"Line {number}: {why}") from error
+            is_explained = isinstance(error, JudgementError)
+            reason = str(error) if is_explained else "The line is not a judgement in JSON."
+            raise JudgementError(f"Line {number}: {reason}") from error
     if not is_headed:
         raise JudgementError("This file is empty. Choose one that Review exported.")
     return judgements
@@ -171,30 +173,30 @@ def _check_head(head: Any, set_id: str) -> bool:
 
 
 def merge(review: ReviewSet, texts: Sequence[str]) -> tuple[str, int]:
-    """Merge files of judgements; return the file and the number of conflicts.
+    """Merge JSON Lines files of judgements; return the merged file and the number of conflicts.
 
-    Both sides of a conflict are kept. Raises JudgementError.
+    Conflicting judgements are both kept (``judgements.merged``). Raises JudgementError.
     """
     combined = merged([read_jsonl(text, review.id) for text in texts])
     return to_jsonl(review, combined.rows), combined.num_conflicts
 
 
 def to_comparator(review: ReviewSet, rows: Iterable[Judgement], method: int) -> str:
-    """Return the reference (A) and a method (B) in the format of LLM Comparator 0.1 (PAIR).
+    """Return a comparison of the reference (A) with a method (B) for LLM Comparator 0.1 (PAIR).
 
-    A score above 0 prefers A. Prompts without a judgement have no score. Raters are the reviewers.
+    A positive score means that reviewers prefer A. A prompt without a judgement has no score.
     """
     about = review.about
     names = [about.methods[number].name for number in (about.reference, method)]
     votes = {names[0]: 1.0, names[1]: -1.0, "equal": 0.0}
     examples = []
-    of_item: dict[str, list[Judgement]] = {}
+    by_item: dict[str, list[Judgement]] = {}
     for row in current(rows).values():
         if {row.left, row.right} == set(names) and row.preference:
-            of_item.setdefault(row.item, []).append(row)
+            by_item.setdefault(row.item, []).append(row)
     for index, item in enumerate(review.items):
         answers = [review.answer(index, number) for number in (about.reference, method)]
-        judgements = of_item.get(item.id, [])
+        judgements = by_item.get(item.id, [])
         scores = [votes[row.preferred] for row in judgements]
         examples.append(
             {
@@ -240,22 +242,21 @@ def _fields(answers: Sequence[Answer | None]) -> dict[str, Any]:
 
 
 def to_html(review: ReviewSet, rows: Iterable[Judgement]) -> str:
-    """Return an HTML page that opens without a server.
+    """Return an HTML page with charts and all prompts, answers and judgements.
 
-    It has charts and every prompt with its answers and judgements. Tokens of one forward pass share
-    a background.
+    The page needs no server. Tokens that one forward pass accepted share a background colour.
     """
-    in_force = list(current(rows).values())
+    judgements = list(current(rows).values())
     title = escape(review.about.name)
-    of_item: dict[str, list[Judgement]] = {}
-    for row in in_force:
-        of_item.setdefault(row.item, []).append(row)
-    statistics = figures(review, in_force)
+    by_item: dict[str, list[Judgement]] = {}
+    for row in judgements:
+        by_item.setdefault(row.item, []).append(row)
+    statistics = figures(review, judgements)
     parts = [f"<h1>{title}</h1>", _origin(review), f"<p>{escape(statistics['caution'])}</p>"]
-    parts += _charts(review, in_force)
+    parts += _charts(review, judgements)
     parts.append("<h2>Prompts and answers</h2>")
     parts += [
-        _article(review, index, of_item.get(item.id, [])) for index, item in enumerate(review.items)
+        _article(review, index, by_item.get(item.id, [])) for index, item in enumerate(review.items)
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -296,7 +297,7 @@ def _article(review: ReviewSet, index: int, judgements: Sequence[Judgement]) -> 
 
 
 def _sentence(row: Judgement) -> str:
-    """Return a judgement as one line of text."""
+    """Describe a judgement in one line: who preferred which method, ratings, tags and note."""
     words = [
         f"{row.reviewer}: {row.preferred or 'no preference'} between {row.left} and {row.right}"
     ]
@@ -324,34 +325,34 @@ def _answer_html(name: str, answer: Answer, reference: Answer | None) -> str:
 
 
 def _grouped(answer: Answer) -> Iterator[str]:
-    """Yield the text as HTML, with one element for the tokens of each forward pass."""
+    """Yield the text as HTML, with an element for each pass that accepted several tokens."""
     if not answer.pieces:
         yield escape(answer.text)
         return
     at = 0
     for number, size in enumerate(answer.groups):
         pieces = [
-            f'<span class="otherwise" title="{escape(f"AR: {answer.otherwise[place]}")}">'
-            f"{escape(answer.pieces[place])}</span>"
-            if place in answer.otherwise
-            else escape(answer.pieces[place])
-            for place in range(at, min(at + size, len(answer.pieces)))
+            f'<span class="otherwise" title="{escape(f"AR: {answer.otherwise[position]}")}">'
+            f"{escape(answer.pieces[position])}</span>"
+            if position in answer.otherwise
+            else escape(answer.pieces[position])
+            for position in range(at, min(at + size, len(answer.pieces)))
         ]
         at += size
-        kind = "group odd" if number % 2 else "group"
+        css_class = "group odd" if number % 2 else "group"
         text = "".join(pieces)
-        yield f'<span class="{kind}">{text}</span>' if size > 1 else text
+        yield f'<span class="{css_class}">{text}</span>' if size > 1 else text
 
 
-def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
-    """Return the charts of preferences and ratings, empty without judgements."""
+def _charts(review: ReviewSet, judgements: Sequence[Judgement]) -> list[str]:
+    """Return HTML for the charts of preferences and ratings; [] if there are none."""
     import plotly.graph_objects as go
     import plotly.io
 
     drawn = []
-    if preferred := preferences(review, in_force):
+    if preferred := preferences(review, judgements):
         reference = review.about.methods[review.about.reference].name
-        names = ("the method itself", "neither", reference)
+        names = ("the method", "neither", reference)
         methods = [preference.way for preference in preferred]
         shares = [("better", 0), ("equal", 1), ("worse", 2)]
         bars = [
@@ -364,7 +365,7 @@ def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
             for kind, place in shares
         ]
         drawn.append(("Preferred over the reference, share of judgements", bars))
-    rated = [opinion for opinion in said(review, in_force) if opinion.rating is not None]
+    rated = [opinion for opinion in opinions(review, judgements) if opinion.rating is not None]
     if rated:
         methods, means = [opinion.way for opinion in rated], [opinion.rating for opinion in rated]
         bars = [_bars("rating", methods, means, COLOURS[0])]
@@ -375,7 +376,7 @@ def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
         chart = plotly.io.to_html(
             figure, full_html=False, include_plotlyjs=number == 0, config=CONFIG
         )
-        about = "Lines show 95 % intervals, bootstrapped by prompt."
+        about = "Error bars are 95 % intervals, bootstrapped by prompt."
         parts.append(
             f'<h2>{escape(title)}</h2><div class="chart">{chart}</div><p class="facts">{about}</p>'
         )
@@ -385,7 +386,10 @@ def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
 def _bars(
     name: str, methods: Sequence[str], estimates: Sequence[Estimate | None], colour: str
 ) -> dict[str, Any]:
-    """Return bars with intervals. plotly interprets HTML in its texts, so names are escaped."""
+    """Return a bar trace with intervals for plotly.
+
+    Names are escaped because plotly interprets HTML in texts.
+    """
     known = [estimate for estimate in estimates if estimate is not None]
     return {
         "name": escape(name),

@@ -1,8 +1,8 @@
-"""Statistics of judgements: preferences with intervals, ratings, tags, and agreement between
-reviewers.
+"""Statistics of a set: preferences, ratings, tags, agreement of reviewers, automatic checks.
 
-Intervals are bootstrapped by prompt (``statistics.py``), because judgements of one prompt are not
-independent. No figure mixes people's judgements with automatic checks.
+Intervals are bootstrapped by prompt (``statistics.py``), because judgements of one prompt depend on
+each other. No figure combines judgements with automatic checks. The dataclasses become JSON, in
+which the key of a method's name is ``way``.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from mars_runtime.statistics import Estimate, ratio_of_sums, ratios_of_sums
 FEW, ENOUGH = 10, 50
 EQUAL = "equal"
 MAX_SHOWN_TAGS = 20
-"""Most tags of one method that get a figure: the ones used most often."""
+"""Maximum number of tags per method with a figure; the most frequent ones are included."""
 Distance = Callable[[Any, Any], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """Preferences between a method and the reference, over prompts with two different answers.
+    """Preferences between a method and the reference.
 
-    Shares of the judgements, bootstrapped by prompt: for the method, for neither, for the
-    reference. num_identical: prompts whose two answers are the same text. These are ties without a
-    judgement and count in no share.
+    way: name of the method. num_prompts: prompts with a judgement of this pair. better, equal,
+    worse: shares of the judgements that prefer the method, neither, or the reference.
+    num_identical: prompts to which both methods gave the same text; they are not judged and count
+    in no share.
     """
 
     way: str
@@ -48,14 +49,12 @@ class Preferred:
 def preferences(
     review: ReviewSet, rows: Iterable[Judgement], category: str | None = None
 ) -> list[Preferred]:
-    """Return the preferences for each judged method, in one category or in all."""
+    """Return the preferences for each judged method. category: None for all prompts."""
     return _preferences(review, rows).get(category, [])
 
 
 def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | None, list[Preferred]]:
-    """Return the preferences for each method by category; the key None holds those over all
-    categories.
-    """
+    """Return the preferences for each method, by category; None is the key for all prompts."""
     about = review.about
     reference = about.methods[about.reference].name
     votes: dict[str, dict[str, list[str]]] = {
@@ -93,15 +92,17 @@ def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | Non
 
 
 def is_identical(review: ReviewSet, item: int, method: int) -> bool:
-    """Whether an answer equals the reference's exactly."""
+    """Return whether a method and the reference gave the same text to a prompt."""
     answer, other = review.answer(item, method), review.answer(item, review.about.reference)
     return answer is not None and other is not None and answer.text == other.text
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Ratings and tags of one method: the mean rating, and the share of judgements with each of the
-    most used tags. Estimates are bootstrapped by prompt; None without ratings.
+class Opinion:
+    """Ratings and tags of one method.
+
+    way: name of the method. rating: the mean rating; None without ratings. tags: share of the
+    judgements with each of the most frequent tags.
     """
 
     way: str
@@ -110,7 +111,7 @@ class Said:
     tags: Mapping[str, Estimate]
 
 
-def said(review: ReviewSet, rows: Iterable[Judgement]) -> list[Said]:
+def opinions(review: ReviewSet, rows: Iterable[Judgement]) -> list[Opinion]:
     """Return the ratings and tags of each judged method."""
     by_method: dict[str, dict[str, list[tuple[int, tuple[str, ...]]]]] = defaultdict(dict)
     for row in rows:
@@ -118,13 +119,13 @@ def said(review: ReviewSet, rows: Iterable[Judgement]) -> list[Said]:
         for method in (row.left, row.right):
             by_method[method].setdefault(row.item, []).append(row.of(method))
     return [
-        _said(method.name, by_method[method.name])
+        _opinion(method.name, by_method[method.name])
         for method in review.about.methods
         if method.name in by_method
     ]
 
 
-def _said(method: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]) -> Said:
+def _opinion(method: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]) -> Opinion:
     rated = [[rating for rating, _ in item_rows if rating] for item_rows in by_item.values()]
     rated = [item_ratings for item_ratings in rated if item_ratings]
     rating = None
@@ -133,60 +134,64 @@ def _said(method: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]
             [sum(item_ratings) for item_ratings in rated],
             [len(item_ratings) for item_ratings in rated],
         )
-    used = [Counter(tag for _, tags in item_rows for tag in tags) for item_rows in by_item.values()]
+    tag_counts = [
+        Counter(tag for _, tags in item_rows for tag in tags) for item_rows in by_item.values()
+    ]
     total: Counter[str] = Counter()
-    for counted in used:
-        total.update(counted)
+    for counts in tag_counts:
+        total.update(counts)
     names = [name for name, _ in total.most_common(MAX_SHOWN_TAGS)]
     sizes = [len(item_rows) for item_rows in by_item.values()]
     budget.check()
-    shares = ratios_of_sums([[counts[name] for counts in used] for name in names], sizes)
-    return Said(method, sum(sizes), rating, dict(zip(names, shares, strict=True)))
+    shares = ratios_of_sums([[counts[name] for counts in tag_counts] for name in names], sizes)
+    return Opinion(method, sum(sizes), rating, dict(zip(names, shares, strict=True)))
 
 
-def nominal(one: Hashable, other: Hashable) -> float:
-    """Return Krippendorff's difference of names: 0 if equal, 1 otherwise."""
-    return float(one != other)
+def nominal(first: Hashable, second: Hashable) -> float:
+    """Return Krippendorff's difference function for categories: 0 if equal, 1 otherwise."""
+    return float(first != second)
 
 
-def interval(one: float, other: float) -> float:
-    """Return Krippendorff's difference of numbers: the squared difference."""
-    return float(one - other) ** 2
+def interval(first: float, second: float) -> float:
+    """Return Krippendorff's difference function for numbers: the squared difference."""
+    return float(first - second) ** 2
 
 
 def alpha(units: Iterable[Sequence[Any]], distance: Distance = nominal) -> float | None:
-    """Return Krippendorff's alpha: 1 minus observed over expected disagreement, from a coincidence
-    matrix.
+    """Return Krippendorff's alpha: 1 - observed disagreement / expected disagreement.
 
-    units: the values that reviewers gave to each unit; a unit with one value is skipped. Returns
-    None if disagreement is impossible. Source: Krippendorff, Computing Krippendorff's
-    Alpha-Reliability (2011), section C.
+    units: for each unit, the values that reviewers assigned; units with one value are skipped.
+    distance: the difference function. Returns None if the expected disagreement is 0. Source:
+    Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), section C.
     """
     weights: dict[tuple[Any, Any], float] = defaultdict(float)
     for unit in units:
         budget.check()
         counts = Counter(unit)
-        for one, other in product(counts, repeat=2):
-            pairs = counts[one] * (counts[other] - (one == other))
+        for first, second in product(counts, repeat=2):
+            pairs = counts[first] * (counts[second] - (first == second))
             if pairs:
-                weights[one, other] += pairs / (len(unit) - 1)
+                weights[first, second] += pairs / (len(unit) - 1)
     totals: dict[Any, float] = defaultdict(float)
-    for (one, _), weight in weights.items():
-        totals[one] += weight
-    whole = sum(totals.values())
+    for (first, _), weight in weights.items():
+        totals[first] += weight
+    num_values = sum(totals.values())
     expected = sum(
-        totals[one] * totals[other] * distance(one, other) for one in totals for other in totals
+        totals[first] * totals[second] * distance(first, second)
+        for first, second in product(totals, repeat=2)
     )
     if not expected:
         return None
     observed = sum(weight * distance(*pair) for pair, weight in weights.items())
-    return 1.0 - (whole - 1) * observed / expected
+    return 1.0 - (num_values - 1) * observed / expected
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewerAgreement:
-    """Agreement between reviewers: the number of pairs that several judged, and alpha of preference
-    and of rating.
+    """Agreement between reviewers.
+
+    num_shared: pairs of answers that several reviewers judged. preference, rating: Krippendorff's
+    alpha; None if undefined.
     """
 
     num_reviewers: int
@@ -196,8 +201,9 @@ class ReviewerAgreement:
 
 
 def agreement(rows: Iterable[Judgement]) -> ReviewerAgreement:
-    """Return the agreement between reviewers. Pairs with equal answers are never shown, so they do
-    not count.
+    """Return the agreement between reviewers.
+
+    Pairs of equal answers are never shown to reviewers, so they are not included.
     """
     judged = list(rows)
     preferred: dict[Hashable, list[str]] = defaultdict(list)
@@ -219,19 +225,19 @@ def agreement(rows: Iterable[Judgement]) -> ReviewerAgreement:
 
 
 def caution(num_prompts: int) -> str:
-    """Return one sentence about what this many judged prompts allow to conclude."""
+    """Return a sentence on what can be concluded from this number of judged prompts."""
     if not num_prompts:
         return "No judgements yet."
     if num_prompts < FEW:
         return f"{_counted(num_prompts)}: far too few to say which method is better."
     if num_prompts < ENOUGH:
         return (
-            f"{_counted(num_prompts)}: only large differences show. An interval that contains 50 "
-            "% allows no conclusion."
+            f"{_counted(num_prompts)}: only large differences are visible. An interval that "
+            "contains 50 % allows no conclusion."
         )
     return (
-        f"{_counted(num_prompts)}: two shares whose intervals do not overlap differ on prompts "
-        "like these."
+        f"{_counted(num_prompts)}: if the intervals of two shares do not overlap, the methods "
+        "differ on prompts like these."
     )
 
 
@@ -241,11 +247,12 @@ def _counted(num_prompts: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Automatic checks of one method's answers, over all of them or in one category.
+    """Summary of the automatic checks of one method's answers.
 
-    tpf: mean over the answers. num_same: answers equal to the reference. first_word: median first
-    difference of the other answers, counted from 1. num_right of num_checked: verdicts of the
-    checkers.
+    way: name of the method. category: "" for all answers. tpf: mean over the answers. num_same:
+    answers equal to the reference's. first_word: of the other answers, the median number of the
+    first different word, from 1. num_looped: answers that end in a repetition loop. num_checked:
+    answers with a checker; num_right: those that their checker accepts.
     """
 
     way: str
@@ -260,9 +267,7 @@ class Marked:
 
 
 def _marks_by_category(review: ReviewSet, method: int) -> Mapping[str, list[Marks]]:
-    """Return the automatic checks of a method by category; the key "" holds those of all
-    answers.
-    """
+    """Return the automatic checks of a method by category; "" is the key for all answers."""
     by_category: dict[str, list[Marks]] = defaultdict(list)
     for index, item in enumerate(review.items):
         answer, reference = (
@@ -270,9 +275,9 @@ def _marks_by_category(review: ReviewSet, method: int) -> Mapping[str, list[Mark
             review.answer(index, review.about.reference),
         )
         if answer and reference:
-            made = marks(answer, reference)
+            checks = marks(answer, reference)
             for category in dict.fromkeys(("", item.category)):
-                by_category[category].append(made)
+                by_category[category].append(checks)
     return by_category
 
 
@@ -294,8 +299,10 @@ def _summed(review: ReviewSet, method: int, category: str, checks: Sequence[Mark
 
 
 def study(review: ReviewSet) -> dict[str, Any]:
-    """Return the automatic checks of all methods, in total and by category, with provenance, as
-    JSON values.
+    """Return the results of the automatic checks as JSON values, with the set's provenance.
+
+    ``marks`` has each method's summary, for all answers and by category; ``examples`` the first
+    difference from the reference for each method and category.
     """
     about = review.about
     categories = _categories(review)
@@ -325,8 +332,9 @@ def _categories(review: ReviewSet) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first prompt of a category at which a method's answer differs from the reference's, and
-    the difference.
+    """The first prompt of a category to which a method and the reference gave different words.
+
+    way: name of the method. item: id of the prompt.
     """
 
     way: str
@@ -337,7 +345,7 @@ class FirstDifference:
 
 
 def _first_examples(review: ReviewSet, method: int) -> dict[str, FirstDifference]:
-    """Return the first example of each category in which the method and the reference differ."""
+    """Return the first prompt of each category with different words from the reference."""
     name = review.about.methods[method].name
     examples: dict[str, FirstDifference] = {}
     for index, item in enumerate(review.items):
@@ -355,7 +363,7 @@ def _first_examples(review: ReviewSet, method: int) -> dict[str, FirstDifference
 
 
 def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:
-    """Return all figures as JSON values, for pages and files."""
+    """Return the statistics of judgements as JSON values."""
     judged = list(rows)
     preferred = _preferences(review, judged)
     return {
@@ -364,7 +372,7 @@ def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:
             name: [asdict(preference) for preference in preferred.get(name, [])]
             for name in _categories(review)
         },
-        "said": [asdict(opinion) for opinion in said(review, judged)],
+        "said": [asdict(opinion) for opinion in opinions(review, judged)],
         "agreement": asdict(agreement(judged)),
         "caution": caution(len({row.item for row in judged if row.preference})),
     }

@@ -1,8 +1,8 @@
-"""Judgements of answers by people: an append-only store and folds over its rows.
+"""Judgements of answers by people: validation, an append-only store, and merging of files.
 
-A row is the judgement of one reviewer on one pair of answers, with what was shown. The latest row
-of a reviewer counts, unless a later row undoes it. Rows are stored in SQLite (write-ahead log);
-each is committed before it is acknowledged.
+A row is one reviewer's judgement of one pair of answers. A later row of the same reviewer and pair
+replaces an earlier one or undoes it. Rows are stored in SQLite with a write-ahead log; each row is
+committed before the store returns.
 """
 
 from __future__ import annotations
@@ -31,26 +31,30 @@ TAGS = (
     "broken code",
     "cut off",
 )
-"""Suggested tags; reviewers may write others."""
+"""Suggested tags. Reviewers may also enter their own tags."""
 MAX_RATING = 5
 MAX_TAGS, MAX_TAG, MAX_NOTE, MAX_REVIEWER, MAX_ID = 12, 40, 2000, 60, 80
 MAX_ROWS = 200_000
 log = logging.getLogger(__name__)
 Unit = tuple[str, str, tuple[str, str]]
-"""Subject of a judgement: reviewer, item, and the two methods in order of their names."""
+"""What a judgement is about: reviewer, id of the prompt, and the two methods sorted by name."""
 
 
 class JudgementError(ValueError):
-    """An invalid judgement; the message is one sentence."""
+    """A judgement is invalid; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One row.
+    """One row of the store: a judgement, or an undo of an earlier one.
 
-    left, right: names of the methods as shown. ratings: 1 to 5 for each side, 0 for none. tags: of
-    each side. is_masked: the names were hidden; is_revealed: the reviewer knew them from an earlier
-    judgement. undoes: id of the row that this one removes; all other values are then empty.
+    item: id of the prompt.
+    left, right: names of the methods whose answers were shown on these sides.
+    ratings: rating of the left and of the right answer, 1 to 5; 0 for none.
+    tags: tags of the left and of the right answer.
+    is_masked: whether the names of the methods were hidden.
+    is_revealed: whether the reviewer had seen them before, although they were hidden.
+    undoes: id of the row that this row undoes; the judgement is then empty.
     time: ISO 8601, set by the server or browser that stores the row.
     """
 
@@ -70,33 +74,33 @@ class Judgement:
 
     @property
     def unit(self) -> Unit:
-        """Return the subject of the judgement."""
+        """Return the reviewer, the prompt and the pair of methods, by which rows are grouped."""
         first, second = sorted((self.left, self.right))
         return self.reviewer, self.item, (first, second)
 
     @property
     def preferred(self) -> str:
-        """Return the preferred method, ``equal``, or "" without a preference."""
+        """Return the name of the preferred method, ``equal``, or "" without a preference."""
         sides = {"left": self.left, "right": self.right}
         return sides.get(self.preference, self.preference)
 
     def of(self, method: str) -> tuple[int, tuple[str, ...]]:
-        """Return the rating and the tags of a method that was shown."""
+        """Return the rating and the tags of one of the two methods."""
         side = (self.left, self.right).index(method)
         return self.ratings[side], self.tags[side]
 
     def as_json(self) -> dict[str, Any]:
-        """Return its values for JSON."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 
 def now() -> str:
-    """Return the time in ISO 8601, to the millisecond."""
+    """Return the current UTC time in ISO 8601 with milliseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def read_judgement(value: Any) -> Judgement:
-    """Validate an untrusted judgement. Raises JudgementError."""
+    """Validate an untrusted JSON value and return it as a judgement. Raises JudgementError."""
     try:
         fields = as_mapping(value)
         names = Judgement.__dataclass_fields__
@@ -120,10 +124,10 @@ def read_judgement(value: Any) -> Judgement:
     if preference not in PREFERENCES:
         raise JudgementError("The preference must be left, right, equal or empty.")
     if not all(isinstance(switch, bool) for switch in switches.values()):
-        raise JudgementError("masked must be true or false.")
+        raise JudgementError("is_masked and is_revealed must be true or false.")
     for name in ("id", "reviewer", "item", "left", "right"):
         if not texts[name].strip():
-            raise JudgementError(f"The {name} of a judgement must be a text.")
+            raise JudgementError(f"The {name} of a judgement must not be empty.")
     if texts["left"] == texts["right"]:
         raise JudgementError("A judgement must compare two different methods.")
     return Judgement(
@@ -138,7 +142,7 @@ def read_judgement(value: Any) -> Judgement:
 
 def _two(value: Any) -> list[Any]:
     if len(as_list(list(value) if isinstance(value, tuple) else value)) != 2:
-        raise ValueError("a judgement has two answers")
+        raise ValueError("ratings and tags must be lists with two values, left and right")
     return list(value)
 
 
@@ -170,10 +174,9 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 
 def current(rows: Iterable[Judgement]) -> dict[Unit, Judgement]:
-    """Return the row that counts for each unit: the latest one that was not undone, by time.
+    """Return the latest row of each unit that was not undone.
 
-    An undo removes its row regardless of their times, so a clock that was set back cannot restore
-    one.
+    An undo applies to its row even if its time is earlier, because clocks may be set back.
     """
     ordered = sorted(rows, key=lambda row: row.time)
     undone = {(row.unit, row.undoes) for row in ordered if row.undoes}
@@ -186,17 +189,14 @@ def current(rows: Iterable[Judgement]) -> dict[Unit, Judgement]:
 
 
 class StoreError(RuntimeError):
-    """Judgements cannot be stored or read at the moment; the message is one sentence."""
+    """The database cannot be read or written; the message is one sentence."""
 
 
 class JudgementStore:
-    """Judgements in one SQLite file, which several processes may use.
-
-    A row is on disk when ``add`` returns.
-    """
+    """Judgements of all sets in one SQLite file, which several processes may use."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file. Raises OSError or StoreError if that fails."""
+        """Open the file, or create it. Raises OSError or StoreError if that fails."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         with self._open() as database:
@@ -209,7 +209,7 @@ class JudgementStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection; commit if the block raises no error. Raises StoreError."""
+        """Open a connection and commit at the end of the block. Raises StoreError."""
         try:
             with closing(sqlite3.connect(self._path, timeout=10.0)) as database, database:
                 database.execute("PRAGMA synchronous=FULL")
@@ -222,10 +222,10 @@ class JudgementStore:
             ) from error
 
     def add(self, set_id: str, row: Judgement) -> Judgement:
-        """Store a row with the current time and return it.
+        """Store a row with the current time and return it; it is on disk afterwards.
 
-        If the id exists, return the stored row, so a page may retry. Raises JudgementError if the
-        store is full.
+        If a row with this id is stored already, return that row, so a client may retry. Raises
+        JudgementError if the store is full.
         """
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
@@ -256,9 +256,9 @@ class JudgementStore:
         return stored_row
 
     def rows(self, set_id: str) -> list[Judgement]:
-        """Return all rows of a set in the order of storage.
+        """Return all rows of a set in the order in which they were added.
 
-        A row that this version cannot parse is skipped and logged.
+        Rows that this version cannot parse are logged and skipped.
         """
         with self._open() as database:
             stored = database.execute(
@@ -269,12 +269,15 @@ class JudgementStore:
             try:
                 parsed.append(read_judgement(json.loads(text)))
             except ValueError as error:
-                log.warning("skipped a stored judgement that cannot be read: %s", error)
+                log.warning("skipped an invalid stored judgement: %s", error)
         return parsed
 
 
 def _later(time: str, last: str) -> str:
-    """Return a time after ``last``, even if the clock was set back: rows are sorted by time."""
+    """Return ``time``, or the millisecond after ``last`` if ``time`` is not later.
+
+    Rows are sorted by time, and the clock may be set back.
+    """
     if time > last:
         return time
     try:
@@ -286,10 +289,9 @@ def _later(time: str, last: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Merged rows of several files.
+    """The rows of several files.
 
-    num_conflicts: judgements that differ between two files under the same reviewer's name. Both are
-    kept, the second under the name with a number appended.
+    num_conflicts: units for which two files have different judgements.
     """
 
     rows: tuple[Judgement, ...]
@@ -297,12 +299,12 @@ class Merged:
 
 
 def merged(files: Sequence[Sequence[Judgement]]) -> Merged:
-    """Merge files of rows and drop duplicates.
+    """Merge the rows of several files and drop duplicates.
 
-    If two files have different rows of a unit and neither contains the other's, the rows of the
-    later file are stored under another reviewer's name, so both are kept.
+    Two files conflict in a unit if neither has all rows of the other and their judgements differ.
+    The later file's rows are then added under the reviewer's name with a number, such as "Ann (2)".
     """
-    store = _Kept()
+    store = _MergedRows()
     num_conflicts = 0
     for file in files:
         units: dict[Unit, list[Judgement]] = {}
@@ -318,73 +320,76 @@ def merged(files: Sequence[Sequence[Judgement]]) -> Merged:
     return Merged(tuple(sorted(store.rows.values(), key=lambda row: row.time)), num_conflicts)
 
 
-class _Kept:
-    """Rows by id and by unit, with a cached judgement per unit, so merging takes linear time."""
+class _MergedRows:
+    """Merged rows by id and by unit. Caches each unit's judgement, so merging takes linear time."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Judgement] = {}
         self._units: dict[Unit, dict[str, Judgement]] = {}
-        self._says: dict[Unit, str] = {}
+        self._judgements: dict[Unit, str] = {}
         self._numbers: dict[Unit, int] = {}
         self._named: dict[tuple[Unit, str], Unit] = {}
 
     def add(self, rows: Iterable[Judgement]) -> None:
-        """Add the rows with new ids."""
+        """Add rows; skip those whose id was added before."""
         for row in rows:
             if row.id not in self.rows:
                 self.rows[row.id] = row
                 self._units.setdefault(row.unit, {})[row.id] = row
-                self._says.pop(row.unit, None)
+                self._judgements.pop(row.unit, None)
 
     def is_conflict(self, rows: Sequence[Judgement]) -> bool:
-        """Return whether rows of another file contradict the stored rows of their unit."""
-        there = self._units.get(rows[0].unit, {})
-        mine = {row.id: row for row in rows}
-        if any(name in there and there[name] != row for name, row in mine.items()):
+        """Return whether a file's rows of one unit conflict with the rows added so far."""
+        added = self._units.get(rows[0].unit, {})
+        new = {row.id: row for row in rows}
+        if any(row_id in added and added[row_id] != row for row_id, row in new.items()):
             return True
-        if there.keys() <= mine.keys() or mine.keys() <= there.keys():
+        if added.keys() <= new.keys() or new.keys() <= added.keys():
             return False
-        return self._said(rows[0].unit) != _said(rows)
+        return self._judgement(rows[0].unit) != _judgement_text(rows)
 
     def add_as_another(self, rows: Sequence[Judgement]) -> None:
-        """Add the rows under ``name (2)``, or the next number with no or the same judgement."""
+        """Add rows of one unit under the reviewer's name with a number, from (2) on.
+
+        Uses the first number that is free or has the same judgement.
+        """
         stem = rows[0].reviewer[: MAX_REVIEWER - 6]
         family: Unit = (stem, *rows[0].unit[1:])
-        says = _said(rows)
-        unit = self._named.get((family, says))
-        if unit is None or self._said(unit) != says:
+        judgement = _judgement_text(rows)
+        unit = self._named.get((family, judgement))
+        if unit is None or self._judgement(unit) != judgement:
             number = self._numbers.get(family, 1)
             while True:
                 number += 1
                 unit = (f"{stem} ({number})", *rows[0].unit[1:])
                 if unit not in self._units:
                     break
-                self._named[family, self._said(unit)] = unit
-                if self._said(unit) == says:
+                self._named[family, self._judgement(unit)] = unit
+                if self._judgement(unit) == judgement:
                     break
             self._numbers[family] = number
-            self._named[family, says] = unit
+            self._named[family, judgement] = unit
         name = unit[0]
-        mark = "~" + name[len(stem) + 2 : -1]
+        suffix = "~" + name[len(stem) + 2 : -1]
         self.add(
             replace(
                 row,
                 reviewer=name,
-                id=row.id[: MAX_ID - 6] + mark,
-                undoes=row.undoes[: MAX_ID - 6] + mark if row.undoes else "",
+                id=row.id[: MAX_ID - 6] + suffix,
+                undoes=row.undoes[: MAX_ID - 6] + suffix if row.undoes else "",
             )
             for row in rows
         )
-        self._says[unit] = says  # identical judgements also have identical text
+        self._judgements[unit] = judgement
 
-    def _said(self, unit: Unit) -> str:
-        if unit not in self._says:
-            self._says[unit] = _said(self._units[unit].values())
-        return self._says[unit]
+    def _judgement(self, unit: Unit) -> str:
+        if unit not in self._judgements:
+            self._judgements[unit] = _judgement_text(self._units[unit].values())
+        return self._judgements[unit]
 
 
-def _said(rows: Iterable[Judgement]) -> str:
-    """Return the judgements of one unit as text, without ids, times and reviewers."""
+def _judgement_text(rows: Iterable[Judgement]) -> str:
+    """Return the current judgement of a unit as JSON, without id, time and reviewer."""
     judgements = [
         replace(row, id="", time="", reviewer="").as_json() for row in current(rows).values()
     ]

@@ -1,9 +1,9 @@
-"""Decode the answers of a set in an engine and store each one when it is finished.
+"""Decode the answers of a set and store each answer when it is finished.
 
-Page and command store the same answers, except for times. If a model is bitwise, its results do not
-depend on the other rows of a batch, and several prompts share forward passes. Otherwise each prompt
-is decoded on its own, so a resumed set has the same answers. Every prompt is prefilled from
-scratch, because a trace records reuse of the prefix cache.
+The answers do not depend on interruptions, nor on whether the page or the command creates the set.
+Therefore prompts share forward passes only if the model is bitwise, which means that a row's result
+does not depend on the other rows of the batch. Prompts are prefilled without the prefix cache,
+because a trace contains the number of reused tokens.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """The engine and the tokenizer of a checkpoint, with its description for traces.
+    """What is needed to decode with a checkpoint.
 
-    weights: the fingerprint of its weights, None if unknown.
+    facts: the description of the checkpoint for traces. weights: the fingerprint of the weights;
+    None if unknown.
     """
 
     engine: BaseEngine
@@ -48,28 +49,28 @@ class Decoder:
 
     @classmethod
     def here(cls, engine: BaseEngine, checkpoint: Checkpoint) -> Decoder:
-        """Return the decoder of a checkpoint on this machine."""
+        """Return the decoder of a checkpoint that is loaded in this process."""
         weights = fingerprint(checkpoint.weight_files)
         return cls(engine, checkpoint.tokenizer, facts_of(checkpoint), weights)
 
     @classmethod
     def elsewhere(cls, engine: BaseEngine, tokenizer: Tokenizer, facts: Facts) -> Decoder:
-        """Return the decoder of a checkpoint on another machine."""
+        """Return the decoder of a checkpoint that another machine serves."""
         return cls(engine, tokenizer, facts, shipped(facts.checkpoint))
 
     @property
     def at_once(self) -> int:
-        """Return how many prompts may share forward passes with unchanged answers."""
+        """Return how many prompts may be decoded at once without changing their answers."""
         return AT_ONCE if self.facts.is_bitwise else 1
 
 
 Decoders = Callable[[str], Decoder]
-"""Maps the name of a checkpoint to its decoder, which is loaded on first use."""
+"""A function that returns the decoder of a checkpoint by name and loads it if necessary."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetProgress:
-    """Progress of a set. refused: an error message for each answer that cannot be decoded."""
+    """Numbers of finished and of all answers. refused: messages for prompts that were rejected."""
 
     num_done: int
     num_all: int
@@ -84,9 +85,10 @@ def begin(
     decoders: Decoders,
     reference: int = 0,
 ) -> ReviewSet:
-    """Create a set, or open an existing one with the same prompts, methods and weights.
+    """Create a set without answers, or open the set in ``folder`` if it is the same one.
 
-    Raises SetError, OutputError and the errors of ``decoders``.
+    It is the same set if prompts, methods, reference and weights are equal. Raises SetError,
+    OutputError and the errors of ``decoders``.
     """
     names = dict.fromkeys(method.checkpoint for method in methods)
     made = {**provenance(), "weights": {name: decoders(name).weights for name in names}}
@@ -96,17 +98,17 @@ def begin(
 def make(
     review: ReviewSet, decoders: Decoders, owner: str = "", deadline: float = MAX_DEADLINE
 ) -> Iterator[SetProgress]:
-    """Decode the missing answers, one method after another, and yield progress.
+    """Decode the missing answers, one method after another, and yield the progress.
 
-    Yields several times a second; close the generator to stop. owner, deadline: as in Request.
-    Raises SetError if a run fails.
+    Yields several times a second. Close the generator to stop decoding. owner, deadline: as in
+    ``Request``. Raises SetError if a run fails.
     """
-    left = review.missing()
+    missing = review.missing()
     num_all = len(review.items) * len(review.about.methods)
-    num_done, refused = num_all - len(left), list[str]()
+    num_done, refused = num_all - len(missing), list[str]()
     yield SetProgress(num_done, num_all)
     for method in range(len(review.about.methods)):
-        waiting = deque(item for item, other in left if other == method)
+        waiting = deque(item for item, other in missing if other == method)
         running: dict[int, tuple[Run, Request]] = {}
         settings = review.about.methods[method].settings
         if not waiting or settings is None:
@@ -122,7 +124,7 @@ def make(
                         refused.append(f"Prompt {item + 1}: {error}")
                 _wait([run for run, _ in running.values()])
                 for item in [item for item, (run, _) in running.items() if run.wait(0.0)]:
-                    _keep(review, item, method, decoder, *running.pop(item))
+                    _store(review, item, method, decoder, *running.pop(item))
                     num_done += 1
                 yield SetProgress(num_done, num_all, tuple(refused))
         finally:
@@ -150,13 +152,13 @@ def _begin(
 
 
 def _wait(runs: Iterable[Run]) -> None:
-    """Wait until the first run ends, at most POLL_SECONDS."""
+    """Wait until the oldest run ends, but at most POLL_SECONDS."""
     for run in runs:
         run.wait(POLL_SECONDS)
         break
 
 
-def _keep(
+def _store(
     review: ReviewSet, item: int, method: int, decoder: Decoder, run: Run, request: Request
 ) -> None:
     events = run.events_since(0)

@@ -1,8 +1,8 @@
-"""Masked sides and sealed texts, both derived from a secret that only the server has.
+"""Masked reviews: hide which method wrote which answer, with a secret that only the server has.
 
-The side of an answer is one bit of HMAC-SHA-256 (RFC 2104) over the set, the prompt and the pair.
-It is the same at each visit, and a browser cannot compute it. A sealed text is a Fernet token
-(AES-128-CBC, HMAC-SHA-256), which a browser can store but neither read nor change.
+Which answer is on the left is one bit of HMAC-SHA-256 (RFC 2104) over set, prompt and methods. It
+is the same at each visit, and a browser cannot compute it. Sealed texts are Fernet tokens (AES-128-CBC
+with HMAC-SHA-256): browsers store them but can neither read nor change them.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ from mars_runtime.inputs import read_bytes
 
 NUM_BYTES = 32
 MAX_SEALED = 16_000_000
-"""Most characters of a sealed set. A browser stores no larger one, because the server accepts no
-larger one.
-"""
+"""Maximum length of a sealed set in characters; the server accepts no larger one."""
 NOT_OURS = "This set was sealed by another server or an earlier version. Create it again."
 
 
 class SealError(ValueError):
-    """A sealed text was damaged or has another key; the message is one sentence for visitors."""
+    """A text cannot be unsealed: it was changed, or sealed with another secret."""
 
 
 def secret_in(folder: Path) -> bytes:
-    """Return the secret of a folder and create it on first use. Raises OSError.
+    """Return the secret stored in a folder; create it on first use. Raises OSError.
 
-    It is written to a temporary file and then linked, so it is never incomplete. A shorter file
-    comes from a full disk and was never used, so it is replaced.
+    A new secret is written to a temporary file that is then linked under its name, so other
+    processes never read an incomplete one. A file that is too short, for example after a full disk,
+    was never used and is replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "review.secret"
     with suppress(FileNotFoundError):
         if secret := _read_secret(path):
             return secret
-        with FileLock(folder / "review.secret.lock"):  # only one process may remove it
+        with FileLock(folder / "review.secret.lock"):  # only one process may delete the file
             if secret := _read_secret(path):
                 return secret
             path.unlink()
@@ -59,9 +58,9 @@ def secret_in(folder: Path) -> bytes:
             os.fsync(descriptor)
         try:
             os.link(partial, path)
-        except FileExistsError:  # another process created it first
+        except FileExistsError:  # another process was first
             pass
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no hard links
             os.replace(partial, path)
     finally:
         Path(partial).unlink(missing_ok=True)
@@ -69,27 +68,27 @@ def secret_in(folder: Path) -> bytes:
 
 
 def _read_secret(path: Path) -> bytes:
-    """Return the secret in a file, or nothing if the file is too short. Raises OSError."""
+    """Return the secret in a file; empty if the file is too short. Raises OSError."""
     content = read_bytes(path)
     if len(content) > NUM_BYTES:
-        raise OSError(f"{path} is damaged; delete it to draw the sides again")
+        raise OSError(f"{path} is damaged; delete it to create a new secret")
     return content if len(content) == NUM_BYTES else b""
 
 
 def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[str, str]:
-    """Return (left, right) of two methods, regardless of their order in ``pair``."""
+    """Return the methods on the left and on the right side; the order of ``pair`` has no effect."""
     first, second = sorted(pair)
     drawn = _digest(secret, "side", json.dumps([set_id, item, first, second]).encode())
     return (second, first) if drawn[0] & 1 else (first, second)
 
 
 def seal(secret: bytes, value: Any) -> str:
-    """Return a JSON value as text that only this secret opens."""
+    """Encrypt a JSON value as text that ``unseal`` decrypts with the same secret."""
     return _cipher(secret).encrypt(json.dumps(value, ensure_ascii=False).encode()).decode()
 
 
 def unseal(secret: bytes, text: str) -> Any:
-    """Return the value that ``seal`` was given. Raises SealError."""
+    """Decrypt the result of ``seal``. Raises SealError."""
     try:
         return json.loads(_cipher(secret).decrypt(text))
     except (InvalidToken, ValueError) as error:
@@ -97,7 +96,7 @@ def unseal(secret: bytes, text: str) -> Any:
 
 
 def _cipher(secret: bytes) -> Fernet:
-    """Return Fernet with a key derived from the secret, separate from the one that draws sides."""
+    """Return a cipher whose key is derived from the secret for this purpose only."""
     return Fernet(base64.urlsafe_b64encode(_digest(secret, "seal", b"")))
 
 

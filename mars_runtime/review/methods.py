@@ -1,5 +1,6 @@
-"""Methods that a set compares: a checkpoint with settings, parsed from words such as ``tau=0.8``,
-``lossless,B=8`` or ``ar,checkpoint=mars-tiny``.
+"""Methods that a set compares: a checkpoint with decoding settings.
+
+Users write methods in a short form: ``tau=0.8``, ``lossless,B=8``, ``ar,checkpoint=mars-tiny``.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 UNREPEATABLE = (
-    "Choose a number as B, or lossless. With B = auto the text would depend on the speed of this "
-    "machine."
+    "Choose a number as B, or lossless: with B = auto, other methods give texts that depend on the "
+    "speed of this machine."
 )
 
 
@@ -35,8 +36,8 @@ UNREPEATABLE = (
 class ReviewMethod:
     """One method of a set.
 
-    name: as the user wrote it. settings: None, with an empty checkpoint, for imported answers that
-    are text only.
+    name: the method as the user wrote it. checkpoint, settings: how to decode; "" and None if the
+    answers were imported as text.
     """
 
     name: str
@@ -44,39 +45,41 @@ class ReviewMethod:
     settings: DecodeSettings | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return its values for JSON."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
 
 def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
-    """Parse a method from words separated by commas. Raises SettingsError.
+    """Parse a method in short form: words separated by commas. Raises SettingsError.
 
-    A word is the name of a method, a switch that is on (``lossless``), or ``name=value`` of a
-    setting, of ``B`` or of ``checkpoint``. usual: settings that no word names. ``lossless`` without
-    τ drafts with τ = 0; ``ar,lookup`` is AR with prompt lookup. The settings must give the same
-    text in every run.
+    A word is the name of a decoding method, the name of a boolean setting to switch on, or
+    ``name=value`` for a setting, ``B`` or ``checkpoint``. ``lossless`` without tau means tau = 0.
+    ``ar,lookup`` means AR with prompt lookup. Settings that can give different texts in different
+    runs are rejected.
+
+    checkpoint, usual: the checkpoint and the settings that apply if no word sets them.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if not is_text(text):
         raise SettingsError(
             "A method contains half of a character (a lone surrogate). Type it again."
         )
     for word in filter(None, (part.strip() for part in text.split(","))):
-        name, is_given, value = (part.strip() for part in word.partition("="))
-        if not is_given and name in METHODS:
-            given["method"] = name
-        elif not is_given and name in SETTINGS and SETTINGS[name].type is bool:
-            given[name] = True
-        elif is_given and name == "checkpoint":
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not equals and name in METHODS:
+            values["method"] = name
+        elif not equals and name in SETTINGS and SETTINGS[name].type is bool:
+            values[name] = True
+        elif equals and name == "checkpoint":
             checkpoint = value
-        elif is_given and FORMER_NAMES.get(full := SHORT.get(name, name), full) in SETTINGS:
-            given[full] = value
+        elif equals and FORMER_NAMES.get(full := SHORT.get(name, name), full) in SETTINGS:
+            values[full] = value
         else:
             raise SettingsError(
                 f"{word[:MAX_NAME]!r} is not a method. Write ar, lossless, or settings such as "
                 "tau=0.8,B=4."
             )
-    if not given:
+    if not values:
         raise SettingsError(
             "The method is empty. Write ar, lossless, or settings such as tau=0.8,B=4."
         )
@@ -103,7 +106,7 @@ def _value(name: str, text: str | bool) -> Any:
 
 
 def checked(method: ReviewMethod) -> ReviewMethod:
-    """Return a method if its texts are reproducible. Raises SettingsError otherwise."""
+    """Return the method if each run gives the same text. Raises SettingsError otherwise."""
     settings = method.settings
     if settings is not None and settings.is_auto and not settings.is_verified:
         raise SettingsError(UNREPEATABLE)
@@ -111,14 +114,14 @@ def checked(method: ReviewMethod) -> ReviewMethod:
 
 
 def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:
-    """Parse several distinct methods. Raises SettingsError."""
+    """Parse MIN_METHODS to MAX_METHODS different methods. Raises SettingsError."""
     methods = tuple(read_method(text, checkpoint, **usual) for text in texts)
     if not MIN_METHODS <= len(methods) <= MAX_METHODS:
         raise SettingsError(f"Give {MIN_METHODS} to {MAX_METHODS} methods, got {len(methods)}.")
     names = {method.name for method in methods}
     decodings = {(method.checkpoint, method.settings) for method in methods}
     if min(len(names), len(decodings)) < len(methods):
-        raise SettingsError("Two of these methods are the same. Remove one.")
+        raise SettingsError("Two of these methods are the same. Remove or change one of them.")
     return methods
 
 

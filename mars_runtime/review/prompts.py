@@ -1,7 +1,6 @@
-"""Prompts of a set, parsed from untrusted files: plain text, CSV and similar tables, JSON.
+"""Parse the prompts of a set from untrusted files: plain text, CSV or TSV, JSON or JSON Lines.
 
-A record that cannot be used becomes a Fault with its line number and a reason; the other records
-are still parsed.
+An invalid record is skipped and reported as a Fault with its line number.
 """
 
 from __future__ import annotations
@@ -32,36 +31,36 @@ MOST: Mapping[str, int] = {
     "category": 60,
     "reference": 16_000,
 }
-"""Maximum length of each text of a prompt, in characters."""
+"""Maximum length of each field of a record, in characters."""
 MAX_CHARS = 16_000_000
 MAX_FAULTS = 100
-"""After this many unusable records, the rest of a file is skipped."""
+"""Number of invalid records after which the remaining file is skipped."""
 CHECKED = ("word_problems", "python_functions", "formats", "symbolic", "multiple_choice")
-SEED, OF_A_FAMILY = 0, 20
+SEED, PER_FAMILY = 0, 20
 DELIMITERS = ",;\t|"
 ALPACA = ("instruction", "input", "output")
 ALPACA_EXTRAS = ("text", "generator", "dataset")
-"""Keys of Alpaca files that repeat the others or say where an answer comes from."""
+"""Keys of Alpaca files that are ignored: copies of other keys, and the source of an answer."""
 COLUMNS = ("prompt", "instruction")
-"""A table has one of these columns."""
+"""Names of the column or key that contains the prompt."""
 NO_COLUMN = (
     "{name} is a table, so its first line must name the columns, separated by commas, semicolons, "
     "tabs or |. One column must be prompt or instruction. The first line is {line}."
 )
 BLANK = re.compile(r"\n[ \t]*\n")
 SEPARATOR = re.compile(r"sep=([,;\t|])\r?\n", re.IGNORECASE)
-"""First line by which Excel names the delimiter."""
+"""A first line in which Excel declares the delimiter."""
 LONE = re.compile("[\ud800-\udfff]")
 TASK_FIELDS = tuple(field.name for field in fields(Task))
 
 
 class PromptError(ValueError):
-    """No prompts can be read; the message is one sentence with the remedy."""
+    """A file has no valid prompts; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a line of a file cannot be used, as a sentence without its number."""
+    """An invalid record of a file. reason: a clause such as "its prompt is empty"."""
 
     line: int
     reason: str
@@ -72,10 +71,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prompt.
+    """One prompt of a set.
 
-    turns: earlier turns as (role, text), alternating between user and assistant. reference: an
-    answer to read next to the others. task: data for the checker, if there is one (``tasks.Task``).
+    turns: earlier turns as (role, text), alternating between user and assistant. reference: a
+    reference answer to show to reviewers. task: the task with data for its checker; None without a
+    checker.
     """
 
     id: str
@@ -88,27 +88,28 @@ class Item:
 
     @property
     def before(self) -> list[Said]:
-        """Return the system prompt and the earlier turns, as a tokenizer takes them."""
-        first: list[Said] = [("system", self.system)] if self.system else []
-        return [*first, *self.turns]
+        """Return the system prompt and the earlier turns as messages for the tokenizer."""
+        system: list[Said] = [("system", self.system)] if self.system else []
+        return [*system, *self.turns]
 
     def as_json(self) -> dict[str, Any]:
-        """Return its values for JSON, without empty ones."""
+        """Return the non-empty fields as JSON values."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(slots=True)
 class Prompts:
-    """The content of a file: items, and the faults of records that gave none."""
+    """The valid prompts of a file, and a fault for each invalid record."""
 
     items: list[Item] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
 
-    def take(self, line: int, make: Callable[[str], Item]) -> bool:
-        """Add the item of a record, or its fault. Return whether to continue.
+    def add(self, line: int, make: Callable[[str], Item]) -> bool:
+        """Add the prompt of a record, or a fault; return False if the file must not be read on.
 
-        make: builds the item; its argument is the id for a record without one.
+        line: line number of the record. make: returns the record's prompt; its argument is the id
+        for a record without an id. Raises ValueError or RecursionError for an invalid record.
         """
         if len(self.items) == MAX_PROMPTS:
             reason = f"a set has at most {MAX_PROMPTS} prompts; the rest was skipped"
@@ -131,7 +132,7 @@ class Prompts:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a record is unusable, as a clause that follows its line number."""
+    """Return an error of a record as a clause for ``Fault.reason``."""
     if isinstance(error, json.JSONDecodeError):
         return f"it is not valid JSON ({error.msg} in line {error.lineno}, column {error.colno})"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -140,12 +141,12 @@ def reason_of(error: Exception) -> str:
 def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts:
     """Parse the prompts of a file.
 
-    kind: if None, derived from the ending of ``name`` and the text. Raises PromptError if there is
-    no prompt at all.
+    kind: the format; None to detect it by ``name`` and content. name: the file's name, also for
+    messages. Raises PromptError if there is no valid prompt.
     """
     if len(text) > MAX_CHARS:
         raise PromptError(
-            f"This file has more than {MAX_CHARS // 1_000_000} MB, the most that can be read. "
+            f"This file has more than {MAX_CHARS // 1_000_000} million characters, the maximum. "
             "Split it."
         )
     text = text.removeprefix("\ufeff")
@@ -155,24 +156,25 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
     prompts = Prompts()
     for line, make in _READERS[kind or kind_of(text, name)](text, name):
         budget.check()
-        if not prompts.take(line, make):
+        if not prompts.add(line, make):
             break
     if not prompts.items:
-        why = f" {prompts.faults[0]}" if prompts.faults else ""
-        raise PromptError(f"{name} has no prompts.{why}")
+        reason = f" {prompts.faults[0]}" if prompts.faults else ""
+        raise PromptError(f"{name} has no valid prompts.{reason}")
     return prompts
 
 
 def decoded(content: bytes) -> str:
-    """Decode the bytes of a file: UTF-8, or UTF-16 with a byte order mark. Raises
-    UnicodeDecodeError.
+    """Decode the bytes of a file as UTF-8, or as UTF-16 if it has a byte order mark.
+
+    Raises UnicodeDecodeError.
     """
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_utf16 else "utf-8-sig")
 
 
 def kind_of(text: str, name: str = "") -> Kind:
-    """Return the format of a file, from the ending of its name or else from how it begins."""
+    """Detect the format of a file by the extension of its name, then by its first line."""
     ending = name.rpartition(".")[2].lower()
     if ending in ("jsonl", "ndjson", "json") or _begins_as_json(text):
         return "json"
@@ -182,7 +184,7 @@ def kind_of(text: str, name: str = "") -> Kind:
 
 
 def _begins_as_json(text: str) -> bool:
-    """Whether the first value is a JSON object with a prompt."""
+    """Return whether the text begins with a JSON object that has a prompt."""
     start = text.find("{")
     if start < 0 or text[:start].strip() not in ("", "["):
         return False
@@ -194,13 +196,16 @@ def _begins_as_json(text: str) -> bool:
 
 
 def _begins_as_table(text: str) -> bool:
-    """Whether the first line names two or more columns of a table of prompts."""
+    """Return whether the first line has two or more known column names."""
     head = _head(text.lstrip(), DELIMITERS)[1]
     return bool(head) and len({*MOST, "turns", *ALPACA}.intersection(head)) > 1
 
 
 def made_item(record: Mapping[str, Any], number: str) -> Item:
-    """Build an item from JSON values. number: its id if it has none. Raises ValueError."""
+    """Validate a record and return it as an Item. Raises ValueError.
+
+    number: the id for a record without an id.
+    """
     if "instruction" in record and "prompt" not in record:
         record = _from_alpaca(record)
     unknown = record.keys() - {*MOST, "turns", "task"}
@@ -215,16 +220,15 @@ def made_item(record: Mapping[str, Any], number: str) -> Item:
 
 
 def _from_alpaca(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert an Alpaca record to this program's keys: the prompt is the instruction, followed by
-    the input.
+    """Rename the keys of an Alpaca record; its prompt is the instruction, followed by the input.
 
     Source: tatsu-lab/stanford_alpaca, README, "Data Release".
     """
-    instruction, given_input, output = (record.get(name) or "" for name in ALPACA)
-    for name, value in zip(ALPACA, (instruction, given_input, output), strict=True):
+    instruction, extra_input, output = (record.get(name) or "" for name in ALPACA)
+    for name, value in zip(ALPACA, (instruction, extra_input, output), strict=True):
         if not isinstance(value, str):
             raise ValueError(f"{name!r} must be a text")
-    renamed = {"prompt": f"{instruction}\n\n{given_input}" if given_input.strip() else instruction}
+    renamed = {"prompt": f"{instruction}\n\n{extra_input}" if extra_input.strip() else instruction}
     if output:
         renamed["reference"] = output
     return renamed | {
@@ -246,7 +250,7 @@ def _text(record: Mapping[str, Any], name: str) -> str:
 
 
 def _turns(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Parse earlier turns, given as ``{"role", "content"}`` or as pairs. Raises ValueError."""
+    """Parse the earlier turns: objects with role and content, or pairs. Raises ValueError."""
     turns = []
     posted = as_list(record.get("turns") or [])
     if len(posted) > MAX_TURNS:
@@ -274,22 +278,22 @@ def _task(posted: object) -> Task | None:
     return Task(**{name: as_text(value) for name, value in values.items()})
 
 
-Made = Iterator[tuple[int, Callable[[str], Item]]]
-"""The line of each record, and a function that builds its item."""
+Records = Iterator[tuple[int, Callable[[str], Item]]]
+"""For each record, its line number and a function that validates it (see ``Prompts.add``)."""
 
 
 def json_records(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield each value of a JSON file with its line; a ValueError or RecursionError for an invalid
-    one.
+    """Yield the line number and the value of each JSON value in a text.
 
-    Accepts JSON Lines, values over several lines, and a single array (its elements). After an
-    invalid value parsing continues at the next line with the same indentation.
+    For an invalid value, the ValueError or RecursionError is yielded in its place, and parsing
+    continues at the next line with the same indentation. Accepts JSON Lines, values over several
+    lines, and an array, whose elements are yielded.
     """
     decoder = json.JSONDecoder()
     is_array = text.lstrip().startswith("[")
-    at, line, counted, num_passed = text.find("[") + 1 if is_array else 0, 1, 0, 0
+    at, line, counted, num_scanned = text.find("[") + 1 if is_array else 0, 1, 0, 0
     while True:
-        at += len(_SPACE.match(text, at)[0])  # type: ignore[index]  # it matches anywhere
+        at += len(_SPACE.match(text, at)[0])  # type: ignore[index]  # always matches
         line, counted = line + text.count("\n", counted, at), at
         if at == len(text):
             break
@@ -301,8 +305,8 @@ def json_records(text: str) -> Iterator[tuple[int, Any]]:
             yield line, value
         except (ValueError, RecursionError) as error:
             yield line, error
-            num_passed += error.pos - at if isinstance(error, json.JSONDecodeError) else 1
-            if num_passed > len(text):  # avoid scanning the same text again for each of many errors
+            num_scanned += error.pos - at if isinstance(error, json.JSONDecodeError) else 1
+            if num_scanned > len(text):  # limits the time for a text with many errors
                 return
             before = text[text.rfind("\n", 0, at) + 1 : at]
             indent = "" if before.strip() else before
@@ -316,7 +320,7 @@ def json_records(text: str) -> Iterator[tuple[int, Any]]:
 _SPACE = re.compile(r"[\s,]*")
 
 
-def _json(text: str, _: str) -> Made:
+def _json(text: str, _: str) -> Records:
     are_texts = re.match(r'\s*\[\s*"', text) is not None
     for line, value in json_records(text):
         is_prompt = are_texts and not isinstance(value, Exception)
@@ -336,14 +340,14 @@ def _plain(prompt: str) -> Callable[[str], Item]:
     return lambda number: made_item({"prompt": prompt}, number)
 
 
-def _lines(text: str, _: str) -> Made:
+def _lines(text: str, _: str) -> Records:
     for number, line in enumerate(re.split(r"\r?\n", text), 1):
         if line.strip():
             yield number, _plain(line.strip())
 
 
-def _blocks(text: str, _: str) -> Made:
-    """Yield paragraphs, each with the number of its first line."""
+def _blocks(text: str, _: str) -> Records:
+    """Yield one record per paragraph, with the number of its first line."""
     block: list[str] = []
     for number, line in enumerate([*re.split(r"\r?\n", text), ""], 1):
         if line.strip():
@@ -354,8 +358,9 @@ def _blocks(text: str, _: str) -> Made:
 
 
 class _Source:
-    """Lines for a csv reader, which can be rewound. at: index of the next line; is_over: whether
-    all were read.
+    """Iterator over lines for a csv reader that can continue at another line.
+
+    at: index of the next line. is_over: whether the end was reached.
     """
 
     def __init__(self, text: str) -> None:
@@ -374,9 +379,10 @@ class _Source:
 
 
 def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
-    """Return the delimiter with which the first line names most columns, and these columns.
+    """Choose the delimiter that splits the first line into most columns; return both.
 
-    One of them must be a prompt column; without such a delimiter there are no columns.
+    Only splits with a column for the prompt count. If no delimiter gives one, the list of columns
+    is empty.
     """
     candidates = [(delimiters[0], list[str]())]
     for delimiter in delimiters:
@@ -391,14 +397,12 @@ def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
     return max(candidates, key=lambda candidate: len(candidate[1]))
 
 
-def _csv(text: str, name: str) -> Made:
-    """Yield the rows below a header that names the prompt column. Raises PromptError if it names
-    none.
-    """
+def _csv(text: str, name: str) -> Records:
+    """Yield one record per row of a table. Raises PromptError without a column for the prompt."""
     body = text.lstrip("\r\n")
     delimiters = "\t,;|" if name.lower().endswith((".tsv", ".tab")) else DELIMITERS
-    if named := SEPARATOR.match(body):
-        body, delimiters = body[named.end() :], named[1]
+    if declared := SEPARATOR.match(body):
+        body, delimiters = body[declared.end() :], declared[1]
     delimiter, head = _head(body, delimiters)
     if not head:
         raise PromptError(NO_COLUMN.format(name=name, line=shown(body.partition("\n")[0].strip())))
@@ -408,19 +412,19 @@ def _csv(text: str, name: str) -> Made:
     rows = csv.reader(source, delimiter=delimiter, strict=True)
     next(rows)
     num_above = 1 + text[: len(text) - len(body)].count("\n")
-    is_set_back = False
+    is_rewound = False
     while True:
         start = source.at
         try:
             row = next(rows, None)
         except csv.Error as error:
             reason = f"it is not valid CSV ({error})"
-            if source.is_over and not is_set_back:
-                # An unclosed quote swallows all lines after it, so parse them again without it.
-                is_set_back, source.is_over, source.at = True, False, start + 1
+            if source.is_over and not is_rewound:
+                # An unclosed quote consumes all later lines, so parse them again without its line.
+                is_rewound, source.is_over, source.at = True, False, start + 1
             elif source.at > start + 1:
                 reason += f", nor are the lines up to {source.at - 1 + num_above}"
-            yield start + num_above, _refused(reason)
+            yield start + num_above, _invalid(reason)
             continue
         if row is None:
             return
@@ -448,7 +452,7 @@ def _of_row(head: list[str], row: list[str]) -> Callable[[str], Item]:
     return make
 
 
-def _refused(reason: str) -> Callable[[str], Item]:
+def _invalid(reason: str) -> Callable[[str], Item]:
     def make(_: str) -> Item:
         raise ValueError(reason)
 
@@ -464,17 +468,17 @@ _READERS: dict[Kind, Callable[[str, str], Made]] = {
 
 
 def with_system(items: Iterable[Item], system: str) -> list[Item]:
-    """Add a system prompt to items without one; an empty one changes nothing."""
+    """Return the items, with ``system`` for those without a system prompt of their own."""
     return [replace(item, system=item.system or system) for item in items]
 
 
 def as_jsonl(items: Iterable[Item]) -> str:
-    """Return the items as JSON Lines, which ``read_prompts`` parses back."""
+    """Return the items as JSON Lines for ``read_prompts``."""
     return "".join(json.dumps(item.as_json(), ensure_ascii=False) + "\n" for item in items)
 
 
 def of_tasks(drawn: Iterable[Task]) -> list[Item]:
-    """Return an item for each task, with its family and its number there as id."""
+    """Return an item for each task; ids are the family with a number, such as ``symbolic-2``."""
     items: list[Item] = []
     for task in drawn:
         number = 1 + sum(item.category == task.family for item in items)
@@ -491,21 +495,22 @@ def of_tasks(drawn: Iterable[Task]) -> list[Item]:
 
 
 def bundled(name: str) -> list[Item]:
-    """Return bundled prompts: ``study`` (80 open requests of five kinds and 20 tasks with a
-    checker), ``requests`` (100 open requests of five kinds), or a family of tasks or requests.
-    Raises PromptError.
+    """Return the bundled prompts with this name. Raises PromptError for an unknown name.
+
+    ``study``: 80 open requests of five kinds and 20 tasks with a checker. ``requests``: 100 open
+    requests of five kinds. Name of a task family or kind of request: 20 prompts of it.
     """
     if name == "requests":
-        return of_tasks(_each(tasks.KINDS, OF_A_FAMILY))
+        return of_tasks(_drawn(tasks.KINDS, PER_FAMILY))
     if name == "study":
-        return of_tasks([*_each(tasks.KINDS, 16), *_each(CHECKED, 4)])
+        return of_tasks([*_drawn(tasks.KINDS, 16), *_drawn(CHECKED, 4)])
     known = [*tasks.all_families(), *tasks.KINDS]
     if name not in known:
         raise PromptError(
             f"There are no prompts named {name!r}. Choose study, requests, {', '.join(known)}."
         )
-    return of_tasks(_each([name], OF_A_FAMILY))
+    return of_tasks(_drawn([name], PER_FAMILY))
 
 
-def _each(families: Iterable[str], count: int) -> list[Task]:
+def _drawn(families: Iterable[str], count: int) -> list[Task]:
     return [task for name in families for task in tasks.generate(name, "eval", SEED, count)]

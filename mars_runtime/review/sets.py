@@ -1,12 +1,14 @@
-"""A set as files: prompts, methods, and one answer for each pair of them.
+"""Sets on disk: prompts, methods, and one answer for each prompt and method.
 
-set.json: name, methods, index of the reference, and how it was made
-prompts.jsonl: one item per line (prompts.py)
+A set is a folder, or an archive (.tar.xz) of the same files:
+
+set.json: name, methods, index of the reference method, provenance
+prompts.jsonl: one prompt per line (prompts.py)
 answers/0001-0.jsonl: the trace of prompt 1 with method 0 (trace.py); .json for text without a trace
-summary.jsonl: the answers without their traces, so that a set opens fast
+summary.jsonl: all answers without their traces, so that a set opens fast
 
-Files are written atomically, so an interrupted set can be continued. An archive holds the same
-files. All files are untrusted.
+Files are written atomically, so decoding of a set can be interrupted and continued. All files are
+untrusted.
 """
 
 from __future__ import annotations
@@ -43,28 +45,28 @@ VERSION = 1
 MAX_NAME = 80
 ABOUT, PROMPTS, SUMMARY = "set.json", "prompts.jsonl", "summary.jsonl"
 MAX_PACKED, MAX_UNPACKED = 2**28, 2**30
-"""Largest size of an archive and of its unpacked content, in bytes."""
+"""Maximum size of an archive and of its unpacked content, in bytes."""
 MAX_HEADER = 2**16
-"""Largest size of the headers before each file of an archive, in bytes."""
+"""Maximum size of the headers before each file of an archive, in bytes."""
 MAX_DICTIONARY = 2**27
-"""Memory limit of decompression in bytes; the strongest preset needs half of it."""
+"""Memory limit of decompression, in bytes; archives of the strongest xz preset need half of it."""
 MAX_ENTRIES = MAX_PROMPTS * MAX_METHODS + 16
 DIGITS = 6
-"""Decimal digits of seconds in an archive; more digits are noise that does not compress."""
-NO_SET = "{} is not a set. Give a folder or an archive that `review make` wrote."
+"""Decimals of seconds in an archive. Further digits are noise, which compresses badly."""
+NO_SET = "{} is not a set. Name a folder or an archive that `review make` or `review pack` wrote."
 log = logging.getLogger(__name__)
 
 
 class SetError(ValueError):
-    """A set cannot be made or read; the message is one sentence with the remedy."""
+    """A set cannot be created or read; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetDescription:
-    """Description of a set.
+    """Name, methods and provenance of a set.
 
-    reference: index of the method that the others are compared with. made: machine, versions and
-    weights (``provenance.provenance``), as JSON values.
+    reference: index of the method that the others are compared with. made: hardware, versions and
+    fingerprints of the weights, as JSON values (``provenance.provenance``).
     """
 
     name: str
@@ -78,7 +80,7 @@ class SetDescription:
         return [number for number in range(len(self.methods)) if number != self.reference]
 
     def as_json(self) -> dict[str, Any]:
-        """Return its values for JSON."""
+        """Return the content of set.json."""
         methods = [method.as_json() for method in self.methods]
         values = {
             "name": self.name,
@@ -90,7 +92,7 @@ class SetDescription:
 
 
 class ReviewSet:
-    """A set in a folder or an archive; answers can be added only in a folder."""
+    """An open set. Answers can be added only to a set in a folder, not in an archive."""
 
     def __init__(self, folder: Path, about: SetDescription, items: Sequence[Item]) -> None:
         self._folder = folder
@@ -100,9 +102,10 @@ class ReviewSet:
 
     @classmethod
     def create(cls, folder: Path, about: SetDescription, items: Sequence[Item]) -> ReviewSet:
-        """Create a set in a new folder, or open an existing one with the same prompts and methods.
+        """Create a set in a folder, or open the set that the folder contains.
 
-        Raises SetError, OutputError.
+        Raises SetError if that set has other prompts, methods or weights, and OutputError if the
+        folder cannot be written.
         """
         check_folder(folder)
         if not all(map(is_text, (about.name, *(method.name for method in about.methods)))):
@@ -112,18 +115,20 @@ class ReviewSet:
             )
         if (folder / ABOUT).exists():
             existing = cls.open(folder)
-            fresh = (about.methods, about.reference, tuple(items))
-            if (existing.about.methods, existing.about.reference, existing.items) != fresh:
+            requested = (about.methods, about.reference, tuple(items))
+            if (existing.about.methods, existing.about.reference, existing.items) != requested:
                 raise SetError(
-                    f"{folder} has a set with other prompts or methods. Choose another folder."
+                    f"{folder} contains a set with other prompts or methods. Choose another folder."
                 )
             if existing.weights != _weights(about.made):
-                raise SetError(f"{folder} was started with other weights. Choose another folder.")
+                raise SetError(
+                    f"The answers in {folder} are of other weights. Choose another folder."
+                )
             return existing
-        made = cls(folder, about, items)
-        made._keep(PROMPTS, as_jsonl(items))
-        made._keep(ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
-        return made
+        created = cls(folder, about, items)
+        created._write(PROMPTS, as_jsonl(items))
+        created._write(ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
+        return created
 
     @classmethod
     def open(cls, path: Path) -> ReviewSet:
@@ -142,7 +147,7 @@ class ReviewSet:
             about = _about(values)
             prompts = read_prompts(_read(folder, PROMPTS), "json")
         except SettingsError as error:
-            raise SetError(f"{path} has a set with an invalid method: {error}") from error
+            raise SetError(f"{path} contains a set with an invalid method: {error}") from error
         except UNREADABLE as error:
             raise SetError(NO_SET.format(path)) from error
         if prompts.faults:
@@ -153,7 +158,7 @@ class ReviewSet:
 
     @cached_property
     def id(self) -> str:
-        """Hash of the prompts and methods; the same on every machine."""
+        """Hash of the prompts and methods, equal on all machines."""
         about = self.about
         parts = [
             [method.as_json() for method in about.methods],
@@ -164,15 +169,15 @@ class ReviewSet:
 
     @property
     def weights(self) -> Any:
-        """Return the recorded fingerprints of the weights."""
+        """Return the fingerprints of the weights of each checkpoint."""
         return _weights(self.about.made)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Yield (item, method) of every answer, item by item."""
+        """Yield the indices (item, method) of all answers, item by item."""
         return product(range(len(self.items)), range(len(self.about.methods)))
 
     def missing(self) -> list[tuple[int, int]]:
-        """Return the pairs without an answer."""
+        """Return the indices (item, method) of the answers that are not stored."""
         return [pair for pair in self.pairs() if not self.has(*pair)]
 
     def has(self, item: int, method: int) -> bool:
@@ -180,22 +185,22 @@ class ReviewSet:
         return (item, method) in self._answers or self._file(item, method) is not None
 
     def add_trace(self, item: int, method: int, lines: Iterable[str]) -> None:
-        """Store the trace of an answer; it is on disk on return. Raises OutputError."""
-        self._keep(f"{_stem(item, method)}.jsonl", "".join(f"{line}\n" for line in lines))
+        """Write an answer's trace to the folder. Raises OutputError."""
+        self._write(f"{_stem(item, method)}.jsonl", "".join(f"{line}\n" for line in lines))
 
     def add_text(self, item: int, method: int, text: str) -> None:
-        """Store an answer without a trace. Raises OutputError."""
-        self._keep(f"{_stem(item, method)}.json", _line({"text": text}))
+        """Write an answer that is only text to the folder. Raises OutputError."""
+        self._write(f"{_stem(item, method)}.json", _line({"text": text}))
 
-    def _keep(self, name: str, text: str) -> None:
-        """Write a file of the set. Raises OutputError, also for a link that leads elsewhere."""
+    def _write(self, name: str, text: str) -> None:
+        """Write a file of the set. Raises OutputError, also if the file or its folder is a link."""
         file = self._folder / name
         if file.is_symlink() or file.parent.is_symlink():
             raise OutputError(f"{file} is a link. Remove it, or choose another folder.")
         write_text(file, text)
 
     def lines(self, item: int, method: int) -> list[str]:
-        """Return the parsed lines of an answer's trace, empty without a trace. Raises SetError."""
+        """Return the validated lines of an answer's trace; [] without a trace. Raises SetError."""
         file = self._file(item, method)
         if file is None or not file.name.endswith(".jsonl"):
             return []
@@ -214,10 +219,10 @@ class ReviewSet:
             ) from error
 
     def answer(self, item: int, method: int) -> Answer | None:
-        """Return an answer, None if it is missing. Raises SetError."""
-        known = self._answers.get((item, method))
-        if known is not None:
-            return known
+        """Return an answer; None if it is not stored. Raises SetError if it is damaged."""
+        cached = self._answers.get((item, method))
+        if cached is not None:
+            return cached
         file = self._file(item, method)
         if file is None:
             return None
@@ -237,15 +242,15 @@ class ReviewSet:
         return None
 
     def summarize(self) -> None:
-        """Write the summary file once all answers are stored. Raises SetError, OutputError."""
+        """Write summary.jsonl with all stored answers. Raises SetError, OutputError."""
         lines = []
         for item, method in self.pairs():
             if (answer := self.answer(item, method)) is not None:
                 lines.append(_line({"item": item, "way": method, **answer.as_json()}))
-        self._keep(SUMMARY, "".join(lines))
+        self._write(SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
-        """Load the summary; damaged entries are computed from the traces again."""
+        """Read the answers in summary.jsonl; skip invalid lines, whose traces are then read instead."""
         try:
             text = _read(self._folder, SUMMARY)
         except (OSError, ValueError):
@@ -260,16 +265,16 @@ class ReviewSet:
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Lock the set for writing. Raises OutputError if another process has the lock."""
+        """Hold the lock for writing to the set. Raises OutputError if another process has it."""
         with only_writer(self._folder):
             yield
 
     def pack(self, path: Path, preset: int = lzma.PRESET_EXTREME | 9) -> None:
-        """Write the set as one archive. Raises OutputError."""
+        """Write the set as an archive. preset: of xz, 0 to 9. Raises OutputError."""
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
-        files = [file for file in files if _is_own(self._folder, file)]  # the summary comes last
+        files = [file for file in files if _is_own(self._folder, file)]
         try:
             with (
                 lzma.open(partial, "wb", preset=preset) as file_out,
@@ -292,20 +297,22 @@ class ReviewSet:
 
 
 def _is_own(folder: Path, file: Path) -> bool:
-    """Whether a file lies inside the set's folder with links resolved, is a regular file, and has
-    no hard links, which may lead elsewhere.
+    """Return whether a file is a regular file inside the set's folder, also if links are resolved.
+
+    A file with several hard links is rejected, because it may belong to another folder.
     """
     try:
         check_regular(file)
         is_inside = file.resolve().is_relative_to(folder.resolve())
         return is_inside and file.stat().st_nlink == 1
-    except (OSError, RuntimeError):  # missing, of another kind, or a cycle of links
+    except (OSError, RuntimeError):  # missing, not a regular file, or a cycle of links
         return False
 
 
 def _read(folder: Path, name: str) -> str:
-    """Read a text file of a set, which must lie inside its folder. Raises OSError,
-    UnicodeDecodeError."""
+    """Read a text file of a set. Raises OSError, also for a file outside ``folder``, and
+    UnicodeDecodeError.
+    """
     return read_text(folder / name, MAX_UNPACKED, folder)
 
 
@@ -317,19 +324,17 @@ def _rounded(match: re.Match[str]) -> str:
 
 
 def unpacked(path: Path) -> Path:
-    """Unpack a set into the cache, or into a temporary folder if the cache cannot be written.
+    """Unpack an archive and return the folder, which is in the cache or a temporary folder.
 
-    Raises OSError if the archive cannot be read, ValueError if it is not a set, OutputError if
-    neither folder has space.
+    An archive with the same content is unpacked only once. Raises OSError if the archive cannot be
+    read, ValueError if it is not a set, and OutputError if neither folder can be written.
     """
     name = hashlib.sha256(read_bytes(path, MAX_PACKED)).hexdigest()[:16]
     try:
         return _unpacked(path, cache_folder() / "sets" / name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        log.warning(
-            "a set cannot be unpacked into the cache (%s); using a temporary folder", reason
-        )
+        log.warning("cannot unpack a set into the cache (%s); using a temporary folder", reason)
     try:
         return _unpacked(path, _temporary() / name)
     except OSError as error:
@@ -341,16 +346,14 @@ def unpacked(path: Path) -> Path:
 
 @cache
 def _temporary() -> Path:
-    """Make a folder that is removed when the process ends. Raises OSError."""
+    """Create a folder that is deleted when the process ends. Raises OSError."""
     folder = tempfile.mkdtemp(prefix="mars-sets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpack into a temporary folder and rename it to ``folder``, unless that exists. Raises
-    OSError, ValueError.
-    """
+    """Unpack an archive to ``folder`` atomically, unless that exists. Raises OSError, ValueError."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -367,11 +370,10 @@ def _unpacked(path: Path, folder: Path) -> Path:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack the files of a set into a folder. Raises OSError, or ValueError if it is not a packed
-    set.
+    """Unpack the files of a set from an archive. Raises OSError, or ValueError for other content.
 
-    Only files that a set has are written. The unpacked bytes, headers included, are counted and
-    limited during decompression.
+    Only names that a set uses are accepted. The number of decompressed bytes, including headers, is
+    limited while the archive is read.
     """
     num_bytes = 0
     try:
@@ -402,7 +404,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> No
 
 
 class _Unpacked:
-    """Reads an xz file, decompressed on demand. left: how many more bytes may be read."""
+    """Readable stream of the content of an xz file. left: maximum number of bytes still to read."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
@@ -410,8 +412,10 @@ class _Unpacked:
         self.left = MAX_HEADER
 
     def read(self, size: int) -> bytes:
-        """Return at most ``size`` bytes, none at the end. Raises LZMAError, EOFError or
-        ValueError.
+        """Return up to ``size`` bytes; b"" at the end of the file.
+
+        Raises LZMAError for invalid data, EOFError for a truncated file, and ValueError after
+        ``left`` bytes.
         """
         content = b""
         while not content and not self._decompressor.eof:
@@ -440,11 +444,11 @@ def _line(values: Mapping[str, Any]) -> str:
 
 
 def _text(folder: Path, file: Path) -> str:
-    """Read an answer without a trace. Raises SetError."""
+    """Return the text of an answer without a trace. Raises SetError if the file is damaged."""
     try:
         value = json.loads(_read(folder, file.relative_to(folder).as_posix()))
         text = as_text(as_mapping(value)["text"])
-        text.encode()  # no lone surrogate
+        text.encode()  # raises for lone surrogates
         return text
     except (OSError, ValueError, KeyError, RecursionError) as error:
         raise SetError(f"The answer {file.name} is damaged. Create it again.") from error
@@ -455,7 +459,7 @@ def _weights(made: Mapping[str, Any]) -> Any:
 
 
 def _about(values: Mapping[str, Any]) -> SetDescription:
-    """Parse the description of a set. Raises KeyError, TypeError, ValueError or SettingsError."""
+    """Parse the content of set.json. Raises KeyError, TypeError, ValueError or SettingsError."""
     methods = tuple(
         method_of_json(as_mapping(method_values)) for method_values in as_list(values["ways"])
     )

@@ -192,7 +192,7 @@ def test_an_array_that_was_cut_short_says_so() -> None:
         ("question;answer\nx;y\n", "x.csv", r"x\.csv is a table.*'question;answer'\.$"),
         ("prompt,prompt\na,b\n", "x.csv", r"Two columns of x\.csv have the same name"),
         ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not UTF-8 text"),
-        (" \n", "empty.txt", r"empty\.txt has no prompts"),
+        (" \n", "empty.txt", r"empty\.txt has no valid prompts"),
         ('[{"instruction": 3}]', "x.json", "'instruction' must be a text"),
     ],
 )
@@ -226,7 +226,7 @@ def test_a_file_that_is_wrong_everywhere_ends_soon() -> None:
         "z.json": "[" * 1_000_000,
     }
     for name, text in texts.items():
-        with pytest.raises(PromptError, match=f"{name} has no prompts"):
+        with pytest.raises(PromptError, match=f"{name} has no valid prompts"):
             read_prompts(text, name=name)
     good = '{"prompt": "good"}\n'
     outcome = read_prompts(good + "no\n" * 300_000, name="x.jsonl")

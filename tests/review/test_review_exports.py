@@ -19,8 +19,8 @@ from mars_runtime.review.figures import (
     alpha,
     caution,
     interval,
+    opinions,
     preferences,
-    said,
     study,
 )
 from mars_runtime.review.judgements import PREFERENCES, Judgement, JudgementError, current
@@ -96,7 +96,7 @@ def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
         assert estimate.value == pytest.approx(votes.count(way) / 20)
         assert estimate.low <= estimate.value <= estimate.high
     ratings = [int(line["left_rating"]) for line in table]
-    bold = next(item for item in said(review, rows) if item.way == "tau=0")
+    bold = next(item for item in opinions(review, rows) if item.way == "tau=0")
     assert bold.rating
     assert bold.rating.value == pytest.approx(np.mean(ratings))
     assert bold.tags["cut off"].value == pytest.approx(0.5)
