@@ -83,7 +83,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
         raise SettingsError(
             "The method is empty. Write ar, lossless, or settings such as tau=0.8,B=4."
         )
-    chosen = {name: _value(name, each) for name, each in with_current_names(given).items()}
+    chosen = {name: _value(name, value) for name, value in with_current_names(values).items()}
     if chosen.get("lossless"):
         usual = {"tau": 0.0, **usual}
     if chosen.get("method") == "ar" and chosen.pop("lookup", False):

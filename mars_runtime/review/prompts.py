@@ -459,7 +459,7 @@ def _invalid(reason: str) -> Callable[[str], Item]:
     return make
 
 
-_READERS: dict[Kind, Callable[[str, str], Made]] = {
+_READERS: dict[Kind, Callable[[str, str], Records]] = {
     "lines": _lines,
     "blocks": _blocks,
     "csv": _csv,

@@ -250,7 +250,7 @@ class ReviewSet:
         self._write(SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
-        """Read the answers in summary.jsonl; skip invalid lines, whose traces are then read instead."""
+        """Read the answers in summary.jsonl. The traces replace invalid or missing lines later."""
         try:
             text = _read(self._folder, SUMMARY)
         except (OSError, ValueError):
@@ -353,7 +353,7 @@ def _temporary() -> Path:
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpack an archive to ``folder`` atomically, unless that exists. Raises OSError, ValueError."""
+    """Unpack an archive atomically, unless ``folder`` exists. Raises OSError, ValueError."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
