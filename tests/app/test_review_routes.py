@@ -288,7 +288,7 @@ def test_a_set_is_made_paused_and_resumed(made: TestClient) -> None:
         ({"ways": ["ar", "tau=0.8,B=auto"]}, "Choose a number as B"),
         ({"ways": ["ar", "tau=0,checkpoint=other"]}, UNLISTED),
         ({"max_new_tokens": 100_000}, "token limits"),
-        ({"prompts": ""}, "no prompt"),
+        ({"prompts": ""}, "no valid prompts"),
     ],
 )
 def test_what_cannot_be_made_is_refused(
