@@ -151,7 +151,7 @@ def _table() -> Iterator[str]:
         },
     )
     yield from ("", "// A spreadsheet treats a cell that begins with one of these as a formula.")
-    yield f"export const COMPUTED = {json.dumps(exports.COMPUTED)};"
+    yield f"export const COMPUTED = {json.dumps(exports.FORMULA_STARTS)};"
     server = AppSettings()
     load_order = (load.AR, load.LOSSLESS, load.FIXED, load.FOLLOW, load.FOLLOW_LOSSLESS, LOOKUP)
     yield from _constant(
