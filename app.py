@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from app.settings import AppSettings, AppSettingsError
 from mars_runtime.machine import cache_folder
 from mars_runtime.network import repair_network
-from mars_runtime.serving.server import PlaceTakenError, bound
+from mars_runtime.serving.server import AddressInUseError, bound
 
 if TYPE_CHECKING:
     from app.engines.engines import Engines
@@ -139,7 +139,7 @@ def check_address(settings: AppSettings) -> None:
     """
     try:
         bound(settings.host, settings.port).close()
-    except PlaceTakenError as error:
+    except AddressInUseError as error:
         raise AppSettingsError(str(error)) from error
 
 

@@ -38,7 +38,7 @@ from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
-from mars_runtime.serving.server import PlaceTakenError, Server, bound, url_of
+from mars_runtime.serving.server import AddressInUseError, Server, bound, url_of
 
 FILES = Middleware(PathRouter, endpoint=serve_file, paths=ADDRESSES)
 """Middleware that serves the files of the page, including plotly.js."""
@@ -78,7 +78,7 @@ def serve(
     settings = handlers.engines.settings
     try:
         listening = bound(settings.host, settings.port)
-    except PlaceTakenError as error:
+    except AddressInUseError as error:
         raise AppSettingsError(str(error)) from error
     url = url_of(settings.host, listening.getsockname()[1])
     page = build(handlers, first)

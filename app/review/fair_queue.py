@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from mars_runtime.review.budget import Budget, limited
-from mars_runtime.serving.answer import unless_gone
+from mars_runtime.serving.answer import unless_disconnected
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.limits import Receive
 
@@ -52,7 +52,7 @@ class FairQueue:
         """
         task = self._enqueue(work, address)
         try:
-            return await unless_gone(receive, _result(task.result))
+            return await unless_disconnected(receive, _result(task.result))
         finally:
             self._drop(task, address)
             # Break the reference cycle through the exception's traceback, which would keep the

@@ -111,7 +111,7 @@ class Adapter:
 def _sampler(
     tensors: dict[str, Tensor], config: ModelConfig, folder: Path
 ) -> SamplerWeights | None:
-    """Remove the sampler head from ``tensors`` and return it; None if there is none."""
+    """Remove the sampler head from ``tensors`` and return it, or None. Raises CheckpointError."""
     weights = [tensors.pop(name) for name in SAMPLER if name in tensors]
     if not weights:
         return None
@@ -157,7 +157,7 @@ def _fits(a: Tensor, b: Tensor, inputs: int, outputs: int) -> bool:
 
 
 def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """Return the numbers of outputs and inputs of the matrix of each part of a layer."""
+    """Return (number of outputs, number of inputs) for the matrix of each part of a layer."""
     hidden, heads = config.hidden_size, config.num_heads * config.head_dim
     both = heads + 2 * config.num_kv_heads * config.head_dim
     return {

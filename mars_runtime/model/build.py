@@ -177,7 +177,7 @@ def _layer_weights(config: ModelConfig) -> int:
 
 
 class _Part(Mapping[str, Tensor]):
-    """The weights of a smaller model: the first layers and embeddings of another, a tied head."""
+    """The weights of a smaller model: some layers and embeddings of a model, and a tied head."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:
         self._config, self._weights = config, weights

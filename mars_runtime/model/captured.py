@@ -45,7 +45,7 @@ device, and the host must not wait for the device."""
 class Bucket(NamedTuple):
     """The shape of a captured forward pass.
 
-    num_tokens: per row. context: number of cache slots that attention reads.
+    num_tokens: number of tokens per row. context: number of cache slots that attention reads.
     """
 
     num_rows: int
@@ -142,7 +142,7 @@ class CapturedForward:
     def bucket(self, num_rows: int, num_tokens: int, cursors: Sequence[int]) -> Bucket | None:
         """Return the bucket of a forward pass, or None if it does not fit the cache with padding.
 
-        num_tokens: per row, before padding. cursors: those of all rows.
+        num_tokens: number of tokens per row before padding. cursors: the cursors of the rows.
         """
         fitting = [size for size in TOKENS if size >= num_tokens]
         if not fitting or max(cursors) + fitting[0] > self._capacity:

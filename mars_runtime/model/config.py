@@ -18,7 +18,7 @@ from mars_runtime.errors import MarsError
 from mars_runtime.machine import is_memory_short
 from mars_runtime.settings import MAX_FED
 
-# a2d-qwen2 is the type of published MARS checkpoints: Qwen2 with remote code, unused here.
+# a2d-qwen2 is the type of the published MARS checkpoints: Qwen2 with remote code, which is not run.
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "a2d-qwen2")
 HEAD_SIZE_OF_QWEN3 = 128
 """Head size of a Qwen3 model without ``head_dim`` in its configuration, as in transformers."""
@@ -140,26 +140,26 @@ class ModelConfig:
         has_bias = model_type in ("qwen2", "a2d-qwen2")
         _reject_unsupported_settings(config, has_bias=has_bias)
         hidden_size, num_heads = (
-            whole(config, "hidden_size"),
-            whole(config, "num_attention_heads"),
+            positive_int(config, "hidden_size"),
+            positive_int(config, "num_attention_heads"),
         )
         is_qwen3 = model_type == "qwen3"
         head_dim = HEAD_SIZE_OF_QWEN3 if is_qwen3 else hidden_size // num_heads
         theta, scaling = _rope(config)
         return cls(
-            vocab_size=whole(config, "vocab_size"),
+            vocab_size=positive_int(config, "vocab_size"),
             hidden_size=hidden_size,
-            num_layers=whole(config, "num_hidden_layers"),
+            num_layers=positive_int(config, "num_hidden_layers"),
             num_heads=num_heads,
-            num_kv_heads=whole(config, "num_key_value_heads", num_heads),
-            head_dim=whole(config, "head_dim", head_dim),
-            intermediate_size=whole(config, "intermediate_size"),
+            num_kv_heads=positive_int(config, "num_key_value_heads", num_heads),
+            head_dim=positive_int(config, "head_dim", head_dim),
+            intermediate_size=positive_int(config, "intermediate_size"),
             rope_theta=theta,
             rms_norm_eps=_positive(config, "rms_norm_eps", 1e-6),
             tie_word_embeddings=_truth(config, "tie_word_embeddings"),
             attention_bias=has_bias,
             qk_norm=is_qwen3,
-            max_positions=whole(config, "max_position_embeddings"),
+            max_positions=positive_int(config, "max_position_embeddings"),
             model_type=model_type,
             rope_scaling=scaling,
         )
@@ -219,12 +219,12 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
         factor=_positive(rope, "factor"),
         low_freq_factor=_positive(rope, "low_freq_factor"),
         high_freq_factor=_positive(rope, "high_freq_factor"),
-        original_max_positions=whole(rope, "original_max_position_embeddings"),
+        original_max_positions=positive_int(rope, "original_max_position_embeddings"),
     )
     return theta, scaling
 
 
-def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+def positive_int(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
     """Return a positive integer of ``config.json``. Raises CheckpointError if it is invalid."""
     value = config.get(key)
     value = default if value is None else value
@@ -294,7 +294,7 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
     return (config.head_dim,) if part in ("q_norm", "k_norm") else (hidden,)
 
 
-def take(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
+def checked_weight(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
     """Return the weight ``name``. Raises CheckpointError if it is missing or has a wrong shape."""
     expected = expected_shape(name, config)
     if name not in weights:

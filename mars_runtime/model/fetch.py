@@ -257,7 +257,7 @@ def _fetched(entry: Entry, progress: Progress | None, offline: bool) -> Path:
     if offline or _is_offline():
         raise CheckpointError(
             f"The checkpoint {entry.name} is not on this machine and downloads are switched off: "
-            f"switch them on and run python -m mars_runtime fetch {entry.name}."
+            f"unset {' and '.join(OFFLINE)}, then run python -m mars_runtime fetch {entry.name}."
         )
     if source is None:
         return _snapshot(entry)
@@ -397,7 +397,7 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, report: Callable[[in
         current = max(_sizes(folder), default=0)
         if current != size:
             size, since = current, time.monotonic()
-            if size > reported:  # it shrinks when a file is moved out of sight for a moment
+            if size > reported:  # a file that is being moved can be missing for a moment
                 reported = size
                 report(reported)
         elif time.monotonic() - since > STALL_SECONDS:

@@ -85,7 +85,7 @@ class Part:
     states: Tensor | None = None
 
 
-def given(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
+def input_states(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
     """Return the input states of a part that does not start at layer 0.
 
     Raises ValueError if they are missing or do not have this shape.

@@ -203,7 +203,7 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
     num_heads = _number(values, f"{kind}.attention.head_count")
     vocabulary = file.tensors.get("token_embd.weight")
     if vocabulary is None:
-        raise GgufError("has no tensor token_embd.weight")
+        raise GgufError("lacks the tensor token_embd.weight")
     config: dict[str, Any] = {
         "model_type": kind,
         "vocab_size": vocabulary.shape[0],

@@ -31,8 +31,8 @@ from mars_runtime.model.config import (
     ModelConfig,
     expected_names,
     memory_for,
+    positive_int,
     printable,
-    whole,
 )
 from mars_runtime.model.fetch import (
     CheckpointFiles,
@@ -171,9 +171,9 @@ def _read_folder(folder: Path) -> _Parts:
     files = tuple(_weight_files(folder))
     config, weights = _weights(folder, files, ModelConfig.from_dict(raw))
     spec, spec_config = read_spec(folder)
-    diffusion_size = whole(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
+    diffusion_size = positive_int(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
     default = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
-    block_size = whole(raw, "mars_block_size", default)
+    block_size = positive_int(raw, "mars_block_size", default)
     return _Parts(config, weights, spec, spec_config, block_size, files, diffusion_size)
 
 

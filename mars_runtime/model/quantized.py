@@ -167,7 +167,8 @@ def quantize(matrix: Tensor) -> Int8Matrix:
     torch.backends.quantized.engine = ENGINE
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the only interface to the kernels is deprecated
+            # Deprecation warnings are ignored, because there is no other interface to the kernels.
+            warnings.simplefilter("ignore")
             zeros = torch.zeros(len(scales), dtype=torch.long)
             make: Any = torch._make_per_channel_quantized_tensor
             packed = _OPS.linear_prepack(make(weight, scales.double(), zeros, 0), None)

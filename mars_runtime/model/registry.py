@@ -122,8 +122,8 @@ def default_draft(name: str, path: Path = REGISTRY) -> str:
 def is_chat(name: str) -> bool:
     """Return whether a checkpoint is a general chat model, not one trained for the project's tasks.
 
-    Only checkpoints with their own folder in this repository are not chat models. A checkpoint that
-    is not in the registry is one if it is an adapter or on the Hub. Raises CheckpointError.
+    A checkpoint in the registry is a chat model unless its folder is in this repository. Any other
+    checkpoint counts as a chat model if it is an adapter or on the Hub. Raises CheckpointError.
     """
     entry = entry_of(name)
     if entry is None:

@@ -219,10 +219,10 @@ class ThreadChoice:
         return None
 
     def _worth_trying(self, is_due: bool) -> int:
-        """Return the step to try, or 0.
+        """Return the step of the next trial: 1, -1, or 0 for no trial.
 
-        Prefers a number that was never tried, then fewer threads that were better when last tried,
-        then the requested step and, if a trial is due, the step that was not tried last.
+        In order of preference: a number that was never tried; fewer threads, if they were better
+        when last tried; the requested step; if a trial is due, the step that was not tried last.
         """
         steps = [step for step in (-1, 1) if 0 <= self._at + step < len(self._numbers)]
         unknown = [step for step in steps if self._at + step not in self._means]
@@ -294,7 +294,7 @@ def shared_from(model: Any, most: int) -> int | None:
     cache = model.new_cache(max(rows for rows, _ in GRID), max(width for _, width in GRID))
     generator = torch.Generator().manual_seed(0)
     until = time.perf_counter() + CHECK_SECONDS
-    last = 0  # the largest number of positions at which a bit changed
+    last = 0  # the largest number of positions at which results differed
     for rows, width in GRID:
         shape = rows, width
         tokens = torch.randint(0, model.config.vocab_size, shape, generator=generator)

@@ -26,14 +26,14 @@ from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.captured import Bucket, CapturedForward, GraphRecorder, Record, Run
-from mars_runtime.model.config import ModelConfig, take
+from mars_runtime.model.config import ModelConfig, checked_weight
 from mars_runtime.model.forward import (
     Branches,
     CausalModel,
     Part,
     SamplingMetadata,
     chosen,
-    given,
+    input_states,
 )
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
@@ -224,7 +224,7 @@ class Transformer(CausalModel):
         return states
 
     def _forward_on(self, cache: BlockKVCache) -> Run:
-        """Return the forward to record for the memory of a cache."""
+        """Return the function to record for forward passes on the memory of a cache."""
         memory = cache.uncaptured()
         self._positions.extend(memory.capacity)
 
@@ -256,7 +256,7 @@ class Transformer(CausalModel):
         layers = range(len(self._layers)) if part is None else part.layers
         if layers.start:
             shape = (*tokens.shape, self.config.hidden_size)
-            x = given(part, shape).flatten(0, 1).clone()
+            x = input_states(part, shape).flatten(0, 1).clone()
         else:
             x = F.embedding(tokens.reshape(-1), self._embedding)
             x = x if masks is None else masks.embed(x)
@@ -284,7 +284,7 @@ class Transformer(CausalModel):
         return x.view(*tokens.shape, -1)
 
     def _project(self, x: Tensor, layer: Layer) -> Tensor:
-        """Return queries, keys and values."""
+        """Return the queries, keys and values of all tokens."""
         if layer.projection_bias is None or self._is_int8:
             projected: Tensor = self._multiply(x, layer.projection)
             return projected if layer.projection_bias is None else projected + layer.projection_bias
@@ -380,7 +380,7 @@ class Transformer(CausalModel):
 
     def _take(self, name: str) -> Tensor:
         """Return a weight in the model's dtype and on its device. Raises CheckpointError."""
-        weight: Tensor = take(self._weights, name, self.config)
+        weight: Tensor = checked_weight(self._weights, name, self.config)
         return weight.to(device=self.device, dtype=self.dtype)
 
     def _take_norm(self, name: str) -> Tensor:

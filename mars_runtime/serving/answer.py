@@ -247,7 +247,7 @@ class Envelope:
         other._settings = settings
         return other
 
-    def whole(self, answer: StreamedAnswer, piece: Piece) -> Json:
+    def complete(self, answer: StreamedAnswer, piece: Piece) -> Json:
         """Return a complete answer, for a request without streaming. piece: its text and tokens."""
         shown: Json = {"text": piece.text}
         if self.is_chat:
@@ -412,12 +412,12 @@ def check(end: End | None) -> None:
         raise ApiError(503, end.message, retry_after=1)
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` and return its result, unless the client disconnects first.
 
     In that case ``work`` is cancelled and ClientDisconnect is raised.
     """
-    tasks = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    tasks = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not tasks[0].done():
@@ -432,7 +432,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         del tasks, task
 
 
-async def _gone(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -461,7 +461,7 @@ class ServerSentEvents(StreamingResponse):
         A disconnect is noticed even while the run is queued and there is nothing to send.
         """
         try:
-            await unless_gone(receive, self.stream_response(send))
+            await unless_disconnected(receive, self.stream_response(send))
         except ClientDisconnect:
             pass
         finally:

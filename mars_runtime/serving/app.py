@@ -35,10 +35,10 @@ from mars_runtime.serving.answer import (
     ServerSentEvents,
     StreamedAnswer,
     pieces,
-    unless_gone,
+    unless_disconnected,
 )
 from mars_runtime.serving.choices import Choice, Choices
-from mars_runtime.serving.errors import ApiError, Faults, refusal_of
+from mars_runtime.serving.errors import ApiError, Faults, api_error
 from mars_runtime.serving.limits import (
     RESERVE_RUNS,
     BlockedError,
@@ -251,14 +251,15 @@ class Endpoint:
     async def _answer(self, kind: Kind, request: Request) -> Response:
         completion = read_completion(kind, await request.body())
         model = self._models.find(completion.model)
-        work = partial(make_requests, completion, model, self._caps)  # slow for a long prompt
+        # Tokenizes the prompts, which can be slow.
+        work = partial(make_requests, completion, model, self._caps)
         requests = await self._in_thread(work)
         choices = self._choices(completion, model, requests, request)
         await choices.begin()
         if completion.is_stream:
             return ServerSentEvents(_lines(choices), choices)
         try:
-            answer = await unless_gone(request.receive, choices.whole())
+            answer = await unless_disconnected(request.receive, choices.complete())
         finally:
             choices.cancel()
         return JSONResponse(answer)
@@ -305,10 +306,10 @@ class Endpoint:
         if chat.is_stream:
             return ServerSentEvents(envelope.events(run, answer), run)
         try:
-            piece = await unless_gone(request.receive, _whole(run, answer))
+            piece = await unless_disconnected(request.receive, _whole(run, answer))
         finally:
             run.cancel()
-        return JSONResponse(envelope.whole(answer, piece.text))
+        return JSONResponse(envelope.complete(answer, piece.text))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run slow work in another thread and return its result."""
@@ -357,7 +358,7 @@ async def _lines(choices: Choices) -> AsyncIterator[str]:
         async for chunk in choices.chunks():
             yield _line(chunk)
     except Exception as error:
-        yield _line(refusal_of(error).body)
+        yield _line(api_error(error).body)
     yield "data: [DONE]\n\n"
 
 

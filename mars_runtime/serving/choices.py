@@ -37,7 +37,7 @@ class Choice:
     run: Run | None = None
     num_read: int = 0
 
-    def news(self) -> tuple[Piece, bool]:
+    def new_piece(self) -> tuple[Piece, bool]:
         """Return the new text, and whether there are new events.
 
         Raises ApiError if the run has failed.
@@ -102,7 +102,7 @@ class Choices:
             await self._begin_more()
             is_idle = True
             for choice in list(self._active):
-                piece, is_new = choice.news()
+                piece, is_new = choice.new_piece()
                 is_idle = is_idle and not is_new
                 if piece:
                     yield choice, piece
@@ -123,7 +123,7 @@ class Choices:
                     raise
                 return
 
-    async def whole(self) -> Json:
+    async def complete(self) -> Json:
         """Wait until all answers are complete and return the response.
 
         Raises the exceptions of ``pieces``.
@@ -136,7 +136,7 @@ class Choices:
                 collected[id(choice)].append(piece)
         return joined(
             [
-                choice.envelope.whole(choice.answer, _merged(collected[id(choice)]))
+                choice.envelope.complete(choice.answer, _merged(collected[id(choice)]))
                 for choice in self.all
             ]
         )

@@ -1,7 +1,6 @@
 """``python -m mars_runtime serve``: one checkpoint behind an OpenAI-compatible endpoint.
 
-The server starts immediately. Until the model is loaded, it answers requests with an error that
-says so.
+The server starts immediately. While the model is loading, requests are answered with an error.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from mars_runtime.serving.server import (
-    PlaceTakenError,
+    AddressInUseError,
     PlanError,
     ServePlan,
     Server,
@@ -33,21 +32,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default="mars-smollm2",
         help="name or folder of the checkpoint (%(default)s)",
     )
-    add("--host", default="127.0.0.1", help="address to serve at (%(default)s)")
+    add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     add("--port", type=int, default=8000, help="port (%(default)s); 0 picks a free one")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
-    add("--max-runs", type=int, default=8, help="most requests decoded at once (%(default)s)")
+    add(
+        "--max-runs",
+        type=int,
+        default=8,
+        help="maximum number of requests decoded at the same time (%(default)s)",
+    )
     add(
         "--max-waiting",
         type=int,
         default=32,
-        help="most requests that wait in the queue (%(default)s)",
+        help="maximum number of requests in the queue (%(default)s)",
     )
     add("--ray", action="store_true", help="serve replicas with Ray Serve, with the options below")
-    add("--threads", type=int, default=1, help="per replica (%(default)s)")
-    add("--min-replicas", type=int, default=1, help="fewest replicas (%(default)s)")
-    add("--max-replicas", type=int, default=2, help="most replicas, under load (%(default)s)")
+    add("--threads", type=int, default=1, help="compute threads of a replica (%(default)s)")
+    add("--min-replicas", type=int, default=1, help="minimum number of replicas (%(default)s)")
+    add("--max-replicas", type=int, default=2, help="maximum number of replicas (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,7 +92,7 @@ def serve_here(
 
     try:
         listener = bound(requested_host, requested_port)
-    except PlaceTakenError as error:
+    except AddressInUseError as error:
         print(error, file=sys.stderr)
         return 2
     host, port = listener.getsockname()[:2]

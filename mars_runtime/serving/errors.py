@@ -62,7 +62,7 @@ class ApiError(Exception):
         return JSONResponse(self.body, self.status, headers)
 
 
-def refusal_of(error: Exception) -> ApiError:
+def api_error(error: Exception) -> ApiError:
     """Return the ApiError that the client receives for an exception.
 
     An unexpected exception is logged without its message, which could contain the prompt.
@@ -110,6 +110,6 @@ class Faults:
         except ClientDisconnect:
             response = Response(status_code=499)  # nginx's code for a closed connection
         except Exception as error:
-            response = self._respond(refusal_of(error))
+            response = self._respond(api_error(error))
         if not is_begun:
             await response(scope, receive, send)

@@ -334,7 +334,10 @@ class KeyCheck:
 
 
 def weak_key(name: str, key: str) -> str:
-    """Return a sentence if ``key`` is too short, else an empty string. name: of its variable."""
+    """Return a sentence if ``key`` is too short, else an empty string.
+
+    name: the environment variable or option that contains the key.
+    """
     if not key or len(key) >= MIN_KEY:
         return ""
     return f"{name} must have at least {MIN_KEY} characters, got {len(key)}."

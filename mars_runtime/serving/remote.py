@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
 
 CLOSED = "The page was closed. Start the program again."
-NO_BATCH = "Batches need the model on the page's own machine; it is on another one."
+NO_BATCH = "Batches need a model on the same machine as the page. This model is on another machine."
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 SILENT_SECONDS = 15.0  # without a message for this time, the connection counts as lost

@@ -25,7 +25,7 @@ from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS
 from mars_runtime.serving.server import (
     KEY,
-    PlaceTakenError,
+    AddressInUseError,
     ServePlan,
     api_key,
     bound,
@@ -62,7 +62,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.fetch import resolve_checkpoint
 
-    if not is_there():
+    if not has_ray():
         print(NO_RAY, file=sys.stderr)
         return 2
     try:
@@ -70,7 +70,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
         # The port is checked here, because Ray would wait until it is free.
         with bound(host, port) as listener:
             port = listener.getsockname()[1]
-    except (CheckpointError, PlaceTakenError) as error:
+    except (CheckpointError, AddressInUseError) as error:
         print(error, file=sys.stderr)
         return 2
     is_own = begin(host.strip("[]"), port)
@@ -93,7 +93,7 @@ class ReplicaSetError(RuntimeError):
     """The deployment failed. The message is one sentence."""
 
 
-def is_there() -> bool:
+def has_ray() -> bool:
     """Return whether Ray is installed."""
     return importlib.util.find_spec("ray") is not None
 

@@ -50,9 +50,9 @@ LAST = "The last message must have the role user or assistant."
 FINAL = "continue_final_message must be {} if the last message has the role {}."
 NO_ECHO = "is only supported for text completions; remove it"
 ECHO_LOGPROBS = "echo does not work with logprobs. Remove one of them."
-NEEDS_PROBABILITY = "logprobs needs the metric probability."
+NEEDS_PROBABILITY = "logprobs requires metric to be probability. Change metric or remove logprobs."
 BIASED_TOKENS = "logit_bias must have token ids below {}, got {}."
-FOREIGN_IDS = "The prompt has token ids that are not text tokens of this model."
+FOREIGN_IDS = "The prompt contains invalid token ids. Send ids of this model's tokens, but no mask."
 NO_TEXT = "Remove the characters that are not valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
 MAX_STOPS, MAX_STOP_CHARS = 64, 200
@@ -112,7 +112,7 @@ the values that are accepted because they change nothing.
 B = TypeVar("B", bound=BaseModel)
 
 
-def refuse(why: str) -> NoReturn:
+def reject(why: str) -> NoReturn:
     """Reject a field. why: the end of a sentence that begins with the name of the field."""
     raise PydanticCustomError("why", "{why}", {"why": why})
 
@@ -129,17 +129,17 @@ def _content(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if not 1 <= len(value) <= MAX_PARTS:
-        refuse(f"must be a list of 1 to {MAX_PARTS} values")
+        reject(f"must be a list of 1 to {MAX_PARTS} values")
     for part in value:
         is_text = isinstance(part, dict) and part.get("type") in TEXT_PARTS
         if not is_text or not isinstance(part.get("text"), str):
-            refuse("must be a text, or a list of parts of type text")
+            reject("must be a text, or a list of parts of type text")
     return "".join(part["text"] for part in value)
 
 
 def _objects(value: Any) -> Any:
     if isinstance(value, list) and not all(isinstance(part, dict) for part in value):
-        refuse("must be a list of objects with role and content")
+        reject("must be a list of objects with role and content")
     return value
 
 
@@ -157,7 +157,7 @@ def _no_tool_role(role: Any) -> Any:
 
 def _no_echo(value: Any) -> Any:
     if value is not False:
-        refuse(NO_ECHO)
+        reject(NO_ECHO)
     return value
 
 
@@ -166,7 +166,7 @@ def _max_tokens(value: Any) -> Any:
     if type(value) is int and value == UP_TO_LIMIT:
         return None
     if value is not None and (type(value) is not int or not 1 <= value <= MAX_INT):
-        refuse(f"must be a whole number from 1 to {MAX_INT}, or -1 for as many as fit")
+        reject(f"must be a whole number from 1 to {MAX_INT}, or -1 for as many as fit")
     return value
 
 
@@ -174,7 +174,7 @@ def _prompts(value: Any) -> Any:
     """Return the posted prompts as a list, each a text or a list of token ids."""
     prompts = [value] if _is_prompt(value) else value
     if not isinstance(prompts, list) or not prompts or not all(map(_is_prompt, prompts)):
-        refuse("must be a text, a list of token ids, or a list of either")
+        reject("must be a text, a list of token ids, or a list of either")
     return prompts
 
 
@@ -187,16 +187,16 @@ def _is_prompt(value: Any) -> bool:
 def _stops(value: Any) -> Any:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > MAX_STOPS:
-        refuse(f"must be a list of 1 to {MAX_STOPS} values")
+        reject(f"must be a list of 1 to {MAX_STOPS} values")
     if not all(isinstance(stop, str) and 1 <= len(stop) <= MAX_STOP_CHARS for stop in stops):
-        refuse(f"must be texts of 1 to {MAX_STOP_CHARS} characters")
+        reject(f"must be texts of 1 to {MAX_STOP_CHARS} characters")
     return stops
 
 
 def _stop_ids(value: Any) -> Any:
     is_list = isinstance(value, list) and len(value) <= MAX_STOPS
     if not is_list or not all(type(token) is int and 0 <= token <= MAX_INT for token in value):
-        refuse(f"must be a list of at most {MAX_STOPS} token ids")
+        reject(f"must be a list of at most {MAX_STOPS} token ids")
     return value
 
 
@@ -273,7 +273,7 @@ class StreamOptions(Body):
 class AnswerBody(Body):
     """Fields that chat and text completions share."""
 
-    model: Text = Field(description="a name of /v1/models")
+    model: Text = Field(description="a model name from /v1/models")
     max_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     max_completion_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     n: NumChoices = Field(
@@ -365,7 +365,7 @@ def _lane(value: Any) -> Any:
 class RunBody(Body):
     """Runs that begin together."""
 
-    model: Text = Field(description="a name of /v1/models")
+    model: Text = Field(description="a model name from /v1/models")
     lanes: list[Annotated[LaneBody, BeforeValidator(_lane)]] = Field(  # type: ignore[valid-type]
         min_length=1, max_length=MAX_LANES
     )
@@ -386,7 +386,7 @@ def parse(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(
             body.decode("utf-8-sig"),
-            parse_constant=_refuse_constant,
+            parse_constant=_reject_constant,
             object_pairs_hook=_without_nulls,
         )
     except (ValueError, RecursionError):
@@ -399,7 +399,7 @@ def parse(body: bytes) -> dict[str, Any]:
         raise ApiError(400, str(error)) from None
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -416,10 +416,10 @@ def checked(model: type[B], values: dict[str, Any]) -> B:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise _refusal(model, error) from None
+        raise _field_error(model, error) from None
 
 
-def whole(value: object, name: str, least: int, most: int) -> int | None:
+def whole_number(value: object, name: str, least: int, most: int) -> int | None:
     """Return ``value`` if it is None or a whole number from ``least`` to ``most``.
 
     Raises ApiError otherwise. name: the field, for the error message.
@@ -429,7 +429,7 @@ def whole(value: object, name: str, least: int, most: int) -> int | None:
     return value
 
 
-def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
+def _field_error(model: type[BaseModel], error: ValidationError) -> ApiError:
     """Return the error for the first invalid field.
 
     The message is that of the validator, or generated from the field's JSON schema.
@@ -560,7 +560,10 @@ def _check_choices(body: AnswerBody, num_prompts: int) -> None:
     if body.best_of not in (None, body.n):
         raise ApiError(400, f"best_of must equal n, got {body.best_of} and {body.n}.", "best_of")
     if body.n * num_prompts > MAX_CHOICES:
-        sentence = f"n times the number of prompts must be at most {MAX_CHOICES}."
+        sentence = (
+            f"n times the number of prompts must be at most {MAX_CHOICES}, got {body.n} times "
+            f"{num_prompts}."
+        )
         raise ApiError(400, sentence, "n")
 
 
@@ -620,7 +623,7 @@ def _num_runners_up(body: AnswerBody, settings: DecodeSettings) -> int | None:
     if isinstance(body, ChatFields):
         number = body.top_logprobs if body.logprobs else None
         if body.top_logprobs and number is None:
-            raise ApiError(400, "top_logprobs needs logprobs to be true.", "top_logprobs")
+            raise ApiError(400, "top_logprobs requires logprobs to be true.", "top_logprobs")
     if number is not None and settings.metric != "probability":
         raise ApiError(400, NEEDS_PROBABILITY, "logprobs")
     return number

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 
 from mars_runtime.json_values import json_line
 from mars_runtime.serving.answer import Envelope, Json, Piece, StreamedAnswer, pieces
-from mars_runtime.serving.errors import ApiError, refusal_of
+from mars_runtime.serving.errors import ApiError, api_error
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import (
     MAX_MESSAGES,
@@ -33,7 +33,7 @@ from mars_runtime.serving.requests import (
     checked,
     completion_of,
     parse,
-    refuse,
+    reject,
     with_settings,
 )
 from mars_runtime.serving.requests import NEUTRAL as CHAT_NEUTRAL
@@ -62,7 +62,7 @@ def _messages(value: Any) -> Any:
         return [{"role": "user", "content": value}]
     is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
     if not is_list or not all(map(_is_message, value)):
-        refuse(f"must be {WANTED}")
+        reject(f"must be {WANTED}")
     return value
 
 
@@ -73,7 +73,7 @@ def _is_message(item: Any) -> bool:
 class ResponsesFields(Body):
     """A text or a conversation that the model responds to."""
 
-    model: Text = Field(description="a name of /v1/models")
+    model: Text = Field(description="a model name from /v1/models")
     input: Annotated[list[MessageBody], BeforeValidator(_messages)] = Field(description=WANTED)
     instructions: Text = Field(default="", description="system message in front of the input")
     max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
@@ -134,9 +134,9 @@ class ResponseEnvelope:
         self._chat = chat
         self._numbers = count()
 
-    def whole(self, answer: StreamedAnswer, text: str) -> Json:
+    def complete(self, answer: StreamedAnswer, text: str) -> Json:
         """Return the response for a finished answer, complete or cut at its token limit."""
-        completion = self._chat.whole(answer, Piece(text))
+        completion = self._chat.complete(answer, Piece(text))
         status = ENDED[answer.finish_reason]
         usage = completion["usage"]
         cached = usage["prompt_tokens_details"]["cached_tokens"]
@@ -172,15 +172,15 @@ class ResponseEnvelope:
                     yield self._event("output_text.delta", **part, delta=piece.text, logprobs=[])
         except Exception as error:
             failed = self._response("failed", [self._message("incomplete", text)])
-            failed["error"] = {"code": "server_error", "message": str(refusal_of(error))}
+            failed["error"] = {"code": "server_error", "message": str(api_error(error))}
             yield self._event("failed", response=failed)
             return
-        whole = self.whole(answer, text)
-        (message,) = whole["output"]
+        response = self.complete(answer, text)
+        (message,) = response["output"]
         yield self._event("output_text.done", **part, text=text, logprobs=[])
         yield self._event("content_part.done", **part, part=_part(text))
         yield self._event("output_item.done", output_index=0, item=message)
-        yield self._event(whole["status"], response=whole)
+        yield self._event(response["status"], response=response)
 
     def _event(self, name: str, **fields: Any) -> str:
         event = {"type": f"response.{name}", "sequence_number": next(self._numbers), **fields}

@@ -113,7 +113,7 @@ class Attempt:
         """
         if message["type"] == "http.response.start":
             self._start = message
-            self._refusal = refusal_of(message)
+            self._refusal = replacement_error(message)
             return
         is_last = not message.get("more_body", False)
         if self._refusal is not None:
@@ -135,7 +135,7 @@ class Attempt:
         return json.dumps(self._refusal.body).encode() if self._refusal else b""
 
 
-def refusal_of(start: Message) -> ApiError | None:
+def replacement_error(start: Message) -> ApiError | None:
     """Return the error that replaces a plain-text error of Ray, and change ``start`` accordingly.
 
     start: the head of the response. Returns None for a response of the replica, which is sent

@@ -32,7 +32,7 @@ from mars_runtime.serving.requests import (
     check_ids,
     check_length,
     check_prompt,
-    whole,
+    whole_number,
 )
 from mars_runtime.settings import RECOMMENDED, STEERED, DecodeSettings
 from mars_runtime.trace import Header, TraceWriter
@@ -188,7 +188,7 @@ def steer(group: LaneGroup, body: SteerFields) -> None:
     for settings in new_settings:
         check_depth(settings, group.block_size)
     limit = min(run.request.settings.max_new_tokens for run in runs)
-    num_tokens = whole(body.max_new_tokens, "max_new_tokens", 1, limit)
+    num_tokens = whole_number(body.max_new_tokens, "max_new_tokens", 1, limit)
     if body.pace is not None:
         runs[0].pace = body.pace
     for run, settings in zip(runs, new_settings, strict=True):
@@ -199,5 +199,5 @@ def steer(group: LaneGroup, body: SteerFields) -> None:
 
 def lanes_of(group: LaneGroup, lane: object) -> Sequence[Run]:
     """Return the lane with this number as the only item, or all lanes for None. Raises ApiError."""
-    number = whole(lane, "lane", 0, len(group.lanes) - 1)
+    number = whole_number(lane, "lane", 0, len(group.lanes) - 1)
     return group.lanes if number is None else group.lanes[number : number + 1]

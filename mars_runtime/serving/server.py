@@ -143,7 +143,7 @@ def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
     return EngineModel.of(checkpoint, engine)
 
 
-class PlaceTakenError(OSError):
+class AddressInUseError(OSError):
     """The server cannot bind a host and port. The message is one sentence."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -154,7 +154,7 @@ class PlaceTakenError(OSError):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises PlaceTakenError.
+    """Return a listening socket. Raises AddressInUseError.
 
     host: a name or an address, for IPv6 with or without brackets. A name with IPv4 and IPv6
     addresses is bound to its IPv4 address. ``::`` also accepts IPv4 connections if the system
@@ -177,7 +177,7 @@ def bound(host: str, port: int) -> socket.socket:
             (address, port, *scope), family=family, backlog=512, dualstack_ipv6=is_dual
         )
     except (OSError, OverflowError, ValueError):  # ValueError: not a valid name
-        raise PlaceTakenError(host, port) from None
+        raise AddressInUseError(host, port) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

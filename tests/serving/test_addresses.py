@@ -32,7 +32,7 @@ from mars_runtime.serving.server import (
     KEY,
     ORIGINS,
     PROXIES,
-    PlaceTakenError,
+    AddressInUseError,
     PlanError,
     allowed_origins,
     api_key,
@@ -99,14 +99,14 @@ def test_a_name_that_has_an_ipv6_address_only_is_served(monkeypatch: pytest.Monk
     ],
 )
 def test_an_address_that_is_none_is_one_sentence(host: str, port: int) -> None:
-    with pytest.raises(PlaceTakenError, match="Choose another --port"):
+    with pytest.raises(AddressInUseError, match="Choose another --port"):
         bound(host, port)
 
 
 def test_a_taken_port_of_ipv6_is_named_as_a_client_writes_it() -> None:
     with bound("::1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(PlaceTakenError, match=rf"address \[::1\]:{port} "):
+        with pytest.raises(AddressInUseError, match=rf"address \[::1\]:{port} "):
             bound("::1", port)
 
 

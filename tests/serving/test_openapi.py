@@ -136,7 +136,7 @@ WRONG: list[Case] = [
     *wrong(CHAT, "max_tokens", f"max_tokens{LIMIT}", 0, 2**31, 2.0, True, "9"),
     *wrong(CHAT, "max_completion_tokens", f"max_completion_tokens{LIMIT}", 0, 2**31, 2.0, True),
     *wrong(CHAT, "top_logprobs", f"top_logprobs {TOP}", 4, logprobs=True),
-    *wrong(CHAT, "top_logprobs", "top_logprobs needs logprobs to be true.", 1),
+    *wrong(CHAT, "top_logprobs", "top_logprobs requires logprobs to be true.", 1),
     *wrong(TEXT, "logprobs", f"logprobs {TOP}", 4),
     *wrong(
         *(CHAT, "logprobs", NEEDS_PROBABILITY, True),
@@ -179,7 +179,13 @@ WRONG: list[Case] = [
         *(TEXT, "prompt", FOREIGN_IDS, ["a", [300]]),
         field="prompt",
     ),
-    *wrong(TEXT, "prompt", "n times the number of prompts must be at most 128.", ["a"] * 43, n=3),
+    *wrong(
+        TEXT,
+        "prompt",
+        "n times the number of prompts must be at most 128, got 3 times 43.",
+        ["a"] * 43,
+        n=3,
+    ),
     # Stops and settings.
     *wrong(CHAT, "stop", "stop must be a list of 1 to 64 values.", 7, ["x"] * 65),
     *wrong(CHAT, "stop", "stop must be texts of 1 to 200 characters.", [""]),

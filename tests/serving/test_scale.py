@@ -36,12 +36,12 @@ def test_a_plan_that_makes_no_sense_is_a_sentence(wrong: dict[str, int]) -> None
 def test_what_the_commands_refuse_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(replicas, "is_there", lambda: False)
+    monkeypatch.setattr(replicas, "has_ray", lambda: False)
     assert main(["serve", "--ray", "--checkpoint", "mars-tiny"]) == 2
     assert capsys.readouterr().err == f"{replicas.NO_RAY}\n"
     assert "pip install -r requirements-serve.txt" in replicas.NO_RAY
     assert "ray[serve]>=2.60" in (ROOT / "requirements-serve.txt").read_text(encoding="utf-8")
-    monkeypatch.setattr(replicas, "is_there", lambda: True)
+    monkeypatch.setattr(replicas, "has_ray", lambda: True)
     assert main(["serve", "--ray", "--checkpoint", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
 

@@ -373,6 +373,7 @@ def open_library(path: Path) -> Any:
     ):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
             raise CompileError(
-                f"{structure.__name__} has another size in the compiled library than in library.py."
+                f"{structure.__name__} has another size in the compiled library than in "
+                f"library.py: remove {path} to compile it again."
             )
     return library

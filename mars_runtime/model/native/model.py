@@ -32,7 +32,7 @@ from mars_runtime.model.forward import (
     Part,
     SamplingMetadata,
     chosen,
-    given,
+    input_states,
 )
 from mars_runtime.model.native import library as c
 from mars_runtime.model.native.weights import (
@@ -180,7 +180,11 @@ class NativeModel(CausalModel):
         ids, store = tokens.contiguous(), cache.store
         shape = num_rows, num_tokens, self.config.hidden_size
         layers = range(self.config.num_layers) if part is None else part.layers
-        out = torch.empty(shape) if not layers.start else given(part, shape).contiguous().clone()
+        out = (
+            torch.empty(shape)
+            if not layers.start
+            else input_states(part, shape).contiguous().clone()
+        )
         feed = c.FeedStruct(
             num_rows=num_rows,
             num_tokens=num_tokens,

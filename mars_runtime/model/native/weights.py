@@ -20,9 +20,9 @@ from mars_runtime.model.adapter import Adapter, Update
 from mars_runtime.model.config import (
     CheckpointError,
     ModelConfig,
+    checked_weight,
     expected_names,
     expected_shape,
-    take,
 )
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 
@@ -133,11 +133,11 @@ class Weights:
     def __init__(
         self,
         config: ModelConfig,
-        given: Mapping[str, Weight],
+        source: Mapping[str, Weight],
         bits: int | None,
         adapter: Adapter | None = None,
     ) -> None:
-        self._config, self._given, self._bits = config, given, bits
+        self._config, self._source, self._bits = config, source, bits
         self._updates = adapter.layers if adapter else [{}] * config.num_layers
         self.embedding = self._matrix("model.embed_tokens.weight", 8)
         is_tied = config.tie_word_embeddings
@@ -199,7 +199,7 @@ class Weights:
         bits: for a dense weight, used instead of the number for layer matrices. A quantised weight
         then keeps its own number.
         """
-        weight: Weight = take(self._given, name, self._config)
+        weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
         if isinstance(weight, Tensor):
             return DenseRows((weight,), bits or common or 8, name)
@@ -211,7 +211,7 @@ class Weights:
         return weight
 
     def _plain(self, name: str) -> Tensor:
-        weight: Weight = take(self._given, name, self._config)
+        weight: Weight = checked_weight(self._source, name, self._config)
         dense = weight if isinstance(weight, Tensor) else weight.dense()
         if not dense.isfinite().all():
             raise not_finite(name)
