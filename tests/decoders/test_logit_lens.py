@@ -190,7 +190,7 @@ def test_states_of_another_shape_are_refused() -> None:
     model = native_model("llama")
     tokens, cache_ = torch.tensor([[5, 6]]), model.new_cache(1, 8)
     for wrong in (None, torch.zeros(1, 3, model.config.hidden_size)):
-        with pytest.raises(ValueError, match="states of the shape"):
+        with pytest.raises(ValueError, match="needs states of shape"):
             model.hidden(tokens, cache_, None, Part(range(1, 2), wrong))
 
 

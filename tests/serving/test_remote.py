@@ -20,6 +20,7 @@ from mars_runtime.engine import EngineBusy, EngineError, Request, RequestError, 
 from mars_runtime.events import End, Event, Step
 from mars_runtime.serving.app import RATE_LIMITED
 from mars_runtime.serving.remote import AWAY, LOST, NO_BATCH, Machine, RemoteEngine
+from mars_runtime.serving.requests import FOREIGN_IDS
 from mars_runtime.settings import RECOMMENDED, DecodeSettings, SettingsError
 
 CAREFUL = DecodeSettings(tau=1.0, block_size=4)
@@ -136,7 +137,7 @@ def test_what_cannot_be_served_is_refused_in_the_words_of_the_engine(
 ) -> None:
     with pytest.raises(RequestError, match="depth"):
         engine.submit(Request(place.ids(), replace(CAREFUL, block_size=9)))
-    with pytest.raises(RequestError, match="not text tokens of this model"):
+    with pytest.raises(RequestError, match=FOREIGN_IDS):
         engine.submit(Request([100_000], CAREFUL))
     with pytest.raises(RequestError, match=NO_BATCH):
         engine.solo(lambda *_: iter(()), CAREFUL)
@@ -255,9 +256,9 @@ def test_an_answer_is_steered_and_stopped_by_its_id(few: Place, changes: Any, wo
     ("changes", "words"),
     [
         ({"lanes": [7]}, "prompt_ids"),
-        ({"lanes": [{**LANE, "prompt_ids": ["a"]}]}, "not text tokens"),
-        ({"lanes": [{**LANE, "prompt_ids": [258]}]}, "not text tokens"),  # the mask
-        ({"lanes": [{**LANE, "prompt_ids": [-1]}]}, "not text tokens"),
+        ({"lanes": [{**LANE, "prompt_ids": ["a"]}]}, FOREIGN_IDS),
+        ({"lanes": [{**LANE, "prompt_ids": [258]}]}, FOREIGN_IDS),  # the mask
+        ({"lanes": [{**LANE, "prompt_ids": [-1]}]}, FOREIGN_IDS),
         ({"lanes": [{**LANE, "max_new_tokens": 5000}]}, "tokens to generate"),
         ({"lanes": [{**LANE, "block_size": 9}]}, "depth"),
         ({"lanes": [{**LANE, "is_checked": 1}]}, "is_checked"),
