@@ -150,7 +150,7 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
             "Split it."
         )
     text = text.removeprefix("\ufeff")
-    name = name or "this text"
+    name = name or "This text"
     if text.count("\0") > len(text) // 4:
         raise PromptError(f"{name} is not UTF-8 text. Save it as UTF-8 and choose it again.")
     prompts = Prompts()
@@ -159,8 +159,8 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
         if not prompts.add(line, make):
             break
     if not prompts.items:
-        reason = f" {prompts.faults[0]}" if prompts.faults else ""
-        raise PromptError(f"{name} has no valid prompts.{reason}")
+        reason = prompts.faults[0] if prompts.faults else "Add at least one."
+        raise PromptError(f"{name} has no valid prompts. {reason}")
     return prompts
 
 

@@ -164,7 +164,7 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
     assert names[2].endswith("Say <i>it</i>.")
     page.wait_for_selector(f"{ROW} .cv-facts:text('scripted') >> nth=2")
     tpf = folds.tpf(read_trace(live[0].splitlines()).events)
-    assert f"{tpf:.2f} TPF" in first.locator(".cv-figures").inner_text()
+    assert f"{tpf:.2f} tokens per pass" in first.locator(".cv-figures").inner_text()
     assert_wears(page, worn)
 
     with page.expect_popup() as popup:
@@ -297,7 +297,7 @@ def test_runs_of_the_same_text_are_one_row_that_opens(tray: playwright.Page) -> 
     assert fold.locator(".cv-foldbutton").inner_text() == "2 runs wrote the same text"
     settings = fold.locator(".cv-foldruns li").all_inner_texts()
     assert settings[0].startswith("Run 3MARS · τ 0.95 · B 8 · ")
-    assert settings[1] == "Run 2plain AR · one token per pass · 1.00 TPF"
+    assert settings[1] == "Run 2plain AR · one token per pass · 1.00 tokens per pass"
     both = fold.locator(".cv-foldhead input")
     both.check()
     page.wait_for_selector(f"{TEXTS} >> nth=1")

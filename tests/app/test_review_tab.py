@@ -321,6 +321,15 @@ STEPS = """async () => {
 }"""
 
 
+def test_an_unknown_set_is_an_error_with_the_list_of_sets(arrive: Arrive, address: str) -> None:
+    page = arrive(f"{address}#review=nothing")
+    page.wait_for_selector(f"{VIEW}[data-phase=error]")
+    assert "does not exist" in page.inner_text(f"{VIEW} .rw-status")
+    assert page.locator(f"{VIEW} .rw-body :is(select, button):visible").count() == 1
+    page.select_option(SET, "small")
+    opened(page)
+
+
 def choose(page: playwright.Page, name: str, said: str) -> float:
     """Open a set of the list; return the milliseconds that it takes."""
     before = page.evaluate("performance.now()")

@@ -126,20 +126,25 @@ export class Plots {
     this.isDue = true;
     if (this.isDrawing) return;
     this.isDrawing = true;
-    while (this.isDue) {
-      this.isDue = false;
-      await this.drawEach();
+    try {
+      while (this.isDue) {
+        this.isDue = false;
+        await this.drawEach();
+      }
+    } finally {
+      this.isDrawing = false;
     }
-    this.isDrawing = false;
   }
 
   async drawEach() {
     if (!this.isShown || !this.inSight.size) return;
     this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
     if (!this.plotly) this.element.replaceChildren(noCharts(this.rest));
-    for (const { key, node, frame } of this.charts) {
+    // First all figures, for one without data hides its frame, which changes the size of the others.
+    const figures = this.charts.map(({ key, frame }) => this.figure(key, frame));
+    for (const [i, { node }] of this.charts.entries()) {
+      const figure = figures[i];
       if (!this.plotly || !this.isShown || !this.element.clientWidth) return;
-      const figure = this.figure(key, frame);
       if (!figure) continue;
       Object.assign(figure.layout, { width: node.clientWidth, height: node.clientHeight });
       this.plotly.react(node, figure.data, figure.layout, this.config);

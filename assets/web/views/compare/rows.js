@@ -195,7 +195,7 @@ export class Fold {
 }
 
 /** @param {Lane} lane */
-const paceOf = (lane) => `${loopRemark(lane) && "until it loops: "}${figure(folds.perForward(lane))} TPF`;
+const paceOf = (lane) => `${loopRemark(lane) && "until it loops: "}${figure(folds.perForward(lane))} tokens per pass`;
 
 /** @param {Pin} pin */
 const settingsOf = ({ label, lane, record }) =>

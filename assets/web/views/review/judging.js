@@ -127,8 +127,8 @@ class Side {
       this.name,
       make("div", "rw-ratings", ...this.ratings),
       make("span", "rw-scale", "1 poor, 5 good"),
-      this.tags,
       this.field,
+      this.tags,
     );
   }
 

@@ -15,7 +15,8 @@ const KINDS = {
 
 export const LEGEND = {
   masked: "Wavy: not in the other answer. Caret: the other answer has words here.",
-  shown: "Shaded: written in one pass. Wavy: not in the other answer. Orange: AR would differ.",
+  shown:
+    "Bars: one per pass, wider for more tokens, orange where AR would differ. Shaded: several tokens of one pass. Wavy: not in the other answer. Caret: the other answer has words here.",
 };
 
 /**

@@ -217,6 +217,7 @@ export class ReviewView {
       /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown. Reload the page.",
     );
     this.root.dataset.phase = "error";
+    this.body.hidden = !this.root.dataset.sets; // the list of sets stays
   }
 
   fillBar() {
