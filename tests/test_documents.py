@@ -280,7 +280,7 @@ def speed_next_to_busy_processes() -> str:
         for rate in result("beside.json")["rates"]
         if "lossless" in rate["way"] and rate["threads"] is None
     )
-    return f"lossless keeps {one_busy / quiet:.2f} of its speed, next to two {two / quiet:.2f} "
+    return f"lossless decoding has {one_busy / quiet:.2f} of its speed, with two {two / quiet:.2f} "
 
 
 def tokens_per_forward_along_a_text() -> str:

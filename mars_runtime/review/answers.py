@@ -30,7 +30,7 @@ class Answer:
 
     pieces: the text of each token; empty without a trace.
     groups: the number of tokens that each forward pass accepted.
-    otherwise: AR's token by position, for each position where AR would have chosen another token.
+    otherwise: AR's token by position, where a forward pass computed it and it differs.
     num_tokens: the number of tokens, including EOS, which has no piece.
     end: why decoding ended, such as eos or limit; empty without a trace.
     is_right: the verdict of the task's checker; None without a checker.

@@ -41,7 +41,7 @@ Unit = tuple[str, str, tuple[str, str]]
 
 
 class JudgementError(ValueError):
-    """A judgement is invalid; the message is one sentence."""
+    """A judgement or a file of judgements is invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class ReviewSet:
                 )
             if existing.weights != _weights(about.made):
                 raise SetError(
-                    f"The answers in {folder} are of other weights. Choose another folder."
+                    f"The set in {folder} was decoded with other weights. Choose another folder."
                 )
             return existing
         created = cls(folder, about, items)

@@ -71,7 +71,7 @@ def compare(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _running_best(names: list[str], values: list[int]) -> str:
-    """Find the largest value and write one line for each comparison on the way."""
+    """Return one line for each comparison that finds the largest value, from left to right."""
     texts = [f"{value} for {name}" for name, value in zip(names, values, strict=True)]
     best, lines = 0, ""
     for index in range(1, len(values)):
