@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "verify": (
         "mars_runtime.lab.verification.cli",
-        "check that a checkpoint keeps its promises, such as lossless text",
+        "check that decoding is exact for a checkpoint, such as lossless text",
     ),
     "benchmark": (
         "mars_runtime.lab.benchmark.cli",

@@ -174,7 +174,7 @@ def test_figures_are_kept_with_their_origin(done: Done):
         (["--beside", "65"], "--beside must be between 0 and 64, got 65."),
         (["--batch", "1", "0"], "--batch must be at least 1, got 0."),
         (["--batch", "9999"], "at most 256"),
-        (["--families", "poetry"], "There is no family 'poetry'"),
+        (["--families", "poetry"], "--families 'poetry' is unknown"),
         (["--checkpoint", "nobody"], "nobody"),
     ],
 )

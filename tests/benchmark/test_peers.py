@@ -163,8 +163,8 @@ def test_an_interpreter_without_the_package_is_a_sentence(
 
 
 def test_a_file_that_it_cannot_read_is_a_sentence(script: Path):
-    script.write_text("""print('{"error": "llama.cpp can\\'t read this file"}')""")
-    with pytest.raises(CheckpointError, match="can't read this file"):
+    script.write_text("""print('{"error": "llama.cpp cannot read this file"}')""")
+    with pytest.raises(CheckpointError, match="cannot read this file"):
         ChildEngine(LLAMA_CPP, sys.executable, Path("some.gguf"), 99, script)
 
 
