@@ -93,6 +93,13 @@ class Column {
     put(this.passes, counted(forwards, "pass", "passes"));
     put(this.facts, joined(afterLoop([shown], counted(tokens, "token")), tau, done, this.more));
   }
+
+  // Shows the beginning of a text that does not fit, also after a change of size.
+  toTop() {
+    this.view.isStuck = false;
+    this.text.scrollTop = 0;
+    this.text.classList.remove("pr-scrolled");
+  }
 }
 
 export class RaceScene {
@@ -368,7 +375,7 @@ export class DialScene extends RaceScene {
     if (differsAt >= 0) for (const { view } of this.columns) view.markDivergence(differsAt);
     this.columns[0].more = differsAt < 0 ? SENTENCES.same : `differs at token ${differsAt + 1}`;
     this.columns[0].draw(main);
-    for (const { text } of this.columns) text.scrollTop = 0; // the texts differ near the beginning
+    for (const column of this.columns) column.toTop(); // the texts differ near the beginning
   }
 
   /** @param {number} index */

@@ -168,6 +168,8 @@ def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
     said = page.inner_text(".pr-count >> nth=0")
     assert f"differs at token {place + 1}" in said
     assert page.locator(".pr-lane .rv-mark").count() == 2
+    tops = page.locator(".pr-lane .rv-text").evaluate_all("texts => texts.map((n) => n.scrollTop)")
+    assert tops == [0, 0]  # the first difference is near the beginning
     dial.focus()
     page.keyboard.press("ArrowRight")
     assert page.inner_text(name) == "lossless"

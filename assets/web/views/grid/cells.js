@@ -83,7 +83,7 @@ export class Cells {
     const node = make(
       "div",
       { class: "gv-cell", role: "gridcell", tabindex: -1, "data-cell": cell.name },
-      numberOf("tpf", texts.tpf, make("small", "", "tok/pass")),
+      numberOf("tpf", texts.tpf, make("small", "", "/pass")),
       numberOf("agreement", texts.agreement, make("small", "", "% agree")),
       numberOf("speed", texts.ratio, texts.speed),
       texts.differs,
