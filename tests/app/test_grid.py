@@ -86,7 +86,7 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
     assert parted == WRONG_FROM
     assert folds.first_divergence(actual["r0c0"].events, actual["ar"].events) is None
     said = of_tag(last, "status")
-    assert said[0]["text"].startswith("Plain AR first")
+    assert said[0]["text"].startswith("Running plain AR")
     assert "Cell 2 of 6: τ 0.5, B 4…" in [item["text"] for item in said]
     assert "Round 3 of 3: lossless, B 4…" in [entry["text"] for entry in said]
     finished = "Finished: 6 of 6 cells done, timed in 3 rounds."
@@ -188,7 +188,11 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
         ({"block_sizes": ["auto", 2]}, "block_sizes", "Choose values from the list."),
         ({"taus": [1.5]}, "taus", "The threshold τ must be a number from 0 to 1."),
         ({"taus": [0.5] * 10_000}, "taus", "Choose up to 20 values from the list."),
-        ({"taus": list(TAUS), "block_sizes": [2, 4, 8]}, "taus", "at most 20 cells; 9 rows of 3"),
+        (
+            {"taus": list(TAUS), "block_sizes": [2, 4, 8]},
+            "taus",
+            "at most 20 cells, got 9 rows × 3",
+        ),
         ({"rounds": 4}, "rounds", "Choose 3 or 5 rounds."),
         ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens per cell."),
     ],
