@@ -266,11 +266,11 @@ def to_html(review: ReviewSet, rows: Iterable[Judgement]) -> str:
 
 
 def _origin(review: ReviewSet) -> str:
-    made = review.about.made
-    hardware = made.get("hardware")
-    place = hardware.get("processor", "") if isinstance(hardware, Mapping) else ""
+    provenance = review.about.made
+    hardware = provenance.get("hardware")
+    processor = hardware.get("processor", "") if isinstance(hardware, Mapping) else ""
     words = [f"{len(review.items)} prompts", *(method.name for method in review.about.methods)]
-    words += [str(fact) for fact in (place, str(made.get("date", ""))[:10]) if fact]
+    words += [str(fact) for fact in (processor, str(provenance.get("date", ""))[:10]) if fact]
     return f'<p class="facts">{escape(" · ".join(words))}</p>'
 
 
@@ -313,8 +313,8 @@ def _answer_html(name: str, answer: Answer, reference: Answer | None) -> str:
     checks = marks(answer, reference) if reference is not None else None
     facts = []
     if checks is not None:
-        place = checks.difference.word + 1 if checks.difference else 0
-        facts.append("same text" if checks.is_same else f"differs from word {place}")
+        word = checks.difference.word + 1 if checks.difference else 0
+        facts.append("same text" if checks.is_same else f"differs from word {word}")
         facts += ["loops"] if checks.is_looped else []
         facts += [] if checks.is_right is None else ["right" if checks.is_right else "wrong"]
         facts += [] if checks.tpf is None else [f"{checks.tpf:.2f} tokens per forward pass"]
@@ -357,12 +357,12 @@ def _charts(review: ReviewSet, judgements: Sequence[Judgement]) -> list[str]:
         shares = [("better", 0), ("equal", 1), ("worse", 2)]
         bars = [
             _bars(
-                names[place],
+                names[index],
                 methods,
-                [getattr(preference, kind) for preference in preferred],
-                COLOURS[place],
+                [getattr(preference, share) for preference in preferred],
+                COLOURS[index],
             )
-            for kind, place in shares
+            for share, index in shares
         ]
         drawn.append(("Preferred over the reference, share of judgements", bars))
     rated = [opinion for opinion in opinions(review, judgements) if opinion.rating is not None]

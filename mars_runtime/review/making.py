@@ -91,8 +91,8 @@ def begin(
     OutputError and the errors of ``decoders``.
     """
     names = dict.fromkeys(method.checkpoint for method in methods)
-    made = {**provenance(), "weights": {name: decoders(name).weights for name in names}}
-    return ReviewSet.create(folder, SetDescription(name, methods, reference, made), items)
+    origin = {**provenance(), "weights": {name: decoders(name).weights for name in names}}
+    return ReviewSet.create(folder, SetDescription(name, methods, reference, origin), items)
 
 
 def make(

@@ -71,13 +71,13 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
         raise ValueError(f"There is no task family {family!r}. Choose one of {known}.")
     rng = random.Random(f"{family}:{split}:{seed}")
     tasks: list[Task] = []
-    seen: set[str] = set()
+    prompts: set[str] = set()
     for _ in range(count):
         for _ in range(1 + TRIES_FOR_NEW):
             task = FAMILIES[family].generate(rng, split)
-            if task.prompt not in seen:
+            if task.prompt not in prompts:
                 break
-        seen.add(task.prompt)
+        prompts.add(task.prompt)
         tasks.append(task)
     return tasks
 

@@ -74,7 +74,7 @@ class Family(ABC):
 
     @abstractmethod
     def draft(self, rng: random.Random, split: Split) -> Task:
-        """Generate a task whose prompt may belong to either split."""
+        """Generate a task without checking whether its prompt is reserved for evaluation."""
 
     @abstractmethod
     def judge(self, task: Task, text: str) -> bool:
@@ -84,7 +84,7 @@ class Family(ABC):
         """
 
     def generate(self, rng: random.Random, split: Split) -> Task:
-        """Generate a task whose prompt the other split never contains.
+        """Generate a task with a prompt that never occurs in the other split.
 
         Half of the evaluation tasks also have numbers that no training task of that kind has.
         Raises RuntimeError if MAX_ATTEMPTS drafts have no such prompt.

@@ -20,7 +20,7 @@ FACTS: dict[str, list[str]] = _DATA["facts"]
 """Verb phrases without a comma that are true of each subject, such as an animal."""
 COUNTS = (2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7)
 LONGER_COUNTS = (*COUNTS, 6, 7, 8, 9, 10)
-Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
+Parts = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
 
 
 def _items(
@@ -42,29 +42,29 @@ def _items(
     return {"n": number, "topic": names.get(topic, topic)}, items, known
 
 
-def bullet_list(rng: random.Random, split: Split) -> Made:
+def bullet_list(rng: random.Random, split: Split) -> Parts:
     fields, items, known = _items(rng)
     answer = "\n".join(f"- {item}" for item in items)
     return fields, answer, {"bullets": len(items), "members": known}
 
 
-def numbered_list(rng: random.Random, split: Split) -> Made:
+def numbered_list(rng: random.Random, split: Split) -> Parts:
     fields, items, known = _items(rng, LONGER_COUNTS)
     answer = "\n".join(f"{index}. {item}" for index, item in enumerate(items, 1))
     return fields, answer, {"numbered": len(items), "members": known}
 
 
-def upper_list(rng: random.Random, split: Split) -> Made:
+def upper_list(rng: random.Random, split: Split) -> Parts:
     fields, answer, constraints = bullet_list(rng, split)
     return fields, answer.upper(), constraints | {"upper": True}
 
 
-def semicolons(rng: random.Random, split: Split) -> Made:
+def semicolons(rng: random.Random, split: Split) -> Parts:
     fields, items, known = _items(rng)
     return fields, "; ".join(items), {"separated": [";", len(items)], "members": known}
 
 
-def json_object(rng: random.Random, split: Split) -> Made:
+def json_object(rng: random.Random, split: Split) -> Parts:
     person = people(rng, split, 1)[0]
     values: dict[str, object] = {
         "age": rng.randint(5, 90),
@@ -81,9 +81,9 @@ def json_object(rng: random.Random, split: Split) -> Made:
         "colour": f"likes {values['colour']}",
     }
     keys = rng.sample(sorted(values), rng.randint(2, 3))
-    made: dict[str, object] = {"name": person.name} | {key: values[key] for key in keys}
+    record: dict[str, object] = {"name": person.name} | {key: values[key] for key in keys}
     story = f"{person.name} {listed([texts[key] for key in keys])}."
-    return {"keys": listed(["name", *keys]), "story": story}, json.dumps(made), {"json": made}
+    return {"keys": listed(["name", *keys]), "story": story}, json.dumps(record), {"json": record}
 
 
 def _plain_sentence(rng: random.Random) -> str:
@@ -94,24 +94,24 @@ def _plain_sentence(rng: random.Random) -> str:
     return " ".join(f"the {manner} {subject} {fact}".split())
 
 
-def upper_case(rng: random.Random, split: Split) -> Made:
+def upper_case(rng: random.Random, split: Split) -> Parts:
     text = _plain_sentence(rng)
     return {"text": text}, text.upper(), {"equals": text.upper()}
 
 
-def quoted(rng: random.Random, split: Split) -> Made:
+def quoted(rng: random.Random, split: Split) -> Parts:
     text = _plain_sentence(rng)
     return {"text": text}, f'"{text}"', {"equals": f'"{text}"'}
 
 
-def repeat(rng: random.Random, split: Split) -> Made:
+def repeat(rng: random.Random, split: Split) -> Parts:
     text, count = rng.choice(_DATA["phrases"]), rng.choice((2, 3, 3, 4, 4, 5, 5, 6))
     answer = "\n".join([text] * count)
     fields = {"text": text, "n": rng.choice((str(count), NUMBER_WORDS[count]))}
     return fields, answer, {"equals": answer}
 
 
-def repeat_upper(rng: random.Random, split: Split) -> Made:
+def repeat_upper(rng: random.Random, split: Split) -> Parts:
     fields, answer, _ = repeat(rng, split)
     return fields, answer.upper(), {"equals": answer.upper()}
 
@@ -128,28 +128,28 @@ def _about(subject: str, constraints: dict[str, object]) -> dict[str, object]:
     return constraints | {"mentions": subject, "sentences": 1, "plain": True}
 
 
-def no_commas(rng: random.Random, split: Split) -> Made:
+def no_commas(rng: random.Random, split: Split) -> Parts:
     subject = rng.choice(sorted(FACTS))
     first, second = _facts(rng, subject, 2)
     answer = f"The {subject} {first} and {second}."
     return {"a_subject": article(subject)}, answer, _about(subject, {"no_commas": True})
 
 
-def sentence_count(rng: random.Random, split: Split) -> Made:
+def sentence_count(rng: random.Random, split: Split) -> Parts:
     subject, count = rng.choice(sorted(FACTS)), rng.randint(2, 3)
     answer = " ".join(f"The {subject} {fact}." for fact in _facts(rng, subject, count))
     fields = {"a_subject": article(subject), "n": rng.choice((str(count), NUMBER_WORDS[count]))}
     return fields, answer, {"sentences": count, "mentions": subject, "plain": True}
 
 
-def start_word(rng: random.Random, split: Split) -> Made:
+def start_word(rng: random.Random, split: Split) -> Parts:
     subject, word = rng.choice(sorted(FACTS)), rng.choice(_DATA["starters"])
     answer = f"{word} the {subject} {rng.choice(FACTS[subject])}."
     fields = {"a_subject": article(subject), "word": word}
     return fields, answer, _about(subject, {"first_word": word})
 
 
-def end_word(rng: random.Random, split: Split) -> Made:
+def end_word(rng: random.Random, split: Split) -> Parts:
     subject, ending = rng.choice(sorted(FACTS)), rng.choice(sorted(_DATA["endings"]))
     answer = f"The {subject} {rng.choice(FACTS[subject])} {ending}."
     word = _DATA["endings"][ending]
@@ -157,7 +157,7 @@ def end_word(rng: random.Random, split: Split) -> Made:
     return fields, answer, _about(subject, {"last_word": word})
 
 
-def yes_no(rng: random.Random, split: Split) -> Made:
+def yes_no(rng: random.Random, split: Split) -> Parts:
     topic = rng.choice(sorted(TOPICS))
     is_member = rng.random() < 0.5
     blurred = _DATA["blurred_topics"]  # pairs with things that may belong to both
@@ -172,7 +172,7 @@ def yes_no(rng: random.Random, split: Split) -> Made:
     return {"question": question}, answer, {"equals": answer}
 
 
-KINDS: dict[str, Callable[[random.Random, Split], Made]] = {
+KINDS: dict[str, Callable[[random.Random, Split], Parts]] = {
     maker.__name__: maker
     for maker in (
         *(bullet_list, numbered_list, upper_list, semicolons, json_object, upper_case, quoted),
