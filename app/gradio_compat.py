@@ -1,10 +1,11 @@
-"""Everything in this app that depends on Gradio's internals.
+"""All code of this app that depends on Gradio's internals.
 
-Each part states why Gradio's public interface is not enough, what the part saves, and the upstream
-issue. ``tests/app/test_gradio_compat.py`` reports what has changed after an upgrade. Figures:
-Gradio 6.31 on two CPU cores, processor seconds.
+Each part says why Gradio's public interface is not enough, what the part achieves, and which
+upstream issue exists. ``tests/app/test_gradio_compat.py`` detects changes after an upgrade. The
+figures are processor time with Gradio 6.31 on two CPU cores.
 
-``app/__init__.py`` imports this module before Gradio, so functions here import Gradio themselves.
+``app/__init__.py`` imports this module before Gradio. Therefore its functions import Gradio
+themselves.
 """
 
 from __future__ import annotations
@@ -33,39 +34,41 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Paths of Gradio's routes. The page needs 21 of the 57. Gradio has no setting that leaves out the
+# Paths of the 21 of Gradio's 57 routes that the page needs. Gradio has no setting that disables the
 # others, such as uploads, files, a proxy and deep links. No upstream issue.
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"
-"""Route for calls of server functions; Gradio passes their values on unchanged."""
+"""Route for calls of server functions. Gradio passes their values on unchanged."""
 EVENT = f"{API}/run/predict"
-"""Route for events that skip the queue."""
+"""Route for events that are not queued."""
 READ = re.compile(
     rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/[\w./-]{{1,200}})?"
     rf"|{API}/(info/?|openapi\.json|app_id/?|queue/data|heartbeat/\w{{1,64}}"
     rf"|call/(v2/)?\w+/\w{{1,64}})"
 )
-"""Routes that the page and its endpoints read."""
+"""GET routes that the page and its endpoints use."""
 WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")
-"""Routes that they post to."""
+"""POST routes that the page and its endpoints use."""
 TOOLS = re.compile(rf"{API}/mcp(/.*)?")
 EVENTS = re.compile(rf"{API}/queue/join|{EVENT}/?")
-"""Routes that take an event by its number."""
+"""Routes that accept an event by its number."""
 NAMED = re.compile(rf"{API}/call/(?P<v2>v2/)?(?P<name>\w+)/?")
 """Routes that call an endpoint by its name."""
 QUEUED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
-"""Routes that take an event for the queue."""
+"""Routes that add an event to the queue."""
 STREAM = f"{API}/queue/data"
-"""Route of a session's stream."""
+"""Route for the stream of a session."""
 CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
-"""Route of a call's stream."""
+"""Route for the stream of a call."""
 
 STUB_WRITER = "gradio.component_meta"
 
 
 class _WriterFinder(MetaPathFinder):
-    """Finds Gradio's module that writes type stubs, as Python would, and disables its writing."""
+    """Import hook that disables Gradio's module for writing type stubs when the module is
+    imported.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -91,16 +94,17 @@ def _disable_writing(module: ModuleType) -> None:
 
 
 def write_no_stubs() -> None:
-    """Keep Gradio from writing type stubs.
+    """Prevent Gradio from writing type stubs.
 
-    At each import Gradio parses the source of every component and compares it with a stub, which it
-    writes next to the source, this app's own included; mypy then reads the stub instead. Import of
-    Gradio: 1.06 s instead of 2.03 s. https://github.com/gradio-app/gradio/issues/7791
+    When Gradio is imported, it parses the source of every component and compares it with a stub
+    file, which it writes next to the source, also for components of this app; mypy then reads the
+    stub instead of the source. Without this, importing Gradio takes 1.06 s instead of 2.03 s.
+    https://github.com/gradio-app/gradio/issues/7791
     """
     writer = sys.modules.get(STUB_WRITER)
     if writer is None:
         sys.meta_path.insert(0, _WriterFinder())
-    else:  # a script imported Gradio before this app
+    else:  # Gradio was imported before this app
         _disable_writing(writer)
 
 
@@ -108,29 +112,30 @@ MAX_SESSIONS = 200
 
 
 def store_few_sessions(page: gr.Blocks) -> None:
-    """Bound the number of sessions whose state Gradio stores, which is 10,000 by default.
+    """Limit the number of sessions whose state Gradio stores. The default is 10,000.
 
-    A parameter of ``launch``, but not of ``gr.mount_gradio_app``. No upstream issue.
+    ``launch`` has a parameter for it, but ``gr.mount_gradio_app`` does not. No upstream issue.
     """
     page.state_session_capacity = MAX_SESSIONS
 
 
-QUEUE_PAUSE = 0.02  # seconds between two checks of the queue
+QUEUE_PAUSE = 0.02  # seconds between two checks of the event queue
 
 
 def poll_less_often(page: gr.Blocks) -> None:
-    """Let Gradio check its queue of events every 20 ms instead of every millisecond.
+    """Make Gradio check its event queue every 20 ms instead of every millisecond.
 
-    An idle server takes 1.5 % of a core instead of 6.3 %, decoding or not. No upstream issue.
+    This lowers the load of an idle server from 6.3 % to 1.5 % of a core. No upstream issue.
     """
     page._queue.sleep_when_free = QUEUE_PAUSE
 
 
 def log_without_values(describe: Callable[[BaseException], str]) -> None:
-    """Make Gradio log where an event failed, by ``describe``, instead of printing the exception.
+    """Make Gradio log where an event failed, as text from ``describe``, instead of printing the
+    exception.
 
-    The text of an exception may contain a visitor's input. Gradio can only suppress a ``gr.Error``
-    (https://github.com/gradio-app/gradio/issues/10136), not other exceptions.
+    The text of an exception may contain a visitor's input. Gradio can only suppress the output for
+    a ``gr.Error`` (https://github.com/gradio-app/gradio/issues/10136), not for other exceptions.
     """
     from gradio import queueing, routes
 
@@ -141,27 +146,30 @@ def log_without_values(describe: Callable[[BaseException], str]) -> None:
 
     for module in (queueing, routes):
         module.traceback = SimpleNamespace(print_exc=log_place)  # type: ignore[attr-defined]
-    queueing.print = lambda *_: None  # type: ignore[attr-defined]  # of what a validator raised
+    # Gradio also prints exceptions that a validator raises.
+    queueing.print = lambda *_: None  # type: ignore[attr-defined]
 
 
 CLOCK = ASSETS / "web" / "views" / "page" / "clock.js"
-"""A script that stops Gradio's loading clock, which redraws every frame while a page is open. The
-browser of an idle page uses 0.1 % of a core instead of 6.8 %. No upstream issue.
+"""Script that stops Gradio's loading clock, which redraws every frame while the page is open. It
+lowers the load of an idle page from 6.8 % to 0.1 % of a core in the browser. No upstream issue.
 """
 MANIFEST = '<link rel="manifest" href="/manifest.json" />'
 ICON = '<link rel="icon" href="favicon.ico" />'
 
 
 def edit_document(text: str, root: str, scripts: str) -> str:
-    """Return the page's document with our scripts added and absolute addresses removed.
+    """Return the page's document with the app's scripts added and absolute URLs removed.
 
-    root: the address at which Gradio was requested. The document gets "." instead: behind a proxy
-    that does not forward its port or folder, Gradio derives an address that visitors cannot reach
-    (https://github.com/gradio-app/gradio/issues/11714). The manifest has an absolute address; it is
-    replaced by an icon, which a browser would otherwise request outside the folder.
+    root: the URL at which Gradio was requested. It is replaced by ".", because behind a proxy that
+    does not forward its port or folder, Gradio derives a URL that visitors cannot reach
+    (https://github.com/gradio-app/gradio/issues/11714). The link to the manifest is also absolute;
+    it is replaced by a link to the icon, which the browser would otherwise request outside the
+    folder.
 
-    scripts: elements for the end of the head, which run before Gradio's modules. Gradio's own
-    ``head`` is only inserted by those modules (https://github.com/gradio-app/gradio/issues/6426).
+    scripts: elements for the end of the head, which run before Gradio's modules. The elements of
+    Gradio's parameter ``head`` are inserted only by these modules
+    (https://github.com/gradio-app/gradio/issues/6426).
     """
     named = rf'("root":|const root = )"{re.escape(root)}[^"]*"'
     text = re.sub(named, r'\1"."', text)
@@ -172,10 +180,10 @@ def edit_document(text: str, root: str, scripts: str) -> str:
 
 
 def adopt(page: gr.Blocks, app: FastAPI) -> None:
-    """Make the Gradio app that is mounted in ``app`` the one that the page refers to.
+    """Make ``page.app`` the Gradio app that is mounted in ``app``.
 
-    ``gr.mount_gradio_app`` does not: validators would store session state in another app, and
-    ``page.close`` would not end streams. No upstream issue.
+    ``gr.mount_gradio_app`` does not do this. Without it, validators would store session state in
+    another app, and ``page.close`` would not end streams. No upstream issue.
     """
     from starlette.routing import Mount
 
@@ -183,17 +191,17 @@ def adopt(page: gr.Blocks, app: FastAPI) -> None:
 
 
 class GradioQueue:
-    """Access to Gradio's queue for ``serving/run_limits.py``.
+    """Access to Gradio's event queue for ``serving/run_limits.py``.
 
     If a session never opens its stream, Gradio stores its events and messages and runs the events
-    to their end: up to MARS_MAX_SECONDS (300) instead of 5. No upstream issue.
+    to their end, which takes up to MARS_MAX_SECONDS (300) instead of 5 seconds. No upstream issue.
     """
 
     def __init__(self, page: gr.Blocks) -> None:
         self._page = page
 
     def has_session(self, session: str) -> bool:
-        """Whether the queue has, or may get, messages for a session."""
+        """Whether the queue has messages for a session or may get some."""
         return session in self._page._queue.pending_messages_per_session
 
     def session_of(self, event: str) -> str:
@@ -207,48 +215,46 @@ class GradioQueue:
         return [(event.fn._id, event.request.client) for event in events]
 
     async def forget(self, session: str) -> None:
-        """Cancel a session's queued and running events and drop its messages."""
+        """Cancel a session's queued and running events, and drop its messages."""
         queue = self._page._queue
         await queue.clean_events(session_hash=session)
         queue.pending_messages_per_session.pop(session, None)
         queue.pending_event_ids_session.pop(session, None)
 
 
-TOOL_SECONDS = 0.2  # between two checks whether a tool has begun
+TOOL_SECONDS = 0.2  # time between two checks of whether a tool has begun
 
 
 def has_tools() -> bool:
-    """Whether the installed ``mcp`` package has what Gradio's MCP server needs; other versions of
-    it may not.
-    """
+    """Whether the installed version of the package ``mcp`` works with Gradio's MCP server."""
     from gradio.mcp import GradioMCPServer
 
     return hasattr(GradioMCPServer, "StreamableHTTPSessionManager")
 
 
 def make_tools(page: gr.Blocks, url: str) -> GradioMCPServer:
-    """Return an MCP server with the typed endpoints as tools, which Gradio serves with the page.
+    """Return an MCP server whose tools are the typed endpoints. Gradio serves it with the page.
 
-    url: where the page is served. ``gr.mount_gradio_app`` has no such parameter
-    (https://github.com/gradio-app/gradio/pull/11567 was to add it), so Gradio would call the host
+    url: the URL of the page. ``gr.mount_gradio_app`` has no such parameter
+    (https://github.com/gradio-app/gradio/pull/11567 proposes one), so Gradio would call the host
     that a request names.
 
-    Gradio's own server blocks a thread for each call, continues a call after its client has left
-    (no upstream issue), and includes the address in the message of a rejected call. Each value
-    becomes one JSON text; no endpoint returns files.
+    Gradio's own MCP server has other problems: it blocks a thread for each call, continues a call
+    after its client has disconnected (no upstream issue), and shows a URL in the error message of a
+    rejected call. In this server, each returned value is one JSON text; no endpoint returns files.
     """
     from gradio.mcp import GradioMCPServer
 
     class Tools(GradioMCPServer):
         async def _execute_tool_without_progress(self, job: Any) -> list[Any]:
             result = asyncio.wrap_future(job.future)
-            # Read the exception; otherwise asyncio logs its text.
+            # Retrieve the exception; otherwise asyncio logs its text, which may contain user input.
             result.add_done_callback(lambda it: it.cancelled() or it.exception())
-            with _ended_with_its_caller(job), _in_a_sentence():
+            with _cancelled_with_client(job), _with_plain_message():
                 return [await asyncio.shield(result)]
 
         async def _execute_tool_with_progress(self, job: Any, progress_token: str | int) -> Any:
-            with _ended_with_its_caller(job), _in_a_sentence():
+            with _cancelled_with_client(job), _with_plain_message():
                 return await super()._execute_tool_with_progress(job, progress_token)
 
         def postprocess_output_data(self, data: Sequence[Any], root_url: str) -> list[Any]:
@@ -262,9 +268,9 @@ def make_tools(page: gr.Blocks, url: str) -> GradioMCPServer:
 
 
 @contextmanager
-def _ended_with_its_caller(job: Any) -> Iterator[None]:
-    """Cancel the job when its client leaves. This is a request to this server, so it needs a
-    thread.
+def _cancelled_with_client(job: Any) -> Iterator[None]:
+    """Cancel the job when its client disconnects. A thread does it, because cancelling sends a
+    request to this server.
     """
     try:
         yield
@@ -274,7 +280,9 @@ def _ended_with_its_caller(job: Any) -> Iterator[None]:
 
 
 def _cancel(job: Any) -> None:
-    """Cancel a job after its first value; Gradio does not cancel it before."""
+    """Cancel a job once it has returned its first value, because Gradio cannot cancel it
+    earlier.
+    """
     import httpx
 
     while not job.done() and not job.outputs():
@@ -284,8 +292,8 @@ def _cancel(job: Any) -> None:
 
 
 @contextmanager
-def _in_a_sentence() -> Iterator[None]:
-    """Raise a rejected call's own message, without its status and address."""
+def _with_plain_message() -> Iterator[None]:
+    """Replace the error of a rejected call by its message, without the status and URL."""
     import httpx
 
     try:

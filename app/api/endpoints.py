@@ -1,6 +1,7 @@
-"""The typed endpoints of Gradio's API, which are also MCP tools if ``mcp`` is installed.
+"""The typed endpoints of Gradio's API. They are also MCP tools if the package ``mcp`` is installed.
 
-Their settings are entries of the table (``mars_runtime/settings.py``); ``runs.py`` runs them.
+Their settings come from the table in ``mars_runtime/settings.py``. ``runs.py`` has the functions
+that they call.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ class Argument:
 
 
 def _setting(name: str, default: Any = EMPTY) -> Argument:
-    """Return the parameter of a setting. A choice is plain text, which the order validates."""
-    chosen = getattr(DEFAULTS, name) if default is EMPTY else default
-    return Argument(name, _type_of(name), SETTINGS[name].says, chosen)
+    """Return the parameter of a setting. A choice is passed as plain text and validated with the
+    request.
+    """
+    initial = getattr(DEFAULTS, name) if default is EMPTY else default
+    return Argument(name, _type_of(name), SETTINGS[name].says, initial)
 
 
 def _type_of(name: str) -> Any:
@@ -70,7 +73,9 @@ FORMER = tuple(
     Argument(former, _type_of(name) | None, f"the former name of {name}", None)
     for former, name in FORMER_NAMES.items()
 )
-"""Parameters for clients that still use former names; the last ones, so that positions remain."""
+"""Parameters for clients that use former names of settings. They come last, so that the positions
+of other parameters do not change.
+"""
 ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
 BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
 SEVERAL = (
@@ -93,7 +98,9 @@ SEVERAL = (
 )
 
 Run = Callable[[Mapping[str, Any], str], Iterator[Any]]
-"""Called with the values by parameter and the client's address; yields growing results."""
+"""A function that runs a request. Called with the values by parameter and the client's address;
+yields growing results.
+"""
 
 
 def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
@@ -150,25 +157,25 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
 
 
 def _named(arguments: tuple[Argument, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the values by current names of parameters.
+    """Return the values by the current names of parameters.
 
-    A value that is the default counts as absent. Raises RefusalError if both names of a setting
-    have a value.
+    A value that equals the default counts as not given. Raises RefusalError if a setting has values
+    under both of its names.
     """
     pairs = zip(arguments, values, strict=True)
-    given = {each.name: value for each, value in pairs if value != each.default}
-    defaults = {each.name: each.default for each in arguments if each not in FORMER}
+    changed = {argument.name: value for argument, value in pairs if value != argument.default}
+    defaults = {item.name: item.default for item in arguments if item not in FORMER}
     try:
-        return {**defaults, **with_current_names(given)}
+        return {**defaults, **with_current_names(changed)}
     except SettingsError as error:
         raise RefusalError("prompt", str(error)) from None
 
 
 def _endpoint(
-    name: str, says: str, gives: str, arguments: tuple[Argument, ...], returns: Any, run: Run
+    name: str, says: str, returned: str, arguments: tuple[Argument, ...], returns: Any, run: Run
 ) -> Callable[..., Iterator[Any]]:
-    """Return a function with the name, signature and docstring from which Gradio documents the
-    endpoint.
+    """Return a function with this name and a signature and docstring from which Gradio documents
+    the endpoint.
     """
 
     def endpoint(request: gr.Request, *values: Any) -> Iterator[Any]:
@@ -182,15 +189,15 @@ def _endpoint(
     endpoint.__signature__ = Signature(  # type: ignore[attr-defined]
         [
             Parameter(
-                each,
+                parameter,
                 Parameter.POSITIONAL_OR_KEYWORD,
-                default=defaults.get(each, EMPTY),
+                default=defaults.get(parameter, EMPTY),
                 annotation=kind,
             )
-            for each, kind in kinds.items()
+            for parameter, kind in kinds.items()
         ],
         return_annotation=returns,
     )
     lines = [f"{argument.name}: {argument.says}" for argument in arguments]
-    endpoint.__doc__ = "\n".join([says, f"Gives {gives}.", "Parameters:", *lines])
+    endpoint.__doc__ = "\n".join([says, f"Returns {returned}.", "Parameters:", *lines])
     return endpoint

@@ -1,8 +1,9 @@
-"""What the typed endpoints run: one prompt with one method or two, for text, figures, the
-comparison with AR or the trace; or a batch of prompts.
+"""The functions behind the typed endpoints: one prompt with one method, a comparison with AR, a
+trace, or a batch of prompts.
 
-Each function is a generator of growing results as plain values; the last item is complete. Raises
-RefusalError with one sentence for anything that cannot run. Closing a generator cancels its runs.
+Each function is a generator of growing results as plain values; the last result is complete. Raises
+RefusalError with one sentence if the request is invalid or cannot run. Closing a generator cancels
+its runs.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ T = TypeVar("T")
 def generate(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Yield text and figures of one run. values: the controls, and ``method``. owner: the client's
-    address.
+    """Yield the text and figures of one run. values: the controls, and ``method``. owner: the
+    client's address.
     """
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, partial(_item, "", ()))
@@ -47,8 +48,8 @@ def generate(
 def compare(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Yield MARS compared with plain AR on a fair clock: both texts, and where they first
-    differ.
+    """Yield a comparison of MARS with plain AR: both texts with figures, the speedup, and where the
+    texts first differ.
     """
     order = _order(engines, values, RACE)
 
@@ -65,7 +66,7 @@ def compare(
 def traces(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[list[str]]:
-    """Yield the trace of one run: header, events and end, one line of JSON each."""
+    """Yield the lines of a run's trace so far: a header, events and an end, as JSON."""
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, lambda _: [])
     with _lanes(engines, book, served, order, owner) as (answer,):
@@ -74,7 +75,7 @@ def traces(
 
 
 def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
-    """Yield ``results`` (one per prompt) and ``totals``, about every second.
+    """Yield ``results``, one per prompt, and ``totals``, about once per second.
 
     values: the controls of the Batch tab. owner: the client's address.
     """
@@ -98,15 +99,15 @@ def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Itera
 
 
 def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, with the page's default checkpoint if they have none."""
+    """Return the values. If they name no checkpoint, add the page's default."""
     return {**values, "checkpoint": values.get("checkpoint") or engines.default}
 
 
 def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generator[T, None, Served]:
-    """Wait for the checkpoint and return it.
+    """Wait until the checkpoint is loaded and warmed up, and return it.
 
-    While it is loading, yields ``so_far`` of its state about every second, because Gradio can only
-    stop a generator of a disconnected client when it yields. Raises RefusalError.
+    In the meantime, yields ``so_far(status)`` about once per second, because Gradio can stop the
+    generator of a disconnected client only when it yields. Raises RefusalError.
     """
     until = time.monotonic() + engines.settings.max_seconds
     with refused(), engines.kept(name):
@@ -115,7 +116,7 @@ def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generato
             if time.monotonic() > until:
                 raise RefusalError(
                     "checkpoint",
-                    f"The page cannot take more work now: {load.situation} Try again later.",
+                    f"The model did not load in time. {load.situation} Try again later.",
                 )
             yield so_far(load.situation)
         while not served.engine.is_ready(HEARTBEAT_SECONDS):
@@ -133,7 +134,7 @@ def refused() -> Iterator[None]:
 
 
 class ReadLane:
-    """Text and trace lines of a lane, as far as they were read."""
+    """The text and trace lines of a lane, as far as they have been read."""
 
     def __init__(self, transcript: Transcript, token_bytes: Callable[[int], bytes]) -> None:
         self.transcript = transcript
@@ -142,25 +143,27 @@ class ReadLane:
         self._detokenizer = Detokenizer(token_bytes)
 
     def read(self) -> bool:
-        """Read what is new; return whether there was anything."""
+        """Read new events. Return whether there were any."""
         num_read = len(self.transcript.events)
         lines = self.transcript.read()
         self.lines += lines
         for step, _ in folds.row_steps(self.transcript.events[num_read:]):
             self._text += self._detokenizer.push(folds.visible_tokens(step))
-        if lines and self.transcript.end:  # an answer may end within a character
+        if lines and self.transcript.end:  # the last token may end inside a character
             self._text += self._detokenizer.flush()
         return bool(lines)
 
     def item(self) -> dict[str, Any]:
-        """Return text, figures and end, as far as they are known."""
+        """Return the text, figures and end of the lane, as far as they are known."""
         return _item(self._text, self.transcript.events, end=self.transcript.end)
 
 
 def _item(
     text: str, events: Sequence[Event], message: str = "", end: End | None = None
 ) -> dict[str, Any]:
-    """Return a lane's text and figures. message: shown unless the run has ended with its own."""
+    """Return the result for a lane. message: the text to return if the run has not ended; an ended
+    run has its own message.
+    """
     return {
         **_figures(text, events),
         "tokens_per_second": round(folds.tokens_per_second(events), 1),
@@ -175,7 +178,9 @@ def _batch_item(
     message: str = "",
     end: End | None = None,
 ) -> dict[str, Any]:
-    """Return a batch's results and totals. message: shown unless the run has ended with its own."""
+    """Return the result for a batch. message: the text to return if the run has not ended; an ended
+    run has its own message.
+    """
     totals = folds.totals(events)
     rates = {
         "tokens_per_second": round(totals.tokens_per_second, 1),
@@ -186,7 +191,9 @@ def _batch_item(
 
 
 def _result(side: Transcript, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return one row's results; its end is that of its own text."""
+    """Return the result for one row of a batch. ``ended`` is the reason why this row's text
+    ended.
+    """
     stops = [step.stop for step, _ in folds.row_steps(side.events, row)]
     ended = stops[-1] if row in side.finished else ""
     return {**_figures(tokenizer.decode(side.tokens[row]), side.events, row), "ended": ended}
@@ -212,8 +219,11 @@ def _comparison(
     mars: Sequence[Event] = (),
     ar: Sequence[Event] = (),
 ) -> dict[str, Any]:
-    """Combine two items and their events."""
-    place = folds.first_divergence(mars, ar)
+    """Return the result of a comparison.
+
+    one, other: the items of MARS and of AR. mars, ar: their events.
+    """
+    first_divergence = folds.first_divergence(mars, ar)
     is_whole = one["ended"] and other["ended"] and one["num_tokens"] == other["num_tokens"]
     speedup = run_speedup(mars, ar)
     return {
@@ -221,13 +231,13 @@ def _comparison(
         "ar": other,
         "speedup": None if speedup.reported is None else round(speedup.reported, 3),
         "speedup_note": speedup.note,
-        "first_divergence": place,
-        "is_same_text": bool(is_whole) and place is None,
+        "first_divergence": first_divergence,
+        "is_same_text": bool(is_whole) and first_divergence is None,
     }
 
 
 def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrder:
-    """Validate the request with these lanes. Raises RefusalError."""
+    """Return the validated request for these methods. Raises RefusalError."""
     posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
     return read_live_order(posted, engines.limits(posted["checkpoint"]))
 
@@ -244,7 +254,9 @@ def _method(values: Mapping[str, Any]) -> str:
 def _lanes(
     engines: Engines, book: ExampleBook, served: Served, order: LiveOrder, owner: str
 ) -> Iterator[list[ReadLane]]:
-    """Start the lanes of the order; cancel them at the end. Raises RefusalError."""
+    """Start the lanes of the request inside the ``with`` block, and cancel them at its end. Raises
+    RefusalError.
+    """
     with refused():
         task = book.task(order.prompt)
         lanes = start_lanes(served, order, engines.settings.max_seconds, task, owner)
@@ -256,8 +268,8 @@ def _lanes(
 
 
 def _news(lanes: Sequence[ReadLane], seconds: float) -> Iterator[None]:
-    """Yield when there is news, at most once in ``seconds``. Also yields now and then without news;
-    otherwise Gradio could not close an idle generator.
+    """Yield when there are new events, at most once per ``seconds``. Without new events, yield
+    every HEARTBEAT_SECONDS, so that Gradio can close the generator.
     """
     shown = time.monotonic()
     while running := [lane for lane in lanes if lane.transcript.end is None]:

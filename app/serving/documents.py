@@ -1,7 +1,7 @@
-"""Caches the page's document, its configuration, and Gradio's compressed assets.
+"""Caches the page's document, its configuration, and compressed copies of Gradio's assets.
 
-Gradio would render or compress them for each request, in up to 100 ms of a core that decoding uses
-too.
+Gradio would render or compress them for each request, which takes up to 100 ms of a core that
+decoding also uses.
 """
 
 from __future__ import annotations
@@ -18,29 +18,34 @@ from starlette.responses import JSONResponse, Response
 from mars_runtime.serving.limits import Application, Message, Receive, Send, replayed
 
 PATHS = {"/": "/", "/config": "/config", "/config/": "/config"}
-"""Requested paths, and the path that is rendered for each."""
+"""Requested paths, and the path that Gradio renders for each of them."""
 ASSETS = re.compile(r"/(assets|static)/[\w./-]{1,200}|/theme\.css", re.ASCII)
-MAX_ASSETS = 16_000_000  # bytes of compressed assets that are stored
+MAX_ASSETS = 16_000_000  # maximum number of bytes of cached assets
 KEPT = ("content-type", "etag", "last-modified", "cache-control")
-"""Headers of an asset that are stored with it."""
+"""Headers of an asset that are cached with the asset."""
 MARKER = "http://origin.invalid"
-"""Placeholder in a rendered document for the origin of the request."""
+"""Placeholder for the origin of the request in a cached document."""
 ORIGIN = re.compile(
     r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[\w./~-]*)?", re.ASCII | re.IGNORECASE
 )
-NO_HOST = "The host name of this request is not valid. Open the page at its own address."
-MAX_PACKED = 8  # stored answers; the least recently used ones are evicted
+NO_HOST = "The host name of this request is not valid. Open the page at its public address."
+MAX_PACKED = 8  # maximum number of cached responses; the least recently used ones are evicted
 PACKED = 4
-"""Compression level for Gradio's answers except streams: decoding uses the same cores."""
+"""Compression level of Gradio's responses, except streams. It is low, because decoding uses the
+same cores.
+"""
 Edit = Callable[[str, str], str]
-"""Function of a document and the origin that it names; returns the edited document."""
+"""A function that is called with a document and the origin in it, and returns the edited
+document.
+"""
 
 
 class Documents:
-    """ASGI middleware that answers a GET of PATHS or ASSETS with Gradio's first answer.
+    """ASGI middleware that answers GET requests for the document, its configuration and assets with
+    cached copies of Gradio's response.
 
-    Only the request's origin changes the answer, because this app has no other pages or deep links.
-    edit: edits the document.
+    Only the origin of a request changes the response, because this app has no other pages and no
+    deep links. edit: edits the document before it is cached.
     """
 
     def __init__(self, app: Application, edit: Edit) -> None:
@@ -53,7 +58,7 @@ class Documents:
         self._assets: dict[str, tuple[dict[str, str], bytes]] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer the request, or pass it on."""
+        """Respond with a cached copy, or pass the request to Gradio."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
@@ -87,7 +92,7 @@ class Documents:
         await Response(body, headers=headers)(scope, receive, send)
 
     async def _render(self, path: str, scope: Message) -> None:
-        """Let Gradio render a document, and store it."""
+        """Request a document from Gradio and cache it."""
         status, headers, body = await self._answer(path, scope)
         if status == 200:
             text = body.decode()
@@ -95,7 +100,7 @@ class Documents:
             self._rendered[path] = text, headers["content-type"]
 
     async def _asset(self, scope: Message) -> Response | None:
-        """Return an asset, compressed; None if Gradio has none."""
+        """Return a compressed asset, or None if Gradio does not have it."""
         path = scope["path"]
         async with self._rendering:
             stored = self._assets.pop(path, None)
@@ -115,7 +120,9 @@ class Documents:
         return Response(packed, headers=headers)
 
     async def _answer(self, path: str, scope: Message) -> tuple[int, Headers, bytes]:
-        """Return Gradio's answer to a request without an origin: status, headers and body."""
+        """Return the status, headers and body of Gradio's response to a request with the origin
+        MARKER.
+        """
         host = MARKER.removeprefix("http://").encode()
         headers = [(b"host", host), (b"accept-encoding", b"identity")]
         inner = {**scope, "method": "GET", "path": path, "raw_path": path.encode()}
@@ -124,7 +131,7 @@ class Documents:
 
         async def stay() -> Message:
             await asyncio.Event().wait()
-            raise AssertionError  # keep the connection open until the answer is complete
+            raise AssertionError  # not reached: the connection stays open until the response ends
 
         async def hear(message: Message) -> None:
             nonlocal status, answered
@@ -149,8 +156,8 @@ class Documents:
 
 
 def origin_of(scope: Message) -> str:
-    """Return the origin of a request, from a proxy's forwarded headers if present. Raises
-    ValueError for an invalid host.
+    """Return the origin of a request, from the forwarded headers of a proxy if present. Raises
+    ValueError if the host is invalid.
     """
     headers = Headers(scope=scope)
     host, scheme = (

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible endpoint of the page, on the page's own engines."""
+"""The OpenAI-compatible endpoint of the page, which uses the page's engines."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ WAIT_SECONDS = 0.02
 
 
 class PageModels:
-    """``Models`` of the endpoint, backed by the page's engines."""
+    """The ``Models`` of the endpoint, backed by the page's engines."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the checkpoints that visitors may select."""
+        """Names of the checkpoints that visitors may choose."""
         return tuple(self._engines.entries)
 
     @property
     def trouble(self) -> str:
-        """Why the default checkpoint cannot answer; empty if it can."""
+        """Why the default checkpoint cannot decode now; empty if it can."""
         return self._engines.trouble(self._engines.default)
 
     def find(self, name: str) -> EngineModel:
-        """Return the model of this name; start to load it if necessary.
+        """Return the model with this name, and start to load it if necessary.
 
         Raises UnknownModelError, or NotReadyError while it loads.
         """
@@ -52,7 +52,9 @@ class PageModels:
 
 
 class PathRouter:
-    """ASGI middleware that routes ``paths`` to the endpoint and all others to the page."""
+    """ASGI middleware that passes requests for ``paths`` to ``endpoint``, and all other requests on
+    to the page.
+    """
 
     def __init__(self, app: Application, endpoint: Application, paths: re.Pattern[str]) -> None:
         self._app = app
@@ -66,13 +68,13 @@ class PathRouter:
 
 
 class OpenRequests:
-    """Count of requests without a complete answer."""
+    """Counts requests whose response is not complete."""
 
     def __init__(self) -> None:
         self._number = 0
 
     def counted(self, app: Application) -> Application:
-        """Return ``app`` with its requests counted."""
+        """Return an app that counts its requests and passes them to ``app``."""
 
         async def counting(scope: Message, receive: Receive, send: Send) -> None:
             self._number += 1
@@ -84,18 +86,20 @@ class OpenRequests:
         return counting
 
     def wait(self, seconds: float) -> None:
-        """Wait for all answers, at most ``seconds``; call it from another thread."""
+        """Wait until all responses are complete, for at most ``seconds``. Call it from another
+        thread than the server's.
+        """
         until = time.monotonic() + seconds
         while self._number and time.monotonic() < until:
             time.sleep(WAIT_SECONDS)
 
 
 OPEN_REQUESTS = OpenRequests()
-"""Requests to this process's endpoint. The server waits for them before it exits."""
+"""Requests to the endpoint of this process. The process waits for them before it exits."""
 
 
 def make_endpoint(engines: Engines) -> Application:
-    """Return the endpoint on the page's engines, with the page's limits."""
+    """Return the endpoint on the page's engines, with the limits of the page."""
     settings = engines.settings
     caps = Caps(
         settings.max_new_tokens,

@@ -1,9 +1,9 @@
-"""Passes only the routes that the page and its endpoints use to Gradio.
+"""Passes only those requests to Gradio that the page and its endpoints need.
 
-Gradio has more than this app needs: uploads, a fetcher of URLs, proxies, recordings, deep links.
-Requests to other routes are rejected before Gradio sees them. So are values that Gradio would treat
-as files, unpaired surrogates, unknown functions of the page, and values that do not fit a function,
-because Gradio would fail on them.
+Gradio has routes that this app does not need: uploads, a fetcher of URLs, proxies, recordings, deep
+links. Requests for other routes are rejected before Gradio receives them. So are values that Gradio
+would treat as files, unpaired surrogates, unknown functions of the page, and values that do not fit
+the function, on which Gradio would fail.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from mars_runtime.serving.limits import (
     whole_body,
 )
 
-NOTHING = "There is nothing at this address."
+NOTHING = "This address does not exist."
 NO_OBJECT = "The request must be one JSON object."
-UNKNOWN = "The page has no function of that number or name. Reload the page, or see /?view=api."
+UNKNOWN = "The page has no function with this number or name. Reload the page, or see /?view=api."
 OTHER_VALUES = "The values do not fit this function. Reload the page, or see /?view=api."
 ONLY_JSON = "The content type must be application/json."
 NO_TEXT = "Remove the characters that are not valid text."
-# valid in JSON, but it cannot be written to an answer, a log or a file
+# An unpaired surrogate is valid in JSON, but it cannot be encoded in a response, a log or a file.
 _HALF = re.compile("[\ud800-\udfff]")
-MAX_SESSION = 64  # characters; Gradio's own sessions have eleven
+MAX_SESSION = 64  # maximum number of characters; the sessions of Gradio's pages have eleven
 LONG_SESSION = f"session_hash must have at most {MAX_SESSION} letters and digits."
 NO_FILES = "This app accepts no files. Send plain text and numbers."
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedValues:
-    """What a page accepts.
+    """The values that a page accepts.
 
-    events: number of values by the number of the event. endpoints: parameters by name, and whether
-    each is optional. parts: names of server functions by the number of the component.
+    events: number of values by event number.
+    endpoints: for each endpoint, its parameters and whether each is optional.
+    parts: names of server functions by component number.
     """
 
     events: Mapping[int, int]
@@ -52,7 +53,9 @@ class AcceptedValues:
     parts: Mapping[int, Collection[str]]
 
     def fault_of(self, path: str, posted: Any) -> tuple[int, str]:
-        """Return status and error message for values posted to a path; status 0 if they fit."""
+        """Return the status and error message for values posted to a path, or status 0 if the
+        values fit.
+        """
         if not isinstance(posted, dict):
             return 400, NO_OBJECT
         if path.startswith(CALLS):
@@ -63,19 +66,19 @@ class AcceptedValues:
         if EVENTS.fullmatch(path):
             number = posted.get("fn_index")
             wanted = self.events.get(number) if type(number) is int else None
-            return _judged(wanted, posted.get("data"))
+            return _check(wanted, posted.get("data"))
         if named := NAMED.fullmatch(path):
             parameters = self.endpoints.get(named["name"])
             if parameters is None or not named["v2"]:
                 wanted = None if parameters is None else len(parameters)
-                return _judged(wanted, posted.get("data"))
+                return _check(wanted, posted.get("data"))
             needed = {name for name, is_optional in parameters.items() if not is_optional}
             fits = needed <= posted.keys() <= parameters.keys()
             return (0, "") if fits else (400, OTHER_VALUES)
         return 0, ""
 
 
-def _judged(wanted: int | None, data: object) -> tuple[int, str]:
+def _check(wanted: int | None, data: object) -> tuple[int, str]:
     if wanted is None:
         return 404, UNKNOWN
     fits = isinstance(data, list) and len(data) == wanted
@@ -83,9 +86,9 @@ def _judged(wanted: int | None, data: object) -> tuple[int, str]:
 
 
 class Routes:
-    """ASGI middleware that answers 404 for unknown routes and 400 for rejected bodies.
+    """ASGI middleware that responds with 404 to unknown routes, and with 400 to rejected bodies.
 
-    takes: what the page accepts. has_tools: whether MCP is served.
+    has_tools: whether the app serves MCP.
     """
 
     def __init__(self, app: Application, takes: AcceptedValues, has_tools: bool) -> None:
@@ -94,23 +97,23 @@ class Routes:
         self._has_tools = has_tools
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on if the app uses its route."""
+        """Pass the request on if it is valid."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close"})
         elif not self._is_open(scope["method"], scope["path"]):
             await answer(send, 404, NOTHING)
-        elif not all(map(_is_session, _asked_for(scope))):
+        elif not all(map(_is_session, _sessions_in_query(scope))):
             await answer(send, 400, LONG_SESSION)
         elif scope["method"] != "POST" or TOOLS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
         elif not is_json(scope):
-            # Neither a form, which may contain files, nor what a page of another site can post
-            # without permission.
+            # Other types are rejected: a form may contain files, and pages of other sites can post
+            # other types without permission.
             await answer(send, 415, ONLY_JSON)
         else:
-            await self._judged(scope, receive, send)
+            await self._check(scope, receive, send)
 
     def _is_open(self, method: str, path: str) -> bool:
         if self._has_tools and TOOLS.fullmatch(path):
@@ -119,8 +122,10 @@ class Routes:
             return WRITTEN.fullmatch(path) is not None
         return method in ("GET", "HEAD") and READ.fullmatch(path) is not None
 
-    async def _judged(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Read the body, of bounded size (``limits.py``), and pass it on if it is harmless."""
+    async def _check(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Read the body, whose size ``limits.py`` has limited, and pass the request on if the body
+        is valid.
+        """
         body = await whole_body(receive)
         if body is None:
             return
@@ -136,17 +141,17 @@ class Routes:
 
 
 class Refusals:
-    """ASGI middleware that answers 400 instead of Gradio's 500 if ``EVENT`` fails with an error
-    message for the visitor.
+    """ASGI middleware that responds with 400 instead of Gradio's 500 if ``EVENT`` fails with an
+    error message for the visitor.
 
-    An internal error has no message (``show_error`` is off) and stays a 500.
+    An internal error has no message (``show_error`` is off) and remains a 500.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request and its answer on."""
+        """Pass the request on, and correct the status of the response."""
         if scope["type"] != "http" or not scope["path"].startswith(EVENT):
             await self._app(scope, receive, send)
             return
@@ -167,8 +172,8 @@ class Refusals:
 
 
 def session_fault(posted: Any) -> str:
-    """Return why the session name in this JSON is rejected; empty if it is valid. Gradio and this
-    app store the state of visitors by that name.
+    """Return why the session name in this JSON is rejected, or "" if it is valid. Gradio and this
+    app store visitors' state under this name.
     """
     name = posted.get("session_hash") if isinstance(posted, dict) else None
     return "" if _is_session(name) else LONG_SESSION
@@ -178,32 +183,32 @@ def _is_session(name: object) -> bool:
     return name is None or (isinstance(name, str) and len(name) <= MAX_SESSION)
 
 
-def _asked_for(scope: Message) -> list[str]:
-    """Return the session names in a request's address."""
+def _sessions_in_query(scope: Message) -> list[str]:
+    """Return the session names in the query of a request."""
     query: str = scope["query_string"].decode("latin-1")
     return parse_qs(query).get("session_hash", [])
 
 
 def fault_of(posted: Any) -> str:
-    """Return why this JSON is rejected; empty if it is valid. Gradio would read or fetch some
-    values as files, and cannot answer with some texts.
+    """Return why this JSON is rejected, or "" if it is valid. Gradio would read or fetch some
+    values as files, and it cannot encode some texts.
     """
-    left = [posted]
-    while left:
-        value = left.pop()
+    remaining = [posted]
+    while remaining:
+        value = remaining.pop()
         if isinstance(value, dict):
             if "path" in value or "url" in value:
                 return NO_FILES
-            left += [*value, *value.values()]
+            remaining += [*value, *value.values()]
         elif isinstance(value, list):
-            left += value
+            remaining += value
         elif isinstance(value, str) and _HALF.search(value):
             return NO_TEXT
     return ""
 
 
 def parsed(body: bytes) -> Any:
-    """Parse the JSON of a body; None if it is invalid."""
+    """Return the JSON value of a body, or None if it is invalid."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -211,13 +216,13 @@ def parsed(body: bytes) -> Any:
 
 
 def parsed_object(body: bytes) -> dict[str, Any]:
-    """Parse the JSON object of a body; an empty one if it is not an object."""
+    """Return the JSON object of a body, or an empty one if the body is not a JSON object."""
     value = parsed(body)
     return value if isinstance(value, dict) else {}
 
 
 async def answer(send: Send, status: int, sentence: str) -> None:
-    """Answer a request with an error message."""
+    """Respond with an error message."""
     body = json.dumps({"detail": sentence}).encode()
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": status, "headers": headers})

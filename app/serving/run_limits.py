@@ -1,6 +1,7 @@
-"""Limits of Gradio's runs: each needs an open stream, and each address has a maximum number.
+"""Limits of runs in Gradio's queue: each run needs an open stream, and each address may have only
+some runs.
 
-A run without a stream after ``GRACE_SECONDS`` is ended and its messages are dropped.
+A run whose stream is not opened within ``GRACE_SECONDS`` is ended, and its messages are dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from mars_runtime.serving.limits import (
     whole_body,
 )
 
-GRACE_SECONDS = 5.0  # time for a session to open the stream of its run
+GRACE_SECONDS = 5.0  # maximum time until a session opens the stream of its run
 STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0
-"""Length of a step of the grace period, and the length from which a step counts as a pause of the
-process (SIGSTOP, a frozen container). A pause does not use up the grace period, because the process
-could not read what clients sent.
+"""The grace period is measured in steps of STEP_SECONDS. A step that takes PAUSED_SECONDS or more
+does not count, because the process was paused (SIGSTOP, a frozen container) and could not read what
+clients sent.
 """
 NO_SESSION = "This run no longer exists. Press Run to start a new one."
 LOST = {
@@ -37,15 +38,17 @@ LOST = {
     "session_not_found": True,
     "success": False,
 }
-"""Gradio's own message to a page with an unknown session. Gradio raises an error after it."""
-FULL = "You have {} runs in progress, the most allowed. Wait for one to end, or stop it."
+"""Gradio's message to a page whose session is unknown. Sending it here avoids the error that Gradio
+raises after it.
+"""
+FULL = "You already have {} runs in progress. Wait until one ends, or stop one."
 
 
 class RunLimits:
-    """ASGI middleware that limits runs per address and ends runs without a stream.
+    """ASGI middleware that limits the runs of each address, and ends runs whose stream is not open.
 
     queue: Gradio's queue. is_run: whether the event with this number decodes. max_runs: maximum
-    number of concurrent runs of an address.
+    number of concurrent runs per address.
     """
 
     def __init__(
@@ -60,10 +63,10 @@ class RunLimits:
         self._is_run = is_run
         self._max_runs = max_runs
         self._open: Counter[str] = Counter()  # number of open streams by session
-        self._expected: dict[str, asyncio.Task[None]] = {}  # timers by session
+        self._expected: dict[str, asyncio.Task[None]] = {}  # timers of the grace period by session
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Forward the request; answer 429 if the address has too many runs."""
+        """Pass the request on. Respond with 429 if the address has too many runs."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["method"] == "POST" and QUEUED.fullmatch(scope["path"]):
@@ -83,7 +86,7 @@ class RunLimits:
             await self._app(scope, receive, send)
 
     def _session_of(self, scope: Message) -> str:
-        """Return the session of a requested stream; empty for other requests."""
+        """Return the session whose stream is requested, or "" for other requests."""
         if scope["path"] == STREAM:
             query: str = scope["query_string"].decode("latin-1")
             return parse_qs(query).get("session_hash", [""])[0]
@@ -118,19 +121,19 @@ class RunLimits:
         return not path.endswith("/join") or self._is_run(parsed_object(body).get("fn_index"))
 
     def _num_runs(self, scope: Message) -> int:
-        """Return the number of runs of the client's address, queued ones included."""
+        """Return the number of running and queued runs of the client's address."""
         address = address_of(scope.get("client"))
         clients = (client for number, client in self._page_queue.events() if self._is_run(number))
         return sum(address_of(client) == address for client in clients)
 
     async def _forget(self, session: str) -> None:
         """Drop the session after the grace period. Opening its stream cancels this task."""
-        left = GRACE_SECONDS
-        while left > 0:
+        seconds_left = GRACE_SECONDS
+        while seconds_left > 0:
             began = time.monotonic()
-            await asyncio.sleep(min(left, STEP_SECONDS))
+            await asyncio.sleep(min(seconds_left, STEP_SECONDS))
             spent = time.monotonic() - began
-            left -= spent if spent < PAUSED_SECONDS else 0.0
+            seconds_left -= spent if spent < PAUSED_SECONDS else 0.0
         del self._expected[session]
         await self._page_queue.forget(session)
 
