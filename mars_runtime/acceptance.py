@@ -35,7 +35,8 @@ NO_NUMBER = (
 class DecodeError(MarsError, RuntimeError):
     """Decoding cannot start or continue; the message is one sentence.
 
-    ``rows`` are the indices of the rows that caused the error, or empty if it concerns all rows.
+    ``rows`` contains the rows that caused the error: indices of the batch, or row numbers once a
+    decoder has translated them. It is empty if the error concerns all rows.
     """
 
     def __init__(self, message: str, rows: tuple[int, ...] = ()) -> None:
@@ -143,8 +144,7 @@ class Penalty:
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
             first = np.full(vocab_size, NEVER, np.int32)
-            # If several values are assigned to an index, numpy stores the last one. The order is
-            # reversed, so that is the first position.
+            # Reversed, because numpy stores the last of several values assigned to an index.
             first[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
             first_at = torch.from_numpy(first)
         additions: list[Addition] = []
@@ -279,8 +279,9 @@ def num_proposals(
 ) -> int:
     """Return B for the next forward pass: ``chosen``, or else the B of the settings.
 
-    It is reduced so that every proposal could still be emitted. In lossless mode the drafts and one
-    token of AR are emitted first, and a proposal is emitted only after AR confirms it.
+    B is reduced so that every proposal could still be emitted within the limit. In lossless mode
+    the drafts and one token of AR are emitted first, and a proposal is emitted only after AR
+    confirms it.
     """
     num_useful = remaining - num_drafts - 1 if settings.is_verified else remaining
     return max(1, min(settings.num_proposals if chosen is None else chosen, num_useful))
@@ -431,7 +432,9 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
     A slot is [probabilities, ids, (sampled id, its probability), (certainty)]; the parts in
     parentheses are optional.
     """
-    ranked = [(int(slot[width + i]), slot[i]) for i in range(width) if slot[i]]  # 0: forbidden
+    ranked = [
+        (int(slot[width + i]), slot[i]) for i in range(width) if slot[i]
+    ]  # forbidden ids have 0
     token, confidence = ranked[0]
     if is_drawn:
         token, confidence = int(slot[2 * width]), slot[2 * width + 1]

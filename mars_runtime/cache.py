@@ -123,8 +123,7 @@ class BlockKVCache(KVCache):
     ) -> None:
         assert min(shape) >= 1, f"a cache needs a positive size, not {shape}"
         *outer, num_kv_heads, head_dim = shape
-        # Zeros instead of empty memory: attention multiplies a masked slot by zero, and zero times
-        # NaN is NaN.
+        # Zeros, because attention multiplies masked slots by 0 and memory may contain NaN.
         size = (*outer, 2 * num_kv_heads, head_dim)
         super().__init__(shape, torch.zeros(size, dtype=dtype, device=device))
 

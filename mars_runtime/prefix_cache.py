@@ -56,9 +56,7 @@ class BlockPrefixCache(PrefixCache):
         self._block_bytes = block_bytes
         self._most_bytes = num_bytes
         self._most = num_bytes // block_bytes
-        # (number of the block before it, its tokens) -> block, least recently used first. A block
-        # is always more recent than the blocks that follow it in a text, so those are evicted
-        # before it.
+        # (number of the previous block, tokens) -> block. The least recently used comes first.
         self._blocks: OrderedDict[tuple[int, Chunk], _Block] = OrderedDict()
         self._num_stored = 0
 
@@ -110,8 +108,10 @@ class BlockPrefixCache(PrefixCache):
         return [tuple(ids[at : at + size]) for at in range(0, len(ids) - size + 1, size)]
 
     def _path(self, chunks: Sequence[Chunk]) -> list[tuple[int, Chunk]]:
-        """Return the keys of a text's cached blocks and mark the blocks as used, the first most
-        recently.
+        """Return the keys of a text's cached blocks and mark the blocks as used.
+
+        The first block becomes the most recent, so a block is evicted only after those that follow
+        it.
         """
         path: list[tuple[int, Chunk]] = []
         before = 0

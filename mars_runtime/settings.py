@@ -357,7 +357,7 @@ class DecodeSettings:
         "objective when B is auto: least time on this machine, or fewest forward passes (the "
         "same number on every machine)",
         label="Auto optimises",
-        info="Passes: the same number on every machine, but not always the fastest.",
+        info="Fewest passes gives the same result on every machine, but is not always fastest.",
         link="auto_objective",
         is_steered=True,
     )

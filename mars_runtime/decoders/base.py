@@ -42,7 +42,9 @@ class Vocabulary(Protocol):
     def forbidden_ids(self) -> frozenset[int]: ...
 
 
-NOT_MEASURED = "B can't be auto, because forward passes were not timed here: choose a number as B."
+NOT_MEASURED = (
+    "B can't be auto, because this model's forward passes were not timed: choose a number as B."
+)
 
 
 class NoMaskError(DecodeError):
@@ -70,15 +72,13 @@ class Batch(Protocol):
         return
 
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk of a prompt and return how many tokens are still to be
-        prefilled."""
+        """Prefill the next chunk of a prompt and return how many tokens remain."""
 
     def drop(self, number: int) -> None:
         """Remove a row; another row can use its memory immediately."""
 
     def gather(self, numbers: Sequence[int]) -> None:
-        """Prepare a step of these rows. Callers leave the time of this call out of the
-        step's time."""
+        """Prepare a step of these rows. The time of this call is not part of the step's time."""
 
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """Run one forward pass for these rows (default: all rows); other rows are not fed.
@@ -124,8 +124,7 @@ class Batch(Protocol):
 def decode_on(
     batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
-    """Decode prompts on an empty batch that is large enough for them; the batch is empty
-    afterwards.
+    """Decode prompts on an empty batch that is large enough for them, and leave the batch empty.
 
     Yields one Prefill, then the Steps. Rows are numbered from 0. Raises DecodeError.
     """
@@ -240,20 +239,16 @@ def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
 
 
 def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> Tensor:
-    """Return the ids that must never be emitted as int64 [F].
-
-    These are the vocabulary's forbidden ids and the ids without a token.
-    """
+    """Return the ids that must never be emitted, including ids without a token: int64 [F]."""
     ids = {*vocabulary.forbidden_ids, *range(vocabulary.size, model.config.vocab_size)}
     return torch.tensor(sorted(ids), dtype=torch.long, device=model.device)
 
 
 def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor | slice:
-    """Return which positions of a forward pass to read: ``num_slots`` per row from its entry in
-    ``firsts`` on.
+    """Return which fed tokens of a forward pass to read predictions from.
 
-    The result is a slice, or int64 [R, S] on the host. Callers ignore positions that are not their
-    row's.
+    For each row these are ``num_slots`` tokens, beginning with the row's entry in ``firsts``. The
+    result is a slice, or int64 [R, S] on the host. A row with fewer tokens ignores the others.
     """
     if len(set(firsts)) == 1:
         return slice(firsts[0], firsts[0] + num_slots)

@@ -167,7 +167,7 @@ def _check_cache_block(cache_block: object) -> None:
 
 @dataclass(slots=True)
 class _BlockRow:
-    """One row of the batch.
+    """One row of a batch with a block cache.
 
     text: the prompt and all emitted tokens.
     pending: tokens of the current block; at the start, the last token of the prompt.
@@ -218,8 +218,7 @@ class _Blocks:
 
     @torch.inference_mode()
     def _prefill(self) -> int:
-        """Prefill each prompt except its last token, row by row; return the number of
-        tokens fed."""
+        """Prefill all but the last token of each prompt; return the total number of tokens fed."""
         for index, prompt in enumerate(self._prompts):
             cache = self.cache.row(index)
             self.cache.cursors[index] = prefill_whole(self._model, cache, prompt)

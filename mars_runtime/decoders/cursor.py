@@ -121,7 +121,7 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk of a prompt and return how many tokens are still to be prefilled.
+        """Prefill the next chunk of a prompt and return how many tokens remain.
 
         Blocks in the prefix cache are copied first. The last prompt token is left to the first
         step. A draft model prefills the prompt as well. Raises KeyError.
@@ -212,7 +212,7 @@ class CursorBatch(Batch):
             RowOutcome.of(plan, slots, self._steering, eos_ids)
             for plan, slots in zip(plans, predictions, strict=True)
         ]
-        # No row has been changed yet, in case the draft models raise an error.
+        # If the draft models raise an error here, no row has been changed yet.
         drafted = drafted_for(outcomes, self._draft_rows, eos_ids)
         steps = [
             self._apply(index, outcome, drafted.get(outcome.plan.row.number, Drafted()))
@@ -262,7 +262,7 @@ class CursorBatch(Batch):
         return replace(step, rows=tuple(rows))
 
     def _predict(self, plans: list[RowPlan], num_fed: int) -> list[list[Proposal]]:
-        mask = self._vocabulary.mask_id or 0  # 0 only if no plan has masks
+        mask = self._vocabulary.mask_id or 0  # Without a mask token, no plan has masks.
         fed = [plan.tokens + [mask] * (num_fed - len(plan.tokens)) for plan in plans]
         branches = None
         if any(plan.is_tree for plan in plans):

@@ -63,13 +63,16 @@ OUTWARD = 0.95  # factor on the acceptance probability from one position to the 
 FIRST_GUESS = (0.55, 0.5)
 
 EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # confidences that separate the categories of mask proposals
-# Prior acceptance probability of each category: mask proposals by confidence; the first token of
-# prompt lookup by match length; later lookup tokens by match length, if those before were right.
 GUESSES = (
     *(0.1, 0.3, 0.45, 0.6, 0.75, 0.9),
     *(0.25, 0.55, 0.63, 0.7),
     *(0.65, 0.75, 0.78, 0.88),
 )
+"""Prior acceptance probability of each category of predictions.
+
+The categories are: mask proposals by confidence, the first token of prompt lookup by match length,
+and later lookup tokens by match length, given that the tokens before were right.
+"""
 FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
 GUESS_WEIGHT = 4.0  # weight of a prior probability, in scored predictions
@@ -114,7 +117,10 @@ class FeedLimits:
 
 
 class Probes:
-    """Schedules when to choose again. ``wait`` is the number of forward passes until then."""
+    """Schedules when a row's draft policy, or the common B, is chosen again.
+
+    ``wait`` is the number of forward passes until then.
+    """
 
     def __init__(self) -> None:
         self.wait = 0
@@ -417,8 +423,8 @@ class DraftPolicy:
 
     num_masks: masks per group.
     rate: emitted tokens per cost of one AR step.
-    worth: value, in tokens, of starting a forward pass with proposals. It is the cost of computing
-        them otherwise.
+    worth: value, in tokens, of proposals at the start of a forward pass. This is what computing
+        them at that point would cost.
     """
 
     num_masks: int
@@ -472,8 +478,7 @@ def best_candidate(
     most_drafts, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
     best_fields: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
-    # (probability that a token is the last accepted one, number of the token), for all but the
-    # last token.
+    # (probability that a token is the last accepted one, its number), for tokens before a draft.
     ends: list[tuple[float, int]] = []
     roots: list[tuple[float, int]] = []
     for num_drafts in range(most_drafts + 1):
@@ -577,9 +582,8 @@ class Drafter:
     """
 
     def __init__(self, settings: DecodeSettings, most_masks: int) -> None:
-        """``most_masks`` is the maximum number of masks per group, from the model's training.
-
-        It is 0 without a mask token.
+        """``most_masks`` is the maximum number of masks per group, from the model's training; 0
+        means none.
         """
         self.basis = basis_of(settings)
         self._may_branch = settings.mask_layout == "every"
@@ -688,8 +692,7 @@ class Drafter:
         time.
         """
         has_gained, self._num_accepted = self._num_accepted > 0, 0
-        # The sources have different numbers of samples, because not every forward pass has masks
-        # or a match, so the shorter list is repeated.
+        # A forward pass may lack masks or a lookup match, so the shorter list is repeated.
         texts: Iterable[list[float]] = self._texts or [[]]
         count = max(len(self._masks), len(self._texts))
         samples = list(islice(zip(cycle(self._masks), cycle(texts), strict=False), count))

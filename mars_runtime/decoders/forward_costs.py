@@ -18,11 +18,9 @@ from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
-# Variances for ``Tracking``: noise of the log time of a single step; drift per step and initial
-# variance of each tracked factor.
-STEP_VARIANCE = 0.06**2
-DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2
-INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2
+STEP_VARIANCE = 0.06**2  # variance of the log time of a single step
+DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2  # added to the variance of each factor per step
+INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2  # initial variance of each factor of ``Tracking``
 MAX_LEVEL_VARIANCE = 0.1**2  # above this, the level is unsure and a step of one token is needed
 JUMP = 4.0  # a residual of more standard deviations means that the machine's speed has changed
 
@@ -182,8 +180,7 @@ class ForwardCosts:
             large_enough = [rows for rows in self.rho if rows >= num_rows]
             nearest = min(large_enough) if large_enough else max(self.rho)
             costs = self.rho[nearest]
-            # The cost depends on the total number of tokens, so rows beyond the measured number
-            # are counted as more tokens per row.
+            # Cost depends on the total number of tokens, so extra rows count as longer rows.
             times = max(1.0, num_rows / nearest)
             unit = _between(costs, times)
             plain = [_between(costs, times * length) / unit for length in range(1, MAX_FED + 1)]

@@ -55,9 +55,8 @@ NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
 """For each class: the maximum entropy in nats, and the share of the distance from τ to 1."""
 RATE = 0.2  # how far one token moves τ if the target is 1, as a share of the distance to 1
-# Maximum share of the distance to 1. At τ = 1 nothing would be accepted, so τ could never adapt
-# again.
 MAX_RAISED = 0.98
+"""Maximum share of the distance from τ to 1: at τ = 1 nothing is accepted and τ cannot adapt."""
 
 
 @dataclass(slots=True)

@@ -249,7 +249,7 @@ class Scheduler(Generic[L]):
         )
 
     def _blocking(self, exclusive: Job[L] | None) -> list[Job[L]]:
-        """Return the shared jobs at full speed that an exclusive job waits for."""
+        """Return the shared jobs at full speed that the exclusive job waits for."""
         older = self._active[: self._active.index(exclusive)] if exclusive else []
         return [job for job in older if job.is_shared and not self._is_slow(job)]
 
