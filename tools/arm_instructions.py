@@ -30,8 +30,9 @@ WIDTHS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A kind of ARM processor: flags that compile for it, an emulated one that has no more, and the
-    path that the library then takes."""
+    """A type of ARM processor: compiler flags, an emulated processor with exactly these features,
+    and the code path that the library selects on it.
+    """
 
     flags: tuple[str, ...]
     emulated: str
@@ -48,7 +49,7 @@ PROCESSORS = {
 def compile_kernels(
     flags: tuple[str, ...], target: Path, compiler: Sequence[str] = (COMPILER,)
 ) -> None:
-    """Compile the kernels as the library is compiled, as a program that needs no other file."""
+    """Compile the kernels with the flags of the library into a statically linked program."""
     flags_kept = [flag for flag in FLAGS if flag != "-shared"]
     command = [
         *compiler,
@@ -66,7 +67,8 @@ def compile_kernels(
 def count(processor: Processor, program: Path, arguments: list[str]) -> int:
     """Return how many instructions a run of the program executes.
 
-    The emulator logs each block of instructions when it translates it and when it executes it.
+    The emulator logs each block of instructions when it translates the block and when it executes
+    it.
     """
     log = ["-d", "nochain,exec,in_asm", "-D", "/dev/stdout"]
     command = [EMULATOR, "-cpu", processor.emulated, *log, str(program), *arguments]

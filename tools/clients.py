@@ -1,12 +1,12 @@
-"""Load test of the OpenAI-compatible endpoint: many clients, of whom many disconnect early.
+"""Load test of the OpenAI-compatible endpoint with many clients, of which many disconnect early.
 
 ``python tools/clients.py --clients 50 --seconds 60`` starts ``python -m mars_runtime serve``. The
-clients send requests, stream, disconnect at any moment and send invalid requests. Every answer must
-be that of its own prompt: the greedy answer without other load must be the answer under load, and
-what a client received before it disconnected must be its beginning. One more client, at another
-address, sends one request after the other and must never be rejected; its times to the first token
-are reported. At the end no request may be left, and threads and memory must be as before. Prints
-JSON; the exit code is 1 if anything failed.
+clients send requests, stream, disconnect at random moments and send invalid requests. The greedy
+answer to a prompt must be the same under load as without load, and what a client received before it
+disconnected must be the beginning of that answer. One more client, with another address, sends its
+requests one after the other and must never be rejected; its times to the first token are reported.
+At the end no request may be left in the server, and threads and memory must be as before. Prints
+JSON; the exit code is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def served(checkpoint: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 class Crowd:
-    """Clients that compare answers under load with those without, and their results."""
+    """Clients that compare answers under load with answers without load, and their results."""
 
     def __init__(self, address: str, checkpoint: str, seed: int) -> None:
         self._address = address
@@ -77,7 +77,7 @@ class Crowd:
         self.faults: list[str] = []
 
     async def ask_alone(self) -> None:
-        """Get every answer without other load."""
+        """Request every answer once without other load, for comparison."""
         async with httpx.AsyncClient(base_url=self._address, timeout=120) as client:
             for prompt, settings in product(PROMPTS, SETTINGS):
                 messages = [{"role": "user", "content": prompt}]
@@ -86,8 +86,8 @@ class Crowd:
                 self._alone.append((request, answer["choices"][0]["message"]["content"]))
 
     async def come(self, num_clients: int, seconds: float) -> list[float]:
-        """Run ``num_clients`` clients for ``seconds``. Return the other address's waits for the
-        first token, in seconds.
+        """Run ``num_clients`` clients for ``seconds``. Return the times to the first token, in
+        seconds, of the client with the other address.
         """
         until = time.monotonic() + seconds
         clients = (self._client(until) for _ in range(num_clients))
@@ -122,8 +122,8 @@ class Crowd:
                     self.faults.append(type(error).__name__)
 
     def _patience(self) -> float:
-        """Return the seconds until a client disconnects: soon for half of them, never for the
-        others.
+        """Return the seconds until a client disconnects: short for half of the clients, unlimited
+        for the others.
         """
         return self._rng.uniform(0.0, 2.0) if self._rng.random() < 0.5 else 300.0
 
@@ -159,7 +159,9 @@ class Crowd:
         self.outcomes["nonsense"] += 1
 
     async def _is_answer(self, status: int) -> bool:
-        """Whether the status is a success. A rejected client waits a while."""
+        """Whether the status is a success. After a rejection, wait before the client sends its next
+        request.
+        """
         if status == 200:
             return True
         self.outcomes[str(status)] += 1
@@ -188,8 +190,8 @@ def text_of(chunk: dict[str, Any]) -> str:
 
 
 def standing(process: subprocess.Popen[str], address: str) -> dict[str, float]:
-    """Return threads, memory and requests of the server, once it has no requests left or after
-    SETTLE_SECONDS.
+    """Return the threads, memory and open requests of the server, as soon as it has no open
+    requests, or after SETTLE_SECONDS.
     """
     until = time.monotonic() + SETTLE_SECONDS
     while True:

@@ -99,7 +99,7 @@ class TreeProcess:
 
 
 def prompts() -> list[str]:
-    """Return the prompts, the kinds in turn."""
+    """Return the prompts, alternating between their kinds."""
     drawn = [request_tasks(kind, SEED, DRAWN)[-PER_KIND:] for kind in KINDS]
     return [task.prompt for tasks in zip(*drawn, strict=True) for task in tasks]
 

@@ -79,7 +79,7 @@ UNLIKE = {"date", "seconds", "versions", "rho", "forward_seconds", "threads", "h
 
 
 def answer(checkpoint: str, prompt: str, options: tuple[str, ...]) -> list[Any]:
-    """Return the trace of a request, line by line, without what varies between runs."""
+    """Return the trace of a request as lines, without the fields that vary between runs."""
     said = io.StringIO()
     arguments = ["generate", "--checkpoint", checkpoint, "--prompt", prompt, "--json"]
     limit = () if "--max-new-tokens" in options else ("--max-new-tokens", "64")

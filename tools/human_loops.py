@@ -1,11 +1,11 @@
-"""Counts texts by people that would be stopped for repeating themselves.
+"""Count texts written by people that the detection of loops would stop by mistake.
 
     python tools/human_loops.py FOLDER --checkpoint mars-smollm2
 
-Reads every ``.txt``, ``.md``, ``.jsonl`` and ``.jsonl.gz`` file in the folder. A JSON line is a
-text, made of all its strings; a plain file is cut into pieces of 3,000 characters. Prints each file
-with its number of texts, the number in which ``mars_runtime/loops.py`` finds a loop, and what
-repeats.
+Reads every ``.txt``, ``.md``, ``.jsonl`` and ``.jsonl.gz`` file in the folder. All strings of a
+JSON line form one text; a plain file is cut into texts of 3,000 characters. Prints each file with
+its number of texts, the number of texts in which ``mars_runtime/loops.py`` finds a loop, and the
+repeated words.
 """
 
 from __future__ import annotations

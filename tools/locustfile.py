@@ -1,6 +1,7 @@
-"""A mix of page visitors and API clients for locust: see docs/api.md.
+"""Load test for locust with visitors of the page and API clients; see docs/api.md.
 
-MODEL is the model that API clients request; MARS_API_KEY, if set, is their key.
+MODEL is the model that the API clients request. If MARS_API_KEY is set, the clients send it as
+their key.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Program(HttpUser):
 
 
 class Visitor(HttpUser):
-    """Opens the page and runs a prompt by its endpoint; needs ``python app.py``."""
+    """Opens the page and runs a prompt through its endpoint. Needs a running ``python app.py``."""
 
     weight = 1
     wait_time = between(1, 4)

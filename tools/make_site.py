@@ -89,7 +89,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 
 def _how() -> str:
-    """Return the page with "How it works" and the tour, including their recordings."""
+    """Return the page with "How it works" and the tour, including the recordings that they show."""
     main = web.template("views/replay/how.html") + assets.explain_page() + script_element()
     return document(main, "mountHow", addresses=[SCRIPT])
 
@@ -99,7 +99,7 @@ def _address(recording: Recording) -> str:
 
 
 def _listed(recording: Recording, figures: RecordingFigures) -> dict[str, Any]:
-    """Return the list's entry for a recording."""
+    """Return the entry of a recording in the list."""
     return {
         "address": _address(recording),
         "title": recording.title,

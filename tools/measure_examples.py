@@ -71,7 +71,7 @@ class ExampleRunner:
 def main() -> None:
     """Measure, print progress and write ``--out``."""
     parser = argparse.ArgumentParser(description="Count on what the page offers to click.")
-    parser.add_argument("--answers", action="store_true", help="print what was answered, too")
+    parser.add_argument("--answers", action="store_true", help="also print the answers")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_examples.json"))
     args = parser.parse_args()
     result = {"kind": "page examples", "version": 1, **provenance(*CHECKPOINTS.values())}
@@ -93,8 +93,9 @@ def requests(
 ) -> Iterator[dict[str, Any]]:
     """Yield the figures of each prompt.
 
-    They are the tokens of AR's answer, tokens per forward, and the number (from 1) of the first
-    token at which the lossless and the unverified text differ from AR's; None if they never do.
+    They are the tokens of AR's answer, tokens per forward pass, and the position (from 1) of the
+    first token at which the lossless and the unverified text differ from AR's text, or None if they
+    do not differ.
     """
     for prompt in prompts:
         runs = {way: answers.events(prompt, settings) for way, settings in WAYS.items()}
@@ -123,8 +124,8 @@ def grid(prompt: str, answers: ExampleRunner) -> Mapping[str, Any]:
 
 
 def batch(prompts: Sequence[str], answers: ExampleRunner) -> list[dict[str, Any]]:
-    """Return tokens and forwards over all rows of the Batch tab's initial prompts, unverified. A
-    row decodes the same in a batch as on its own.
+    """Return the tokens and forward passes over all rows of the Batch tab's initial prompts,
+    unverified. Each prompt is decoded on its own, because a row decodes the same in a batch.
     """
     cells = []
     for settings in BATCH_WAYS:
@@ -138,7 +139,9 @@ def batch(prompts: Sequence[str], answers: ExampleRunner) -> list[dict[str, Any]
 
 
 def counts(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the tokens and forwards of an answer, up to a loop in its text."""
+    """Return the number of tokens and forward passes of an answer, counted up to a loop in its
+    text.
+    """
     counted = folds.up_to_loop(events)
     return {
         "num_tokens": folds.num_tokens(counted),

@@ -70,11 +70,13 @@ SMI = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One process: ``command`` are arguments of Python, run in the repository.
+    """A step: one process, which runs Python in the repository with the arguments ``command``.
 
-    seconds: its limit. share: its maximum share of the remaining time. results: files that it
-    writes -> their places in ``--out``. missing: why it can't run here. continues: whether it
-    continues from an earlier run's folder, which is cleared otherwise.
+    seconds: time limit of the step. share: maximum share of the remaining time.
+    results: files that the step writes, and their paths in ``--out``.
+    missing: why the step cannot run on this machine; empty if it can.
+    continues: the step continues from the folder of an earlier run. Otherwise the folder is
+    cleared.
     """
 
     name: str
@@ -87,7 +89,7 @@ class Measurement:
 
 
 def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Measurement]:
-    """Return all steps in order; each writes into a folder of its name in ``work``."""
+    """Return all steps in order. Each step writes into a folder with its name in ``work``."""
     program = TINY if is_dry else ("-m", "mars_runtime")
     bf16 = "" if is_dry else "--dtype bf16"
     batch = 2 if is_dry else 8
@@ -97,7 +99,9 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Measu
     def command(
         name: str, seconds: float, words: str, result: str, *extra: str, missing: str = ""
     ) -> Measurement:
-        """Return a step that runs a command of the runtime, which writes the file ``result``."""
+        """Return a step that runs a command of the runtime. The command writes the file
+        ``result``.
+        """
         path = work / name / result
         out = path if words.startswith("benchmark") else path.parent
         arguments = (*program, *words.split(), *extra, "--out", str(out))
@@ -170,8 +174,8 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Measu
 
 
 def gpu_tests() -> list[str]:
-    """Return the test files with tests that need a GPU; others may import what a GPU machine
-    lacks.
+    """Return the test files that contain tests for a GPU. Other files may import packages that the
+    machine does not have.
     """
     test_files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [
@@ -183,10 +187,10 @@ def gpu_tests() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs steps one after another and records them in ``results/gpu_run.json``.
+    """Runs the steps in succession and records them in ``results/gpu_run.json``.
 
-    deadline: when all must have ended, by ``time.monotonic``. commit: of the source, for results
-    written where git is missing.
+    deadline: when all steps must have ended, by ``time.monotonic``. commit: the commit of the
+    source, for machines without git.
     """
 
     out: Path
@@ -196,8 +200,8 @@ class Runner:
     commit: str | None = None
 
     def run(self, steps: Iterable[Measurement]) -> list[dict[str, Any]]:
-        """Run ``steps`` and return their records. The file also keeps the last record of other
-        steps.
+        """Run ``steps`` and return their records. The file also keeps the latest record of each
+        other step.
         """
         record: list[dict[str, Any]] = []
         file = self.out / "results" / "gpu_run.json"
@@ -212,7 +216,7 @@ class Runner:
         return record
 
     def run_step(self, step: Measurement) -> dict[str, Any]:
-        """Run one step up to its limit, then collect its results, whole or not."""
+        """Run one step up to its time limit, then collect its results."""
         left = self.deadline - time.monotonic() - GRACE
         if step.missing or left <= 0:
             reason = step.missing or NO_TIME
@@ -239,7 +243,7 @@ class Runner:
         }
 
     def _collect(self, path: Path, name: str) -> bool:
-        """Copy a result of a step to its place; return whether there is one."""
+        """Copy a result of a step to its path in ``--out``. Return whether the result exists."""
         try:
             if path.suffix == ".jsonl":
                 self._write(name, self._trained(path))
@@ -253,8 +257,8 @@ class Runner:
         return True
 
     def _trained(self, log: Path) -> dict[str, Any]:
-        """Return the held-out figures in the log of a training, with the environment's
-        provenance.
+        """Return the held-out figures from the log of a training run, with the provenance of the
+        environment.
         """
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         place = self.out / "results" / "gpu_environment.json"
@@ -270,8 +274,10 @@ class Runner:
 def _exit_code(
     command: Sequence[str], log: Path, limit: float, environment: Mapping[str, str]
 ) -> int | None:
-    """Run Python with ``command``; None if it had to be stopped at ``limit``. First it is
-    interrupted, so that it can save, and killed with all its children ``GRACE`` seconds later."""
+    """Run Python with ``command`` and return the exit code, or None if the time limit was reached.
+    The process is then interrupted, so that it can save its state, and killed with all its children
+    ``GRACE`` seconds later.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, *command],
@@ -361,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Measure decoding on a GPU, then train the chat model's adapter."
     )
     add = parser.add_argument
-    add("steps", nargs="*", metavar="STEP", help="only these steps (default: all)")
+    add("steps", nargs="*", metavar="STEP", help="steps to run (default: all)")
     add("--minutes", type=float, default=28.0, help="time limit of all steps (%(default)s)")
     add("--out", type=path_of, help="folder of results and recordings (assets)")
     add("--commit", help="commit of this source, where git is missing")

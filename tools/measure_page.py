@@ -66,7 +66,7 @@ class MainThreadTask:
 
 
 def prepared(num_tokens: int, seconds: float) -> dict[str, Any]:
-    """Return a race of this many tokens, and how its lines are spread over ``seconds``."""
+    """Return a race with this many tokens, and how its lines are spread over ``seconds``."""
     settings = DecodeSettings(tau=0.9, block_size=8)
     pieces = samples.Vocabulary()
     text, length = "", 0
@@ -189,7 +189,7 @@ def measure_memory(
 
 
 def to_its_end(view: playwright.Page, begin: Callable[[], object]) -> None:
-    """Begin a run and wait until it has ended."""
+    """Start a run and wait until it has ended."""
     before = view.get_attribute(RACE, "data-run")
     begin()
     view.wait_for_selector(f'{RACE}[data-state=finished]:not([data-run="{before}"])')

@@ -34,8 +34,10 @@ NUM_TOKENS = {CHAT: 64, TASKS: 96}
 
 @dataclass(frozen=True, slots=True)
 class PresetAnswer:
-    """One answer. tokens: all of it. Other figures count up to a loop in the text; seconds are of
-    decoding only.
+    """Figures of one answer.
+
+    tokens: all tokens of the answer. The other figures count only up to a loop in the text.
+    seconds: decoding time.
     """
 
     tokens: tuple[int, ...]
@@ -62,7 +64,7 @@ class PresetAnswer:
 
 def main() -> None:
     """Measure, print progress and write ``--out``."""
-    parser = argparse.ArgumentParser(description="Time ways of decoding on the page's examples.")
+    parser = argparse.ArgumentParser(description="Measure methods on the page's examples.")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_ways.json"))
     args = parser.parse_args()
     result = {"kind": "page ways", "version": 1, **provenance(*CHECKPOINTS.values())}
@@ -77,10 +79,10 @@ def prompts_of(kind: str) -> list[str]:
 
 
 def ways(kind: str) -> Iterator[dict[str, Any]]:
-    """Yield a row for AR, then one for each method.
+    """Yield a row for AR, then one row for each method.
 
-    A row has tokens per forward, the share of answers with exactly AR's tokens, and the speed over
-    AR's.
+    A row has tokens per forward pass, the share of answers with exactly AR's tokens, and the speed
+    relative to AR.
     """
     name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
     plain = DecodeSettings("ar", max_new_tokens=most)

@@ -39,7 +39,9 @@ TIMEOUT = 120.0
 
 @dataclass(frozen=True, slots=True)
 class MeasuredServer:
-    """A server. address: of its ``/v1``. fields: added to each request."""
+    """A server to measure. address: the URL of its ``/v1``. fields: fields to add to each
+    request.
+    """
 
     name: str
     address: str
@@ -66,7 +68,7 @@ class MeasuredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ServingCell:
-    """Figures of a server at a number of streams: medians over rounds and over requests."""
+    """Figures of one server at one number of streams: medians over the rounds and requests."""
 
     server: str
     streams: int
@@ -113,7 +115,9 @@ async def play(
     requests: Sequence[str],
     streams: int,
 ) -> tuple[list[MeasuredAnswer], float]:
-    """Answer all requests with ``streams`` at a time; return the answers and the total seconds."""
+    """Send all requests with ``streams`` of them at a time. Return the answers and the total
+    seconds.
+    """
     waiting = iter(requests)
 
     async def stream() -> list[MeasuredAnswer]:

@@ -31,7 +31,7 @@ PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
 
 def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.Page:
-    """Return the page with its checkpoint loaded."""
+    """Return the page after its checkpoint has loaded."""
     page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(300_000)
     page.goto(f"{address}?__theme={theme}")
@@ -41,7 +41,9 @@ def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.
 
 
 def run(page: playwright.Page) -> None:
-    """Run the prompt in place of the recording and wait until it has played to its end."""
+    """Run the prompt, which replaces the recording, and wait until the run has been played to its
+    end.
+    """
     before = page.locator(RACE).get_attribute("data-run") or ""
     page.fill("#prompt textarea", PROMPT)
     page.click("#run")
@@ -52,9 +54,9 @@ def run(page: playwright.Page) -> None:
 
 
 def moving(page: playwright.Page, path: Path) -> None:
-    """Record how the page opens as one GIF: the recording from its start to its end.
+    """Record a GIF of how the page opens: the initial recording from its start to its end.
 
-    The page plays it once while its model loads, so it is played again.
+    The page plays the recording once while its model loads, so the recording is played again.
     """
     page.wait_for_function(f"!{PLAYER}.isMoving")
     page.evaluate(f"{PLAYER}.toggle()")

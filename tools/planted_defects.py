@@ -27,7 +27,9 @@ SECONDS = 600.0  # for the likely tests of one defect; the whole suite gets four
 
 
 class Defect(NamedTuple):
-    """``old`` becomes ``new`` in ``file``; ``tests``: likely to catch it, in the order to try."""
+    """A replacement of ``old`` by ``new`` in ``file``. tests: the tests that are most likely to
+    catch it, in the order in which to run them.
+    """
 
     kind: str
     file: str
@@ -37,7 +39,7 @@ class Defect(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Result of a defect: the test that caught it; empty if none did."""
+    """Result for a defect: the test that caught it, or "" if no test did."""
 
     defect: Defect
     caught_by: str
@@ -411,8 +413,8 @@ DEFECTS = (
 
 
 def planted(text: str, defect: Defect) -> str:
-    """Return the file's text with the defect in it. Raises ValueError if its place is not there
-    exactly once.
+    """Return the text of the file with the defect in it. Raises ValueError if ``old`` does not
+    occur exactly once.
     """
     count = text.count(defect.old)
     if count != 1:
@@ -421,7 +423,7 @@ def planted(text: str, defect: Defect) -> str:
 
 
 def catcher(root: Path, test: str, seconds: float) -> str:
-    """Return the first of the tests that fails in the tree at ``root``; empty if all pass."""
+    """Return the first test that fails in the tree at ``root``, or "" if all pass."""
     quick = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-rfE", "--no-header"]
     scripts = sorted(map(str, root.glob("tests/web/*.test.js")))
     command = ["node", "--test", *scripts] if test == NODE else [*quick, *test.split()]
@@ -461,13 +463,23 @@ def copy_tree(target: Path) -> None:
 
 
 def main() -> int:
-    """Return 0 if every defect was caught, 1 if one was missed, 2 if one was not found."""
+    """Return 0 if every defect was caught, 1 if one was missed, 2 if the text of a defect was not
+    found.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="only whether each place is there")
-    parser.add_argument("--only", default="", help="defects with this in their kind or file")
-    parser.add_argument("--whole", action="store_true", help="all quick tests on what was missed")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="only check that the text of each defect occurs exactly once",
+    )
+    parser.add_argument(
+        "--only", default="", help="run only defects whose kind or file contains this text"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="run all quick tests on missed defects"
+    )
     args = parser.parse_args()
     wanted = [defect for defect in DEFECTS if args.only in f"{defect.kind} {defect.file}"]
     try:

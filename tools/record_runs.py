@@ -1,6 +1,6 @@
-"""Records the runs that pages show when nothing can be decoded: ``python -m tools.record_runs``.
+"""Record the runs that pages show without a server: ``python -m tools.record_runs``.
 
-Use a quiet machine: the recordings are shown as measured results for a long time.
+Use a quiet machine, because the recordings are shown as measured results.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOVING_PACE = 8.0  # pauses long enough that a move applies to the intended forw
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A change of tau once a lane has emitted ``num_tokens``."""
+    """A change of τ as soon as a lane has emitted ``num_tokens``."""
 
     num_tokens: int
     tau: float
@@ -68,8 +68,8 @@ class ScenarioLane:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A run to record. Its prompt is the example ``number`` of ``family``, for the chat model or
-    the tiny one (``checkpoint``).
+    """A run to record. Its prompt is example number ``number`` of ``family``. checkpoint: the chat
+    model or the tiny model.
     """
 
     name: str
@@ -84,8 +84,8 @@ class Scenario:
 def read_scenarios() -> Iterator[Scenario]:
     """Yield the scenarios of ``scenarios.json``.
 
-    Each has its own settings or changes of the recommended ones: MARS and variants against plain
-    AR, or the cursor cache against the paper's block cache.
+    A scenario has its own settings or changes of the recommended settings. It compares MARS and
+    variants with plain AR, or the cursor cache with the block cache of the paper.
     """
     for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
         start = DEFAULTS if "recommended" in entry else DecodeSettings()
@@ -117,7 +117,9 @@ def main() -> int:
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
     names = [scenario.name for scenario in SCENARIOS]
-    parser.add_argument("--scenario", choices=names, help="record only this one (all)")
+    parser.add_argument(
+        "--scenario", choices=names, help="record only this scenario (default: all)"
+    )
     args = parser.parse_args()
     scenarios = [scenario for scenario in SCENARIOS if args.scenario in (None, scenario.name)]
     try:
@@ -130,7 +132,8 @@ def main() -> int:
 
 
 def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> None:
-    """Record ``scenarios`` into ``folder``, each on its own checkpoint or all on ``only``.
+    """Record ``scenarios`` into ``folder``, with the checkpoint of each scenario or all with
+    ``only``.
 
     Raises CheckpointError.
     """
@@ -172,9 +175,10 @@ def busy_machine_reported() -> Iterator[None]:
 def write(
     folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
 ) -> Iterator[str]:
-    """Record the scenarios into ``folder``, the index last; yield each name when it is done.
+    """Record the scenarios into ``folder`` and yield the name of each one when it is done. The
+    index is written last.
 
-    recorder_of: returns the recorder of a checkpoint. Raises RecordingError.
+    recorder_of: returns the recorder for a checkpoint. Raises RecordingError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
@@ -188,9 +192,10 @@ def write(
 
 
 class Recorder:
-    """Records scenarios on one checkpoint: each three times at full speed after a warm-up.
+    """Records scenarios with one checkpoint: each scenario three times at full speed, after a
+    warm-up.
 
-    The run with the median time is kept, so one slow moment of the machine does not matter.
+    The run with the median time is stored, so a single slow moment of the machine does not matter.
     """
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
@@ -199,7 +204,7 @@ class Recorder:
         self._book = ExampleBook()
 
     def value(self, scenario: Scenario) -> str:
-        """Return the race view's value for a run of the scenario. Raises RecordingError."""
+        """Return the value of the race view for a run of the scenario. Raises RecordingError."""
         task = self._task(scenario)
         requests = [self._request(lane, task.prompt) for lane in scenario.lanes]
         headers = [self._header(lane, task) for lane in scenario.lanes]
@@ -276,8 +281,8 @@ class Recorder:
 
 
 def _brief(event: Event) -> Event:
-    """Round the event's runners-up: nothing depends on them, and they are half of a recording's
-    size.
+    """Round the probabilities of the runners-up in an event. Nothing depends on them, and they take
+    half of a recording's size.
     """
     if not isinstance(event, Step):
         return event
@@ -294,7 +299,9 @@ def _brief_proposal(proposal: Proposal) -> Proposal:
 
 
 def _steer(run: Run, moves: Sequence[Move]) -> None:
-    """Change the settings of a run when a move is due, during pauses, which no clock counts."""
+    """Change the settings of a run when a move is due. The change happens during a pause, which no
+    clock counts.
+    """
     waiting = list(moves)
     events = iter(run)
     num_tokens = 0

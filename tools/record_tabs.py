@@ -1,7 +1,7 @@
-"""Records the results with which tabs open: ``python -m tools.record_tabs``.
+"""Record the results that tabs show when they open: ``python -m tools.record_tabs``.
 
-A result is what Run shows with the values of a page that was just opened. Use a quiet machine: the
-results are shown as measured for a long time.
+A result is what Run shows with the initial values of the page. Use a quiet machine, because the
+results are shown as measured.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ class Tally:
     """Results of the visitors.
 
     ended, stopped: number of runs by action. lost: a sentence for each run that did not end as
-    intended. refused: messages of rejected API requests that had to be retried, with their number.
-    judged: ids of acknowledged judgements.
+    intended. refused: number of rejected API requests that had to be retried, by message. judged:
+    ids of judgements that the server acknowledged.
     """
 
     ended: Counter[str] = field(default_factory=Counter)
@@ -106,7 +106,7 @@ class Tally:
 
     @property
     def num_without_room(self) -> int:
-        """Number of messages about missing memory for a checkpoint."""
+        """Number of messages that say that a checkpoint does not fit into memory."""
         messages = [*self.lost, *self.refused.elements()]
         return sum(any(words in message for words in NO_ROOM) for message in messages)
 
@@ -156,8 +156,8 @@ def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
 
 
 class Guest:
-    """A visitor with a different action each time, on one checkpoint after the other. checkpoints:
-    their names on the page.
+    """A visitor that does a different action each time, with one checkpoint after the other.
+    checkpoints: their names on the page.
     """
 
     def __init__(self, address: str, checkpoints: Sequence[str], seed: int, tally: Tally) -> None:
@@ -208,7 +208,7 @@ class Guest:
         self._note("single", [item])
 
     def race(self) -> None:
-        """Race lossless MARS against AR to the end; both texts must be the same."""
+        """Race lossless MARS against AR to the end. Both texts must be identical."""
         result = self._ask("/compare").result(timeout=RUN_SECONDS)
         self._note("race", [result["mars"], result["ar"]])
         if not result["is_same_text"]:
@@ -329,7 +329,7 @@ class Guest:
         self._tally.ended["make"] += 1
 
     def check_judgements(self) -> None:
-        """Record judgements that are not stored."""
+        """Record the acknowledged judgements that the server has not stored."""
         rows = self._review.get("sets/study/judgements").json()["rows"]
         for missing in self._tally.judged - {row["id"] for row in rows}:
             self._tally.lost.append(f"judgement {missing} is not stored")
@@ -355,7 +355,7 @@ class Guest:
 
 
 class Browser(threading.Thread):
-    """One more visitor, in a browser: types, runs and judges on the page. cut_at: when the
+    """One more visitor, in a browser, who types, runs and judges on the page. cut_at: when the
     connection is cut, by ``time.monotonic``.
     """
 

@@ -50,8 +50,8 @@ SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class GradedQuestion:
-    """A prompt, its kind, and words of which a correct answer has one; no words if any answer will
-    do.
+    """A prompt, its kind, and the expected words: a correct answer contains one of them. Without
+    expected words, every answer is accepted.
     """
 
     kind: str
@@ -68,8 +68,8 @@ class GradedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PromptAnswer:
-    """The text, whether it repeats itself, and its tokens and passes up to there, with masks only
-    and with prompt lookup.
+    """An answer: its text, whether the text repeats itself, and the tokens and forward passes up to
+    the loop, with masks only and with prompt lookup.
     """
 
     text: str

@@ -65,9 +65,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 class AdapterHooks:
-    """The hooks of an adapter; ``remove`` takes them off again.
+    """The hooks of an adapter. ``remove`` detaches them.
 
-    The embeddings' hook notes where the masks of a forward are, for the hooks of the layers.
+    The hook of the embeddings stores where the masks of a forward pass are, for the hooks of the
+    layers.
     """
 
     def __init__(self, model: Any, mask_id: int) -> None:
@@ -147,7 +148,9 @@ class AdapterHooks:
         return hook
 
     def _embed(self, module: Any, args: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-        """Give each mask the embedding of its place among the masks of its group."""
+        """Replace the embedding of each mask by the embedding for its position in its group of
+        masks.
+        """
         is_mask = args[0] == self._mask_id
         self._is_mask = is_mask.unsqueeze(-1) if bool(is_mask.any()) else None
         if self._is_mask is None:

@@ -43,7 +43,9 @@ class MarsOutput(GenerateDecoderOnlyOutput):
 
 @dataclass(frozen=True)
 class Settings:
-    """block_size: proposals per pass. tau: least confidence of accepted proposals, from 0 to 1."""
+    """block_size: number of proposals per forward pass. tau: minimum confidence of accepted
+    proposals, from 0 to 1.
+    """
 
     block_size: int
     tau: float
@@ -124,7 +126,9 @@ def find_mask(model: Any) -> int:
 
 
 def usable_cache(model: Any, input_ids: Tensor, given: dict[str, Any]) -> DynamicCache:
-    """Return the cache to use. Raises ValueError for batches, padding and other kinds of cache."""
+    """Return the cache to use. Raises ValueError for batches, padding and unsupported types of
+    cache.
+    """
     mask = given.get("attention_mask")
     if len(input_ids) != 1 or (mask is not None and not bool(mask.all())):
         raise ValueError("MARS decoding takes one prompt without padding: call it once per prompt.")
@@ -138,7 +142,9 @@ def usable_cache(model: Any, input_ids: Tensor, given: dict[str, Any]) -> Dynami
 
 
 class DecodeState:
-    """The state between two passes. text: ids [1, T]. drafts: ids [1, D] to verify next."""
+    """The state between two forward passes. text: ids [1, T]. drafts: ids [1, D] to verify in the
+    next pass.
+    """
 
     def __init__(
         self,
@@ -160,7 +166,7 @@ class DecodeState:
         self.keep(text.shape[1] - 1)
 
     def keep(self, length: int) -> None:
-        """Drop the keys and values behind the first ``length`` tokens."""
+        """Drop the keys and values after the first ``length`` tokens."""
         surplus = self._cache.get_seq_length() - length
         if surplus > 0:
             self._cache.crop(-surplus)
