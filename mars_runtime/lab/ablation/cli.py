@@ -160,7 +160,8 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
         try:
             line = result()
         except BrokenProcessPool:
-            print("A worker was killed. Run the command again to continue.", file=sys.stderr)
+            message = "A worker process was killed. Run the command again to continue."
+            print(message, file=sys.stderr)
             return False
         except Exception as error:  # a failed training must not stop the others
             reason = in_words(error) if isinstance(error, OSError) else repr(error)

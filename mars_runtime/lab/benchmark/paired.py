@@ -221,7 +221,9 @@ def best_threads(samples: Sequence[Sample]) -> dict[str, int]:
     """Return, for each peer, the number of threads with the most tokens per second."""
     groups = _by(samples, lambda sample: (sample.peer, sample.threads))
     rates = {key: _pooled_rate(answers) for key, answers in groups.items()}
-    return dict(sorted(rates, key=lambda key: rates[key]))  # the last entry of a peer is its best
+    return dict(
+        sorted(rates, key=lambda key: rates[key])
+    )  # for each peer the last entry, the fastest, wins
 
 
 def fastest(samples: Sequence[Sample], peers: Sequence[str]) -> str | None:

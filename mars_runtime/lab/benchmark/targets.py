@@ -235,16 +235,16 @@ class AcceptanceHistogram:
     source: str
 
 
-def read_acceptance(given: str | None) -> AcceptanceHistogram:
+def read_acceptance(value: str | None) -> AcceptanceHistogram:
     """Read the value of ``--acceptance``; None means the result of the bundled checkpoint.
 
-    given: shares such as "0.55,0.23,0.10,0.12", or the path of a benchmark's JSON file. Raises
+    value: shares such as "0.55,0.23,0.10,0.12", or the path of a benchmark's JSON file. Raises
     DecodeError.
     """
-    if given is not None and not given.endswith(".json"):
-        shares = ", ".join(part.strip() for part in given.split(","))
-        return AcceptanceHistogram(ForcedAcceptance.parse(given), f"given shares {shares}")
-    path = Path(given) if given is not None else RECORDED
+    if value is not None and not value.endswith(".json"):
+        shares = ", ".join(part.strip() for part in value.split(","))
+        return AcceptanceHistogram(ForcedAcceptance.parse(value), f"given shares {shares}")
+    path = Path(value) if value is not None else RECORDED
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         peer, counts = recorded_counts(content)

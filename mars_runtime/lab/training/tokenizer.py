@@ -27,8 +27,8 @@ CHAT_TEMPLATE = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-# In order: capitalised words, contractions, other words with a leading space or symbol, digits,
-# punctuation, line ends, spaces.
+# Alternatives of the pattern, in order: capitalised words, contractions, other words with a leading
+# space or symbol, digits, punctuation, line ends, spaces.
 _SPLIT = (
     r"\p{Lu}+\p{Ll}*|'(?:s|t|re|ve|m|ll|d)(?!\p{L})|[^\r\n\p{L}\p{N}]?(?:(?!\p{Lu})\p{L})+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -84,11 +84,11 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
     at = count = 0
     num_drafts = block_size - 1
     while at < len(right):
-        count += 1  # nothing to verify: one token, then drafts
+        count += 1  # this pass has no drafts to verify: it emits one token and proposes drafts
         drafts_right = min(right[at], num_drafts)
         at += 1
         while at < len(right):
-            count += 1  # verifies the drafts
+            count += 1  # this pass verifies the drafts of the previous one
             last_right = at + drafts_right
             if drafts_right < num_drafts or last_right >= len(right):
                 at = last_right + 1

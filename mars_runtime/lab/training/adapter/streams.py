@@ -191,7 +191,7 @@ def read_masks(
     masks = len(embedding)
     positions = (batch.anchors[..., None] + torch.arange(1, masks + 1)).flatten()
     later = torch.arange(batch.ids.shape[1]) > batch.anchors[..., None]
-    later = later[:, None, None, :, None]  # N, kv, G, A, M, T
+    later = later[:, None, None, :, None]  # dimensions: N, kv heads, group, A, M, T
     own_later = torch.ones(masks, masks, dtype=torch.bool).triu(1)
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
