@@ -134,7 +134,7 @@ TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
     """Return the dtype, int8 or fp32, in which this CPU decodes one token at a time faster.
 
-    int8 uses the native forward pass. Without it, the result is fp32, and the log says why. The
+    int8 uses the native forward pass. Without it, the result is fp32, and the reason is logged. The
     function times some layers of the model and compares the shortest times, because other load on
     the machine can only make a forward pass slower.
     """

@@ -356,7 +356,7 @@ def _weights(
 
 
 def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> ModelConfig:
-    """Resolve a checkpoint that says its head is tied to its embeddings but also stores a head.
+    """Resolve a checkpoint with ``tie_word_embeddings`` that also stores an output head.
 
     A head that equals the embeddings is dropped. If it differs, it is used, and the returned
     configuration is not tied. If there are no embeddings, the head is used as the embeddings too.

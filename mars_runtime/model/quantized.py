@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 GROUP = 32
-TINY = 1e-30  # minimum scale, for groups whose entries are all zero or all equal
+TINY = 1e-30  # minimum scale, for groups in which all entries are zero or equal
 ENGINE = "fbgemm"
 _OPS: Any = torch.ops.quantized  # PyTorch's types do not list its members
 

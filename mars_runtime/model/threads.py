@@ -253,7 +253,7 @@ GRID = (
     *((1, width) for width in (1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 23, 33, 64, 100, 200)),
     *((rows, width) for rows in (2, 4, 8) for width in (3, 8)),
 )
-"""Shapes of forward passes, (rows, tokens per row), whose results ``shared_from`` compares."""
+"""Shapes of forward passes, (rows, tokens per row), for which ``shared_from`` compares results."""
 STARTS = (1, 16, 64)
 CHECK_SECONDS = 2.0
 

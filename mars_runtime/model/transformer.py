@@ -45,7 +45,7 @@ CAPACITY_STEP = 512
 """The capacity of captured caches is rounded up to a multiple of this number of slots, so that
 their memory can be reused."""
 MAX_IDLE = 2
-"""Maximum number of dropped caches whose memory is kept for reuse: one for each lane of a race."""
+"""Maximum number of dropped caches that are kept for reuse: one for each lane of a race."""
 
 
 def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:

@@ -82,8 +82,8 @@ def serve_here(
 ) -> int:
     """Serve from this process until it is stopped; return the exit code.
 
-    proxies: number of trusted proxies in front of the server. origins: those whose pages may call
-    it. key: the key that clients must send; empty for none.
+    proxies: number of trusted proxies in front of the server. origins: origins of pages that may
+    call the server. key: the key that clients must send; empty for none.
     """
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies

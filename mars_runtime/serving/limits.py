@@ -393,7 +393,7 @@ async def whole_body(receive: Receive) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` whose first message is the body; later ones come from the original."""
+    """Return a ``receive`` that returns the body first, then the messages of the original."""
     is_sent = False
 
     async def again() -> Message:

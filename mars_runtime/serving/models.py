@@ -1,6 +1,6 @@
 """The interface between the HTTP routes and the engines.
 
-Routes access engines through ``Models``, whose implementations decide where engines run.
+Routes access engines through ``Models``; its implementations decide where engines run.
 ``SingleModel`` runs one engine in this process. ``ModelDescription`` describes a model to a page on
 another machine. It contains the whole tokenizer, so that machine needs no files of the model.
 """
@@ -155,7 +155,7 @@ _ABOUT = TypeAdapter(ModelDescription)
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """A model whose engine object is in this process."""
+    """A model with an engine object in this process."""
 
     name: str
     tokenizer: Tokenizer

@@ -1,4 +1,4 @@
-"""An engine whose model runs on another machine.
+"""An engine for a model on another machine.
 
 Every job is one HTTP request, and a thread per job reads the response stream to its end. If the
 connection is lost, the runs of the job end with an error message. Later runs send new requests.

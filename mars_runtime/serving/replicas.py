@@ -151,7 +151,7 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
 def end(*names: str) -> None:
     """End all streams with an error message, then stop replicas, proxies and cluster.
 
-    names: the deployments whose streams are ended.
+    names: the deployments with the streams to end.
     """
     import ray
     from ray import serve

@@ -339,7 +339,7 @@ class PunctualProtocol(H11Protocol):
             self._timer = self.loop.call_later(seconds, self._late, is_body)
 
     def _late(self, is_body: bool) -> None:
-        """End a request whose time limit is over, or restart the timer if time is left.
+        """End a request if its time limit is over, or restart the timer if time is left.
 
         Received bytes extend the limit for a body. A pause of the process does not count.
         """

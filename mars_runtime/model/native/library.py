@@ -334,7 +334,7 @@ class PenaltyStruct(Structure):
 
 
 PARTS = ("products", "attention", "norms", "head", "adapter")
-"""The parts of a forward pass whose times ``mars_clock`` returns, in this order."""
+"""The parts of a forward pass that ``mars_clock`` measures, in the order of its results."""
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),

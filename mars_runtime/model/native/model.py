@@ -1,4 +1,4 @@
-"""A model whose forward pass is one call of the compiled library.
+"""A model that runs its forward pass as one call of the compiled library.
 
 It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result for
 a token does not depend, to the last bit, on the other rows and tokens of the forward pass
