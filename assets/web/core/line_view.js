@@ -192,7 +192,7 @@ export class PhaseView extends LineView {
     put(this.finding, finding || this.heading);
   }
 
-  // Names what a run compares, until there is a finding.
+  // The heading that is shown until there is a finding; a subclass names there what the run compares.
   get heading() {
     return "";
   }

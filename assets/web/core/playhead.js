@@ -5,7 +5,7 @@ import { lengthOf, mainLane, numUntil } from "./folds.js";
 import { capital, joined } from "./words.js";
 
 /**
- * Describes a position in passes. Once a lane has finished, the pass is that of the lanes that go on.
+ * Describes a position in passes. Once a lane has finished, the position is the pass of the lanes that continue.
  * @param {Playhead} playhead
  * @returns {[pass: string, remark: string]}
  */
