@@ -74,8 +74,8 @@ DEFECTS = (
     Defect(
         ACCEPT,
         f"{RUNTIME}/acceptance.py",
-        "room = remaining - num_drafts - 1 if settings.is_verified else remaining",
-        "room = remaining - num_drafts if settings.is_verified else remaining",
+        "num_useful = remaining - num_drafts - 1 if settings.is_verified else remaining",
+        "num_useful = remaining - num_drafts if settings.is_verified else remaining",
         ("tests/test_acceptance.py", *FORESEEN),
     ),
     Defect(
@@ -165,8 +165,8 @@ DEFECTS = (
     Defect(
         ROW,
         f"{RUNTIME}/decoders/rows.py",
-        "self._cache.clear(place, self._left[place])",
-        "self._cache.clear(place, 0)",
+        "self._cache.clear(index, self._num_dirty[index])",
+        "self._cache.clear(index, 0)",
         ("tests/decoders/test_batch.py", "tests/test_cache.py", "tests/test_laws.py"),
     ),
     Defect(
@@ -223,8 +223,8 @@ DEFECTS = (
     Defect(
         CLOCK,
         f"{RUNTIME}/engine/device.py",
-        "_keep(run, Step((replace(row, row=0),), seconds), seconds)",
-        "_keep(run, Step((replace(row, row=0),), seconds / len(runs)), seconds)",
+        "_record(run, Step((replace(row, row=0),), seconds), seconds)",
+        "_record(run, Step((replace(row, row=0),), seconds / len(runs)), seconds)",
         ("tests/engine/test_engine.py", "tests/engine/test_company.py", "tests/engine"),
     ),
     Defect(
@@ -342,8 +342,8 @@ DEFECTS = (
     Defect(
         PREFIX,
         f"{RUNTIME}/acceptance.py",
-        "text[num_prompt : kind[0]]",
-        "text[: kind[0]]",
+        "text[num_prompt : case[0]]",
+        "text[: case[0]]",
         ("tests/test_law_penalty.py",),
     ),
     Defect(
@@ -363,8 +363,8 @@ DEFECTS = (
     Defect(
         PREFIX,
         f"{RUNTIME}/decoders/rows.py",
-        "final = row.text[: self._cache.cursors[place]]",
-        "final = row.text[: self._cache.cursors[place] + 1]",
+        "final = row.text[: self._cache.cursors[index]]",
+        "final = row.text[: self._cache.cursors[index] + 1]",
         ("tests/decoders/test_prefix_reuse.py", "tests/test_law_prefix.py"),
     ),
     Defect(
