@@ -258,7 +258,7 @@ DEFECTS = (
     Defect(
         IMPORT,
         f"{RUNTIME}/trace.py",
-        "json.loads(line, parse_constant=_refuse_constant)",
+        "json.loads(line, parse_constant=_reject_constant)",
         "json.loads(line)",
         ("tests/test_trace.py", "tests/attack/test_imported_texts.py"),
     ),
@@ -293,8 +293,8 @@ DEFECTS = (
     Defect(
         PROXY,
         f"{RUNTIME}/serving/limits.py",
-        "_without_port(seen[-self._number])",
-        "_without_port(seen[0])",
+        "_without_port(addresses[-self._number])",
+        "_without_port(addresses[0])",
         ("tests/serving/test_addresses.py",),
     ),
     Defect(
@@ -335,8 +335,8 @@ DEFECTS = (
     Defect(
         TEXT,
         f"{RUNTIME}/review/exports.py",
-        "if text.startswith(tuple(COMPUTED)) else text",
-        "if text.startswith(tuple(COMPUTED)[:4]) else text",
+        "if text.startswith(tuple(FORMULA_STARTS)) else text",
+        "if text.startswith(tuple(FORMULA_STARTS)[:4]) else text",
         ("tests/review/test_review_exports.py",),
     ),
     Defect(
@@ -384,8 +384,8 @@ DEFECTS = (
     Defect(
         LIMIT,
         f"{RUNTIME}/serving/limits.py",
-        "if self._going[address] >= self._most:",
-        "if self._going.total() >= self._most:",
+        "if self._num_running[address] >= self._most:",
+        "if self._num_running.total() >= self._most:",
         ("tests/serving/test_addresses.py",),
     ),
     Defect(
@@ -398,8 +398,8 @@ DEFECTS = (
     Defect(
         REQUEST,
         f"{RUNTIME}/serving/retry.py",
-        "if answer.has_begun:",
-        "if answer.is_over:",
+        "if attempt.has_begun:",
+        "if attempt.is_over:",
         ("tests/serving/test_scale.py",),
     ),
     Defect(
