@@ -358,7 +358,7 @@ function stepAt(lane, time, clock) {
 
 /**
  * Returns the pass under the pointer: the one at the pointer's time, at any height. In a chart of several lanes,
- * returns the lane whose value is nearest to the pointer. Returns null outside the plot.
+ * returns the lane with the value that is nearest to the pointer. Returns null outside the plot.
  * @param {string} key
  * @param {PlotNode} node
  * @param {Charts} charts

@@ -36,7 +36,7 @@ function filled(node, given, content) {
 }
 
 /**
- * Sets the attributes whose values differ; unchanged ones would also trigger mutation observers.
+ * Sets the attributes that differ; unchanged ones would also trigger mutation observers.
  * @param {Element} node
  * @param {Attributes} attributes
  */

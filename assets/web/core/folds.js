@@ -91,7 +91,7 @@ function isPlain({ steps }) {
 }
 
 /**
- * Returns a remark for a lane whose automatic B has stopped drafting; "" for other lanes.
+ * Returns a remark for a lane in which automatic B has stopped drafting; "" for other lanes.
  * @param {Lane} lane
  */
 export function idleText(lane) {

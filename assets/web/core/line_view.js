@@ -1,5 +1,5 @@
-// Base class of the views whose value consists of lines (core/wire.js). It parses the value in portions, draws at most
-// once per animation frame and redraws when the theme changes.
+// Base class of the views with a value that consists of lines (core/wire.js). It parses the value in portions, draws at
+// most once per animation frame and redraws when the theme changes.
 
 import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";

@@ -9,7 +9,7 @@ import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
 const OPEN_PLACE = "\u2591"; // drawn for an open position in a block of block diffusion
-// Settings whose changes during a run are drawn: steered ones, and those that act on some methods only.
+// Settings that are drawn when they change during a run: steered ones, and those that act on some methods only.
 const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
 );

@@ -31,7 +31,7 @@ export const seconds = RACE_SECONDS + CARD_SECONDS;
 class Film {
   /**
    * @param {Run} run
-   * @param {HTMLElement} root element from whose style the colours are read
+   * @param {HTMLElement} root element with the style that defines the colours
    */
   constructor(run, root) {
     this.colours = coloursOf(root);
@@ -295,7 +295,7 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 
 /**
  * Returns the clip as a video. Recording takes as long as the clip, because the video is recorded while it plays. If
- * the browser cannot record video, throws an error whose `sentence` can be shown to the visitor.
+ * the browser cannot record video, throws an error with a `sentence` for the visitor.
  * @param {Run} run
  * @param {HTMLElement} root
  */

@@ -48,7 +48,7 @@ const shorter = (value) =>
 
 /**
  * Returns the link to a finished run, and whether it is so long that some programs may cut it. If the run is too long
- * for a link, throws an error whose `sentence` can be shown to the visitor.
+ * for a link, throws an error with a `sentence` for the visitor.
  * @param {Run} run
  * @param {Server} server
  * @returns {Promise<{ link: string, isLong: boolean }>}

@@ -118,7 +118,7 @@ function closeByItself(menu) {
 }
 
 /**
- * Returns the offer of a lane's files: trace, table and picture. root: element from whose style the colours are read.
+ * Returns the offer of a lane's files: trace, table and picture. root: element with the style that defines the colours.
  * comparison: comparison with another lane's text, marked in the picture.
  * @param {Lane} lane
  * @param {string} label

@@ -111,7 +111,7 @@ export const frontier = (points) =>
     .sort((a, b) => a.x - b.x);
 
 /**
- * Returns the finished cell with the highest measured speed, without cells whose text repeats itself; undefined if
+ * Returns the finished cell with the highest measured speed, except cells with a text that repeats itself; undefined if
  * there is none.
  * @param {Cell[]} cells
  * @returns {Cell | undefined}

@@ -4,7 +4,7 @@
 import { counted, whole } from "../core/words.js";
 
 /**
- * Returns the root of the tree, whose text is the common beginning of all answers (it may be empty). An answer that
+ * Returns the root of the tree. Its text is the common beginning of all answers (it may be empty). An answer that
  * ends where others continue is a child without tokens. Children with more answers come first.
  * @param {readonly (readonly number[])[]} answers token ids
  * @param {number[]} [members] indices of the answers that this node contains

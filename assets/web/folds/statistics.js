@@ -181,7 +181,7 @@ export function kindsOf(tokens) {
   const ranges = codeRanges(tokens.map((token) => token.text).join(""));
   /** @type {string[]} */
   const kinds = new Array(tokens.length).fill("punctuation");
-  let [at, first] = [0, 0]; // first: index of the first token whose character is not complete yet
+  let [at, first] = [0, 0]; // first: index of the first token with an incomplete character
   tokens.forEach((token, i) => {
     const end = at + token.text.length;
     if (token.isEnd) kinds[i] = END;

@@ -103,7 +103,7 @@ export function cellOf(lane, index, tau, ends) {
 
 /**
  * Counts the confirmed drafts of a step that used prompt lookup. They are the same at any threshold, unless masks then
- * propose more tokens, whose result is not known.
+ * propose more tokens, with an unknown result.
  * @param {WhatIfCell} cell
  * @param {Lane} lane
  * @param {Step} step

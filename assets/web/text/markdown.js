@@ -1,4 +1,4 @@
-// Parses an answer as Markdown into a tree of blocks, whose pieces are positions in the text. Supports headings, lists,
+// Parses an answer as Markdown into a tree of blocks with positions in the text. Supports headings, lists,
 // tables, quotes, fenced and inline code, and emphasis, but no HTML, images or working links. Pure; no DOM.
 
 /** @typedef {{ from: number, to: number, text: string }} Line a line without its line end */

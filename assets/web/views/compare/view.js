@@ -20,7 +20,7 @@ const emptyText = () => `${samplesText()} ${HOW}`.trim();
 
 export class CompareView {
   /** @type {PinRow[]} */
-  bare = []; // rows whose figures have not been drawn yet
+  bare = []; // rows without figures, which are drawn later
   /** @type {Map<Pin, PinRow>} */
   rows = new Map();
   /** @type {Set<Pin>} */

@@ -213,7 +213,7 @@ const PLACES = [
 ]; // possible positions of a label, relative to its point, in the order in which they are tried
 
 /**
- * Creates labels for the points on the frontier. A point for whose label there is no free position gets none.
+ * Creates labels for the points on the frontier. A point gets no label if there is no free position.
  * @param {GridPoint[]} best
  * @param {GridPoint[]} all
  * @param {GridScale} scale

@@ -114,7 +114,8 @@ function figureOf(model, c, title, of, shape, end = endOf(model)) {
 }
 
 /**
- * Adds to a line of decisions a marker for each decision, whose label shows the queue that the controller observed.
+ * Adds to a line of decisions a marker for each decision, with a label that shows the queue that the controller
+ * observed.
  * @param {Json} line
  * @param {LoadDecision[]} decisions
  */

@@ -16,7 +16,7 @@ export class Pointing {
     /** @type {TokenView | undefined} */
     this.lit = undefined;
     /** @type {TokenView | null} */
-    this.held = null; // the text whose token has the pinned card; null if no card is pinned
+    this.held = null; // the text with the pinned card; null if no card is pinned
     view.root.ownerDocument.addEventListener("pointerdown", ({ target }) => {
       if (this.held && target instanceof Element && !view.card.element.contains(target)) this.leave();
     });
