@@ -141,7 +141,7 @@ def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
 
 
 def num_reused(events: Iterable[Event]) -> int:
-    """Return the number of prompt tokens whose keys and values came from the prefix cache."""
+    """Return the number of prompt tokens with keys and values from the prefix cache."""
     return sum(event.num_reused for event in events if isinstance(event, Prefill))
 
 

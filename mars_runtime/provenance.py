@@ -31,7 +31,7 @@ _IDLE = (3, 4)  # indices of the columns idle and iowait
 def provenance(*checkpoints: str) -> dict[str, Any]:
     """Return the provenance of this run as JSON values.
 
-    checkpoints: names of checkpoints whose fingerprints to include.
+    checkpoints: names of the checkpoints for which to include fingerprints.
     """
     weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
     return {

@@ -135,7 +135,7 @@ class Header:
 
     @property
     def spelled_ids(self) -> tuple[int, ...]:
-        """Token ids whose bytes are in the header: those of earlier answers and of ``given``."""
+        """Token ids with bytes in the header: those of earlier answers and of ``given``."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property

@@ -15,7 +15,7 @@ HIDDEN = {"command", "out", "restart", "llama_cpp", "openvino", "onnxruntime"}
 
 
 class UsageError(ValueError):
-    """Invalid arguments of a command. The message says what is wrong and what to do."""
+    """Invalid arguments of a command. The message has the problem and its solution."""
 
 
 def run_or_report(work: Callable[[], int]) -> int:

@@ -60,7 +60,7 @@ VIEWS: dict[str, dict[str, Any]] = json.loads(
 GPU_PREFIX = "gpu_"
 """Prefix of the result files of ``tools/measure_gpu.py``.
 
-Documents already contain tables for them. A table whose file does not exist yet shows ``PENDING``.
+Documents already contain tables for them. Until its file exists, a table shows ``PENDING``.
 """
 PENDING = "Not measured yet."
 
@@ -323,7 +323,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Update all documents whose tables have changed. Return the exit code."""
+    """Update all documents in which a table has changed. Return the exit code."""
     try:
         for path in documents():
             before = path.read_text(encoding="utf-8")

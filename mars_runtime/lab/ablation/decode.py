@@ -204,7 +204,7 @@ class GreedyBatch:
     def _read(self, hidden: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
         """Return the most probable tokens and their probabilities, both [R, S].
 
-        at: [R, S], indices of the fed tokens whose predictions to read.
+        at: [R, S], indices of the fed tokens at which to read predictions.
         """
         chosen = hidden.gather(1, at[:, :, None].expand(-1, -1, hidden.shape[-1]))
         logits = self.model.lm_head(chosen).float()

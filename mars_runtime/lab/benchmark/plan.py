@@ -105,7 +105,7 @@ REQUESTS = Extent(
     threads=(2,),
     num_slow=2,
 )
-"""The default for chat models, whose answers are long and with which transformers is slow."""
+"""The default for chat models: their answers are long, and transformers is slow with them."""
 
 
 def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:

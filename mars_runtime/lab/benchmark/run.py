@@ -132,7 +132,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
 def _compared(
     measured: Sequence[SeriesSamples], cursor: str | None, *, has_text: bool
 ) -> list[Compared]:
-    """Return all comparisons. has_text: False for random weights, whose agreement is undefined."""
+    """Return all comparisons. has_text: False for random weights, which have no agreement."""
     compared = [comparison for series in measured for comparison in compare_all(series, cursor)]
     return compared if has_text else [replace(c, agreement=None) for c in compared]
 

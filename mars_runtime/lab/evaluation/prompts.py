@@ -50,7 +50,7 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
         raise UsageError(f"--families {unknown[0]!r} is unknown. Choose among {', '.join(known)}.")
     sets = []
     for name in dict.fromkeys(families):
-        # Remove repeated prompts, whose results are not independent.
+        # Remove repeated prompts, because their results are not independent.
         unique = {task.prompt: task for task in tasks.generate(name, "eval", seed, count)}
         sets.append(PromptSet(name, tuple(unique.values())))
     return sets

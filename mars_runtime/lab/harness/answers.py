@@ -48,7 +48,7 @@ class DecodedAnswer:
 
 
 class AnswerError(RuntimeError):
-    """An answer was aborted. The message says why."""
+    """An answer was aborted. The message has the reason."""
 
 
 def decode_all(

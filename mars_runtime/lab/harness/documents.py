@@ -30,7 +30,7 @@ Splits = dict[str, Any]
 
 
 class BenchmarkError(ValueError):
-    """The file of a benchmark is missing. The message says what to do."""
+    """The file of a benchmark is missing. The message has the solution."""
 
 
 def ifeval(**_: Any) -> Splits:

@@ -49,7 +49,7 @@ BENCHMARKS = (
 
 
 class ResultsError(ValueError):
-    """There are no usable results. The message says what to do."""
+    """There are no usable results. The message has the solution."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Base:
 
 
 def read_base(name_or_path: str) -> Base:
-    """Load a base into host memory, whatever the default device is. Raises CheckpointError."""
+    """Load a base into host memory, regardless of the default device. Raises CheckpointError."""
     files = resolve_checkpoint(name_or_path)
     try:
         with torch.device("cpu"):

@@ -81,7 +81,7 @@ class Recipe:
     - clean_weight: weight of the clean loss in stage ``mars`` ("SFT loss", paper, section 3.2).
     - masked_share: share of a response's blocks in the noisy stream of stage ``mars``. The paper
       uses 1. A smaller share leaves more of the token budget for other texts.
-    - tokenizer: name of the bundled checkpoint whose tokenizer is copied; None trains a tokenizer.
+    - tokenizer: name of a bundled checkpoint that provides the tokenizer; None trains a new one.
     - precision: the ``mixed_precision`` of accelerate.
     """
 

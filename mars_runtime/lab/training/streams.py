@@ -37,7 +37,7 @@ class TokenBatch:
 
     @classmethod
     def of(cls, examples: Sequence[TrainingExample], pad: int) -> TokenBatch:
-        """Build a batch whose width is a multiple of WIDTH_STEP. pad: token id of the padding."""
+        """Build a batch; its width is a multiple of WIDTH_STEP. pad: token id of the padding."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
         for row, example in enumerate(examples):

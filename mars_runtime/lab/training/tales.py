@@ -108,7 +108,7 @@ def _trimmed(section: str, answer: str) -> str:
 
 
 def fairytale_questions(data: Path, split: Split) -> list[Task]:
-    """Return questions about tales whose answer occurs word for word in the quoted passage."""
+    """Return questions about tales. The quoted passage contains each answer word for word."""
     tales = {name: {n: clean(t) for n, t in s.items()} for name, s in _tales(data).items()}
     tasks: list[Task] = []
     for record in _records(data / "fairytale_questions_train.jsonl"):

@@ -1,6 +1,6 @@
 """Compare decoded tokens and logits with a reference, to check the promises of the runtime.
 
-- Lossless: the tokens must equal AR's, whatever drafts and other rows of the batch are.
+- Lossless: the tokens must equal AR's, for any drafts and any other rows of the batch.
 - Sampling: the distance between drawn tokens and AR's probabilities must be explained by chance.
 - Logits: the logits of this runtime are compared with those of transformers on the same weights.
 """

@@ -44,7 +44,7 @@ def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
 
     ``by_depth`` and ``by_kind`` have pairs of tokens per forward pass: with one group of masks, and
     with a group after every pending token. ``by_depth`` is for each B, ``by_kind`` for the largest
-    B. ``by_position`` is the share of groups whose first j masks are right.
+    B. ``by_position`` is the share of groups in which the first j masks are right.
     """
     every = [right for _, right in rows]
     kinds = sorted({kind for kind, _ in rows})
@@ -107,6 +107,6 @@ def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
-    """Return the share of groups whose first j masks are all right, for j = 1 .. ``num_masks``."""
+    """Return the share of groups with j right masks at the start, for j = 1 .. ``num_masks``."""
     groups = max(1, sum(map(len, texts)))
     return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

@@ -142,7 +142,7 @@ def reached(right: Tensor) -> Tensor:
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
     """Return the mean cross entropy of re-ranked candidates; scores, is_target: [N, C].
 
-    Masks whose candidates do not include the target are ignored.
+    Masks are ignored if their candidates do not include the target.
     """
     weight = weight * is_target.any(-1)
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
