@@ -11,6 +11,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
+from app.engines.engines import UNLISTED
 from app.ui.controls import STEERED
 
 BAD = [
@@ -19,7 +20,7 @@ BAD = [
     ("tau", math.nan, "threshold"),
     ("block_size", 3.7, "whole number"),
     ("max_new_tokens", 10**9, "tokens to generate"),
-    ("checkpoint", "http://127.0.0.1/x", "checkpoint"),
+    ("checkpoint", "http://127.0.0.1/x", UNLISTED),
     ("seed", [], "seed"),
 ]
 
