@@ -1,6 +1,6 @@
 """All code of this app that depends on Gradio's internals.
 
-Each part says why Gradio's public interface is not enough, what the part achieves, and which
+Each part explains why Gradio's public interface is not enough, what the part achieves, and which
 upstream issue exists. ``tests/app/test_gradio_compat.py`` detects changes after an upgrade. The
 figures are processor time with Gradio 6.31 on two CPU cores.
 
@@ -112,7 +112,7 @@ MAX_SESSIONS = 200
 
 
 def store_few_sessions(page: gr.Blocks) -> None:
-    """Limit the number of sessions whose state Gradio stores. The default is 10,000.
+    """Limit for how many sessions Gradio stores state. The default is 10,000.
 
     ``launch`` has a parameter for it, but ``gr.mount_gradio_app`` does not. No upstream issue.
     """

@@ -207,7 +207,7 @@ def _respond(refusal: ApiError) -> Response:
 
 
 async def _wrong_values(request: Request, error: Exception) -> Response:
-    """Respond to a request whose values have the wrong types. FastAPI's own response would repeat
+    """Respond to a request with values of the wrong types. FastAPI's own response would repeat
     the values, and it fails for numbers that JSON cannot express.
     """
     return _respond(ApiError(422, OTHER_VALUES))

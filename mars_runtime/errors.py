@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class MarsError(Exception):
-    """An error whose message is one sentence for the user: what is wrong and what to do."""
+    """An error with a one-sentence message for the user: what is wrong and what to do."""

@@ -149,7 +149,7 @@ class Prefill:
     num_tokens: number of tokens of all rows.
     seconds: device time.
     cache_bytes: size of the keys and values reserved for the rows; 0 if unknown.
-    num_reused: number of tokens whose keys and values came from earlier runs.
+    num_reused: number of tokens with keys and values from earlier runs.
     """
 
     num_tokens: Whole

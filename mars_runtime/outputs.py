@@ -18,7 +18,7 @@ except ImportError:  # On Windows, concurrent writers are not prevented.
 
 
 class OutputError(MarsError, ValueError):
-    """The output cannot be written; the message is one sentence that says what to do."""
+    """The output cannot be written; the message is one sentence that explains what to do."""
 
 
 def path_of(text: str) -> Path:

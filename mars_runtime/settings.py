@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class SettingsError(MarsError, ValueError):
-    """A setting is invalid; the message is one sentence that says what to do."""
+    """A setting is invalid; the message is one sentence that explains what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,8 +322,8 @@ class DecodeSettings:
     top_p: float = setting(
         1.0,
         "Top-p",
-        "above temperature 0: sample from the most probable tokens whose probabilities add up "
-        "to this value",
+        "above temperature 0: sample from the most probable tokens, which together have "
+        "this probability",
         low=0.01,
         high=1,
         step=0.05,
@@ -408,7 +408,7 @@ class DecodeSettings:
     min_p: float = setting(
         0.0,
         "Min-p",
-        "above temperature 0: sample from tokens whose probability is at least this share of the "
+        "above temperature 0: sample from tokens with a probability of at least this share of the "
         "most probable token's; 0 allows all",
         low=0,
         high=1,

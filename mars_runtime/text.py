@@ -36,7 +36,7 @@ _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
 class TextError(MarsError, ValueError):
-    """A prompt or a tokenizer cannot be used; the message is one sentence that says what to do."""
+    """A prompt or a tokenizer cannot be used; the message explains what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def styles() -> str:
 def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, ...] = ()) -> None:
     """Add a module to ``order`` after the modules that it imports.
 
-    above: the chain of modules whose imports led to this one, to detect cycles.
+    above: the chain of modules that led to this one by imports, to detect cycles.
     """
     if name in order:
         return

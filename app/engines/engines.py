@@ -100,7 +100,7 @@ class Served:
 
     @property
     def advice(self) -> str:
-        """Return a sentence that says that a missing compiler makes this checkpoint slow; empty if
+        """Return a warning that a missing compiler makes this checkpoint slow; empty if
         none is missing.
         """
         if isinstance(self.checkpoint, ModelDescription) or self.is_bitwise:

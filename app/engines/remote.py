@@ -1,4 +1,4 @@
-"""Engines whose checkpoints are served by an endpoint on another machine, at the URL MARS_REMOTE.
+"""Engines for checkpoints that an endpoint on another machine serves, at the URL MARS_REMOTE.
 
 This machine serves only the page. It downloads no files and loads no weights.
 """

@@ -58,7 +58,7 @@ class LiveLog(RunLog):
         self._lanes = tuple(titles)
 
     def refuse(self, text: str) -> None:
-        """End every lane with a message that says why it cannot run."""
+        """End every lane with a message that explains why it cannot run."""
         self._end("error", text)
 
     def stop(self) -> None:
@@ -71,8 +71,9 @@ class LiveLog(RunLog):
 
 
 class LiveRun(TabRun[LiveOrder]):
-    """Run whose lanes start together and take turns on the device. Each lane ends at the deadline
-    at the latest.
+    """Run with lanes that start together and take turns on the device.
+
+    Each lane ends at the deadline at the latest.
     """
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:

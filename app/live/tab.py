@@ -258,7 +258,7 @@ def conversation_checkpoint(entry: Entry) -> str:
 
 
 def note_on(entry: Entry) -> str:
-    """Return the note above the examples, which says what to expect of a checkpoint."""
+    """Return the note above the examples, which explains what to expect of a checkpoint."""
     return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE
 
 

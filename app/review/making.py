@@ -160,8 +160,9 @@ class Making:
         return {"name": name, "faults": faults}
 
     def _active_jobs(self) -> list[SetJob]:
-        """Return the jobs in progress or paused. Jobs whose page has stopped polling are stopped
-        first.
+        """Return the jobs in progress or paused.
+
+        Stops the jobs that their page no longer polls.
         """
         for job in self._jobs.values():
             if not job.is_over and job.is_left():
@@ -174,7 +175,7 @@ class Making:
             raise SetError(FULL)
 
     def _check_caps(self, request: SetRequest) -> None:
-        """Validate prompts and methods by the limits of a run, whatever their source: the text of a
+        """Validate prompts and methods by the limits of a run, from any source: the text of a
         method and imported prompts could exceed these limits. Raises RefusalError.
         """
         for method in request.methods:

@@ -1,7 +1,7 @@
 """Validation of the controls of the Stability tab.
 
 Values arrive unvalidated, from the page or from another client. An error message is one sentence
-that says what to change.
+that explains what to change.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class PathRouter:
 
 
 class OpenRequests:
-    """Counts requests whose response is not complete."""
+    """Counts requests without a complete response."""
 
     def __init__(self) -> None:
         self._number = 0

@@ -45,7 +45,7 @@ FULL = "You already have {} runs in progress. Wait until one ends, or stop one."
 
 
 class RunLimits:
-    """ASGI middleware that limits the runs of each address, and ends runs whose stream is not open.
+    """ASGI middleware that limits the runs of each address, and ends runs without an open stream.
 
     queue: Gradio's queue. is_run: whether the event with this number decodes. max_runs: maximum
     number of concurrent runs per address.

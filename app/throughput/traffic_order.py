@@ -1,7 +1,8 @@
 """Validation of the controls of the Load tab.
 
-Values arrive unvalidated, from the page or from another client. An error message is one sentence
-that says what to change. Sizes are limited, so that one visitor cannot occupy the machine for long.
+Values arrive unvalidated, from the page or from another client. An error message explains in
+one sentence what to change. Sizes are limited, so that one visitor cannot occupy the machine for
+long.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def missing(served: Served) -> dict[str, str]:
 
 
 def missing_sentence(lanes: Mapping[str, str]) -> str:
-    """Return a sentence that says why these methods cannot run; empty if there are none."""
+    """Return a sentence that explains why these methods cannot run; empty if there are none."""
     reasons = "; ".join(f"{LANES[name].title} needs {needs}" for name, needs in lanes.items())
     return f"Not available with this model: {reasons}." if lanes else ""
 

@@ -2,7 +2,7 @@
 
 Most controls belong to a setting in the table ``mars_runtime/settings.py``. Values arrive
 unvalidated, from the page or from another client. They are validated here, and the settings again
-by ``DecodeSettings``. An error message is one sentence that says what to change; it never repeats
+by ``DecodeSettings``. An error message explains in one sentence what to change; it never repeats
 the prompt.
 """
 
@@ -27,7 +27,7 @@ from mars_runtime.settings import (
 from mars_runtime.text import TextError, check_system
 
 DEFAULTS = replace(RECOMMENDED, stop_loops=True)
-"""Initial settings of the page and its endpoints: the fastest settings whose text equals AR's."""
+"""Initial settings of the page and its endpoints: the fastest ones that give AR's exact text."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """Base settings of tabs that override only the settings for which they have controls."""
 FIXED_BLOCK_SIZE = 4

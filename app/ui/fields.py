@@ -18,7 +18,7 @@ from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
 SHARED = ("checkpoint", "system")
-"""Controls of the Live tab whose values every tab sends."""
+"""Controls of the Live tab that every tab sends."""
 OWN_SYSTEM = "The model's own system prompt"
 
 
@@ -97,7 +97,7 @@ def block_size_update(depth: int, block_size: Any) -> Any:
 def _range(depth: int, block_size: Any) -> dict[str, Any]:
     is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
     chosen = block_size if is_whole else FIXED_BLOCK_SIZE
-    # A slider whose minimum equals its maximum breaks the page, so the maximum is at least 2.
+    # A slider with equal minimum and maximum breaks the page, so the maximum is at least 2.
     return {
         "minimum": 1,
         "maximum": max(depth, 2),

@@ -31,7 +31,7 @@ NAMES = (
 
 
 class RecordingsError(ValueError):
-    """Recordings are missing or unreadable. The message is one sentence that says what to do."""
+    """Recordings are missing or unreadable. The message explains what to do."""
 
 
 TABS = ("batch", "grid", "load", "stability")

@@ -36,7 +36,7 @@ def in_turn(items: Sequence[T], number: int) -> list[T]:
 
 
 def rounds_text(done: int, wanted: int) -> str:
-    """Return a phrase that says in how many rounds a result was timed."""
+    """Return a phrase that states in how many rounds a result was timed."""
     if done < wanted:
         return f"timed in {done} of {wanted} rounds before the time limit"
     return f"timed in {done} rounds"

@@ -62,7 +62,7 @@ class RunLog:
             self.add("status", {"text": text, "kind": kind})
 
     def refuse(self, text: str) -> None:
-        """Append an error that says why the run cannot start or continue."""
+        """Append an error that explains why the run cannot start or continue."""
         self.say(text, "error")
 
     def stop(self) -> None:

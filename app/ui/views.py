@@ -24,7 +24,7 @@ parameter.
 
 
 class View(gr.HTML):
-    """A ``gr.HTML`` whose script is part of the page.
+    """A ``gr.HTML`` with a script that is part of the page.
 
     A subclass sets ``page``, the path of its HTML in ``assets/web/``, and ``mount``, the name of
     the JavaScript function that mounts it.
@@ -61,7 +61,7 @@ class View(gr.HTML):
 
 
 class LineView(View):
-    """A view whose value is a string of lines (``run_log.py``). The value "" is the empty state.
+    """A view with a string of lines as its value (``run_log.py``). The value "" is the empty state.
 
     Send values with ``show_progress="hidden"``, at most 15 per second. missed: server function that
     returns a whole run as one value, for a page that missed lines of a stream. asks: further server

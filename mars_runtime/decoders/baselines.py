@@ -17,7 +17,7 @@ alternate:
   tokens: at most B proposals in total and none beyond the block. Proposals are accepted from left
   to right while their confidence is at least τ.
 
-A row whose block is full is still fed and waits (``IdleRow``) until every live row has a full
+A row with a full block is still fed and waits (``IdleRow``) until every live row has a full
 block. A finished row waits until the end of the batch. A block of C tokens takes one commit and the
 fill passes of the slowest row: C forward passes at one token per pass, as for AR, and at best 1 +
 (C - 1) / B.
@@ -234,7 +234,7 @@ class _Blocks:
         return step
 
     def _fill(self, width: int) -> Step:
-        """Run one forward pass and emit tokens for the rows whose block is not full."""
+        """Run one forward pass and emit tokens for the rows without a full block."""
         return self._step(width, [row for row in self._live() if len(row.pending) < width])
 
     @torch.inference_mode()
@@ -386,7 +386,7 @@ class _Forward:
     ) -> tuple[RowStep, ...]:
         """Run one forward pass of all rows, each padded with masks to ``num_fed`` tokens.
 
-        Raises DecodeError with the numbers of the rows whose logits are not finite.
+        Raises DecodeError with the numbers of the rows with non-finite logits.
         """
         mask = self._vocabulary.mask_id or 0
         tokens = [row + [mask] * (num_fed - len(row)) for row in fed]

@@ -5,7 +5,7 @@ arXiv 2503.09573; the MARS paper compares itself with such a model). A forward p
 tokens of the previous block | the block]``. Attention is causal for the clean tokens, so their keys
 and values become final. Every position of the block attends to everything before the block and to
 the whole block, masks and filled tokens. A mask predicts the token at its own position. Each
-forward pass fills the open positions whose confidence is at least τ, and always the most confident
+forward pass fills the open positions with a confidence of at least τ, and always the most confident
 one. Positions after an EOS token are dropped. Tokens are emitted in order, up to the first open
 position. Nothing is verified.
 
@@ -173,7 +173,7 @@ class _BlockFiller:
         return slots, cursor, num_pending
 
     def _fill(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the positions whose confidence suffices and return them.
+        """Fill the positions with enough confidence and return them.
 
         The block is cut after its first EOS token.
         """

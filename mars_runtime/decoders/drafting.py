@@ -181,7 +181,7 @@ class AcceptanceCounts:
     def add(self, num_accepted: int, is_rejected: bool) -> None:
         """Add one observation; the counts of earlier ones decay.
 
-        The first ``num_accepted`` positions were accepted. ``is_rejected`` tells whether the next
+        The first ``num_accepted`` positions were accepted. ``is_rejected`` is whether the next
         position was rejected; otherwise it is unknown.
         """
         self.accepted = [POSITION_MEMORY * count for count in self.accepted]

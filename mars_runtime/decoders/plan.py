@@ -99,7 +99,7 @@ class RowPlan:
 
     @property
     def first_read(self) -> int:
-        """Index of the first fed token whose prediction is read."""
+        """Index of the first fed token from which a prediction is read."""
         return self.first_slot - self.num_checks
 
     @property
@@ -116,7 +116,7 @@ class RowPlan:
         return raised_after(self.row.raised, agreed, self.settings.agreement_target)
 
     def read_positions(self) -> list[int]:
-        """Return the positions of the tokens whose predictions are read, relative to the cursor."""
+        """Return the positions, relative to the cursor, from which predictions are read."""
         layout = self.layout
         return layout.numbers(layout.num_fed)[0][self.first_read :]
 
@@ -139,7 +139,7 @@ class RowPlan:
         )
 
     def groups_to_rerank(self, index: int) -> list[MaskGroup]:
-        """Return the mask groups whose candidates a sampler head may rerank.
+        """Return the mask groups with candidates that a sampler head may rerank.
 
         ``index`` is the index of the row in the batch. The first mask of a group follows AR's
         choice after the token that the group follows. The list is empty for rows that sample,
@@ -190,7 +190,7 @@ def group_sizes(
 ) -> tuple[int, ...]:
     """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts.
 
-    Omits masks whose proposals could not be used, and feeds at most MAX_FED tokens in total.
+    Omits masks with proposals that could not be used, and feeds at most MAX_FED tokens in total.
     """
     tokens = range(num_drafts + 1)
     roots = {num_drafts} if feed.roots is None else set(tokens).intersection(feed.roots)
@@ -468,7 +468,7 @@ def entropy(prediction: Proposal) -> float:
 
 
 def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float) -> float:
-    """Return the τ of a forward pass whose AR prediction is ``prediction``.
+    """Return the τ of a forward pass with the AR prediction ``prediction``.
 
     ``raised`` is the share of the distance from τ to 1 that agreement with AR adds.
     """

@@ -135,7 +135,7 @@ class Rows:
 
     @property
     def ready(self) -> tuple[int, ...]:
-        """Numbers of the rows whose prompts are prefilled."""
+        """Numbers of the rows with a prefilled prompt."""
         return tuple(row.number for row in self._rows if not row.unread)
 
     @property

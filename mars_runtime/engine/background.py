@@ -76,7 +76,7 @@ class BackgroundJobs:
         self._waiting.append(job)
 
     def next(self, now: float, *, is_free: bool) -> BackgroundJob | None:
-        """Return the job whose next piece is due, or None.
+        """Return the job with the next piece that is due, or None.
 
         ``is_free`` means that no run needs the device.
         """

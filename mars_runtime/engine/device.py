@@ -183,7 +183,7 @@ def _record(run: Run, event: Event, seconds: float) -> None:
 
 
 def _end_of(run: Run) -> End:
-    """Return the End of a run whose decoder is exhausted.
+    """Return the End of a run with an exhausted decoder.
 
     The reason is ``limit`` if any row ended at its limit, else ``repeats`` if any row repeated
     itself, else ``eos``.

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class EngineError(MarsError, RuntimeError):
-    """The engine cannot accept a request; the message is one sentence that says what to do."""
+    """The engine cannot accept a request; the message is one sentence that explains what to do."""
 
 
 class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")
-"""Programs whose versions are stored in a header, because results and times depend on them."""
+"""Programs with their versions stored in a header, because results and times depend on them."""
 
 
 @dataclass(frozen=True, slots=True)

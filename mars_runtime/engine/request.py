@@ -24,7 +24,7 @@ MAX_DEADLINE = 86_400.0
 
 
 class RequestError(MarsError, ValueError):
-    """A request cannot be served; the message is one sentence that says what to do."""
+    """A request cannot be served; the message is one sentence that explains what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ MAX_PACE = 10_000.0
 class WakeCondition(threading.Condition):
     """Lock of the state that the engine's worker and the handles share; it also wakes the worker.
 
-    ``has_news`` tells whether another thread changed something since the worker last checked.
+    ``has_news`` is true if another thread changed something since the worker last checked.
     """
 
     has_news = False

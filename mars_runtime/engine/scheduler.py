@@ -111,7 +111,7 @@ class Job(Generic[L]):
 class DeviceTurn(Generic[L]):
     """What the device does next, and for which lanes.
 
-    ``is_waited_for`` tells whether other lanes are ready and wait for the end of this turn.
+    ``is_waited_for`` is whether other lanes are ready and wait for the end of this turn.
     """
 
     kind: Kind

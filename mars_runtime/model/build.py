@@ -1,9 +1,9 @@
 """Choose the implementation of a model by its weights, the device and the requested dtype.
 
 Integer weights on a CPU use the native forward pass, which is compiled at its first use. If it
-cannot be compiled, they use PyTorch's own kernels, and the log says why. Dense weights on a CPU use
-the native forward pass in 8 bits, unless a short measurement finds fp32 faster. All other models
-use ``transformer.py``.
+cannot be compiled, they use PyTorch's own kernels, and the log explains why. Dense weights on a CPU
+use the native forward pass in 8 bits, unless a short measurement finds fp32 faster. All other
+models use ``transformer.py``.
 """
 
 from __future__ import annotations

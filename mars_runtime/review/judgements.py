@@ -41,7 +41,7 @@ Unit = tuple[str, str, tuple[str, str]]
 
 
 class JudgementError(ValueError):
-    """A judgement or a file of judgements is invalid; the message says why."""
+    """A judgement or a file of judgements is invalid; the message explains why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Judgement:
     """One row of the store: a judgement, or an undo of an earlier one.
 
     item: id of the prompt.
-    left, right: names of the methods whose answers were shown on these sides.
+    left, right: names of the methods of the answers that were shown on these sides.
     ratings: rating of the left and of the right answer, 1 to 5; 0 for none.
     tags: tags of the left and of the right answer.
     is_masked: whether the names of the methods were hidden.
@@ -331,7 +331,7 @@ class _MergedRows:
         self._named: dict[tuple[Unit, str], Unit] = {}
 
     def add(self, rows: Iterable[Judgement]) -> None:
-        """Add rows; skip those whose id was added before."""
+        """Add rows; skip those with an id that was added before."""
         for row in rows:
             if row.id not in self.rows:
                 self.rows[row.id] = row

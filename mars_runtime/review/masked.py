@@ -96,7 +96,7 @@ def unseal(secret: bytes, text: str) -> Any:
 
 
 def _cipher(secret: bytes) -> Fernet:
-    """Return a cipher whose key is derived from the secret for this purpose only."""
+    """Return a cipher with a key derived from the secret for this purpose only."""
     return Fernet(base64.urlsafe_b64encode(_digest(secret, "seal", b"")))
 
 

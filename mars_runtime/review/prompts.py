@@ -55,7 +55,7 @@ TASK_FIELDS = tuple(field.name for field in fields(Task))
 
 
 class PromptError(ValueError):
-    """A file has no valid prompts; the message says what to change."""
+    """A file has no valid prompts; the message explains what to change."""
 
 
 @dataclass(frozen=True, slots=True)

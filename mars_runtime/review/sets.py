@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class SetError(ValueError):
-    """A set cannot be created or read; the message says what to do."""
+    """A set cannot be created or read; the message explains what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def make_app(
 
     key: the key that clients must send for routes under ``/v1``; empty for none.
     expose: returns the metrics; None for no metrics.
-    origins: origins whose pages may call the endpoint from a browser.
+    origins: origins that may call the endpoint from a browser.
     """
     endpoint = Endpoint(models, caps, key)
     routes = [

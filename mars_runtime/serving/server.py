@@ -67,7 +67,7 @@ def num_proxies() -> int:
 
 
 def allowed_origins() -> tuple[str, ...]:
-    """Return the origins whose pages may call the endpoint. Raises PlanError."""
+    """Return the origins that may call the endpoint. Raises PlanError."""
     try:
         return read_origins(os.environ.get(ORIGINS, ""))
     except OriginsError as error:

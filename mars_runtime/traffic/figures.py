@@ -223,7 +223,7 @@ class LoadPoint:
 
 
 def point_of(records: Sequence[RequestRecord], offered: float, seconds: float) -> LoadPoint:
-    """Return the saturation point of a load whose requests arrived within ``seconds``.
+    """Return the saturation point of a load with requests that arrived within ``seconds``.
 
     Answers after that count for ``ttft`` and ``latency`` but not for the rate, because no further
     requests arrive while the queue drains.

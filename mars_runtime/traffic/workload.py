@@ -27,13 +27,13 @@ MAX_RECORDED = 10_000
 SHORTEST = 0.5
 """Token limits are drawn between this share of the maximum limit and the maximum limit."""
 LONG = frozenset({"summary", "rewriting", "reading", "multiple_choice"})
-"""Task families whose prompts contain a long text."""
+"""Task families with a long text in the prompt."""
 MIXES = {"short": "short prompts", "all": "short and long prompts"}
 """Titles of the mixes of prompts, by name."""
 
 
 class ArrivalsError(ValueError):
-    """Arrival times are invalid; the message says how to write them."""
+    """Arrival times are invalid; the message explains how to write them."""
 
 
 def poisson(rate: float, seconds: float, seed: int) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 Every job is one call of a lease (``worker.py``), which decodes it in another process. For each job
 a thread with the caller's context passes the events on. The usual scheduler decides which jobs may
 start, but jobs share no forward passes. A run that is cancelled or passes its deadline ends
-immediately, whatever the other process is doing.
+immediately, regardless of what the other process is doing.
 """
 
 from __future__ import annotations
