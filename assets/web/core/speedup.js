@@ -124,7 +124,7 @@ export const speedupText = (given) => speedupParts(given).filter(Boolean).join("
  */
 export function speedClause(given) {
   if (given.kind === "none") return "";
-  if (given.kind === "busy") return "; speed is not reported, because the machine was busy";
+  if (given.kind === "busy") return "; the machine was too busy to time";
   return `${given.kind === "short" ? "; " : ", "}${speedupText(given)}`;
 }
 
