@@ -51,7 +51,7 @@ class Adapter:
         first n of a group use the last embedding.
     layers: for each layer, the updates by part. The rows of ``qkv`` are queries, keys and values in
         transformers' order; those of ``gate_up`` are gate, then up.
-    block_size: the B that the adapter was trained with.
+    block_size: the block size B that the adapter was trained with.
     mask_token: the token of the base model that is used as mask.
     base: name of the base model that the adapter was trained on.
     """
@@ -65,7 +65,7 @@ class Adapter:
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
-        """Load the adapter in ``folder`` for a base with this configuration.
+        """Load the adapter in ``folder`` for a base model with the configuration ``config``.
 
         Raises CheckpointError.
         """
@@ -157,7 +157,7 @@ def _fits(a: Tensor, b: Tensor, inputs: int, outputs: int) -> bool:
 
 
 def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """Return (number of outputs, number of inputs) for the matrix of each part of a layer."""
+    """Return the shape (outputs, inputs) of each matrix of a layer, by its name in ``PARTS``."""
     hidden, heads = config.hidden_size, config.num_heads * config.head_dim
     both = heads + 2 * config.num_kv_heads * config.head_dim
     return {
@@ -169,7 +169,7 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors of an adapter's folder, converted to fp32. Raises CheckpointError."""
+    """Return all tensors in an adapter's folder, converted to fp32. Raises CheckpointError."""
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder, ADAPTER_FILES):
         try:
@@ -222,7 +222,7 @@ class MaskRows:
     def add(self, y: Tensor, x: Tensor, layer: int, part: str) -> None:
         """Add the update of a part to the masks' rows of ``y`` [N, out], in place.
 
-        x: [N, in], the input of the matrix product that ``y`` is the result of.
+        x: [N, in], the input from which the base model's matrix computed ``y``.
         """
         if part in self.updates[layer]:
             a, b = self.updates[layer][part]
@@ -255,9 +255,9 @@ class MaskAdapter:
         ]
 
     def groups(self, tokens: Tensor) -> Branches:
-        """Return branches for causal rows of tokens [R, Q]. Consecutive masks form a group.
+        """Return the branches of tokens [R, Q], with each run of consecutive masks as one group.
 
-        ``positions - roots`` is then the index of each mask in its group.
+        Real tokens are causal. ``positions - roots`` is the index of each mask in its group.
         """
         slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         is_mask = tokens == self._mask_id
@@ -268,7 +268,7 @@ class MaskAdapter:
     def find(self, tokens: Tensor, branches: Branches | None) -> MaskRows | None:
         """Return the masks among tokens [R, Q], or None on a CPU if there are none.
 
-        On a GPU this check is left out because the host would have to wait for the device.
+        On a GPU the result is never None, because a check would make the host wait for the device.
         """
         is_mask = tokens == self._mask_id
         if self._is_cpu and not is_mask.any():
@@ -281,7 +281,10 @@ class MaskAdapter:
 
 
 def _prepared(part: str, a: Tensor, b: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Return a [in, rank] and b [rank, out], their features ordered like the model's matrices."""
+    """Return the matrices ``a`` [in, rank] and ``b`` [rank, out] of an update.
+
+    Their features are in the order that the model's matrices use.
+    """
     dim = config.head_dim
     heads = packed_order(config.num_heads, config.num_kv_heads)
     if part == "qkv":

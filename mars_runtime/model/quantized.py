@@ -1,4 +1,4 @@
-"""Matrices of integers, in the two forms that forward passes multiply with.
+"""Integer matrices in two formats, one for the native forward pass and one for PyTorch.
 
 ``GroupedMatrix`` is used by the native forward pass. Groups of 32 weights in a row share a scale,
 as in GGUF files.
@@ -8,10 +8,10 @@ forward pass. Weights and inputs have 8 bits. It needs a quarter of fp32's memor
 limits the speed of a small forward pass. Every output and every token has its own scale, so the
 product of a token does not depend on the other tokens of the forward pass.
 
-The arithmetic of ``Int8Matrix`` differs from fp32, so answers may differ from those in fp32.
-Lossless decoding with it is not exact either: attention over one token and over several tokens
-differs in the last bits, and rounding to 8 bits can amplify such a difference. Almost every answer
-equals that of AR in 8 bits; a report should state how many do.
+The arithmetic of ``Int8Matrix`` differs from fp32, so answers may differ from those in fp32. With
+``Int8Matrix``, the answers of lossless decoding methods may differ from those of AR in 8 bits:
+attention over one token and over several tokens differs in the last bits, and rounding to 8 bits
+can amplify this difference. Almost every answer is equal; a report should state how many are.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ class GroupedMatrix:
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
         """Quantise a dense matrix [out, in], where in is a multiple of 32, by rounding to nearest.
 
-        With 4 bits, the integers of a group range from its minimum to its maximum, as in Q4_1. With
-        8 bits they range symmetrically up to its largest absolute value, as in Q8_0.
+        With 4 bits, the integers of a group of 32 cover the range from its minimum to its maximum,
+        as in Q4_1. With 8 bits the range is symmetric around zero, up to the group's largest
+        absolute value, as in Q8_0.
         """
         grouped = dense.float().view(len(dense), -1, GROUP)
         if bits == 8:

@@ -64,13 +64,14 @@ class Entry:
     gguf: the checkpoint's GGUF file, if it has no ``path``.
     hub, revision: the Hub repository of the checkpoint, if it has neither ``path`` nor ``gguf``.
     adapter: folder of an adapter, relative to the registry's folder; it may not exist yet.
-    mask_token: the token that is used as mask, if the checkpoint has no mask token.
+    mask_token: an existing token to use as mask, if the checkpoint has no mask token.
     system: default system prompt; None uses the one in the checkpoint's chat template.
     draft: name of the default draft model. It has the same vocabulary and makes decoding faster.
     dtype: the arithmetic used on a CPU, set if published figures depend on it.
     is_small_enough: whether a checkpoint on the Hub runs well on the CPU of any machine.
     note: where the checkpoint comes from.
-    size, can, cannot: descriptions for visitors of its size and of what it can and cannot do.
+    size, can, cannot: descriptions for visitors: the checkpoint's size, and what it can and cannot
+        do.
     """
 
     name: str

@@ -85,7 +85,10 @@ class Tables:
 
 
 class Reranker:
-    """A sampler head and the final norm of its base model, which is applied to states first."""
+    """Reranks the candidates of masks with a sampler head.
+
+    The final norm of the base model is applied to the hidden states first.
+    """
 
     def __init__(self, tables: Tables, final_norm: Tensor, eps: float) -> None:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
@@ -119,7 +122,7 @@ class Reranker:
         """Redistribute the total probability of the candidates ``ids`` [N, C] by their scores.
 
         Returns the new probabilities, highest first, and the indices that sort the candidates in
-        this order. A candidate with probability zero keeps it.
+        this order. A candidate with probability zero keeps probability zero.
         """
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
@@ -151,7 +154,8 @@ def _mask_steps(
 def one_thread() -> Iterator[None]:
     """Use one PyTorch thread within the context.
 
-    After a small product, further threads would keep spinning and slow down the next forward pass.
+    After a small matrix product, idle threads would keep spinning and slow down the next forward
+    pass.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

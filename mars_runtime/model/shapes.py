@@ -1,4 +1,4 @@
-"""Models with the shapes of published ones and random weights, for timing only.
+"""Models with random weights and the shapes of published models, for timing only.
 
 The time of a forward pass depends on the shape of a model and barely on the values of its weights.
 So a machine without the published weights can still measure times. The text of such a model is

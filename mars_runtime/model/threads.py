@@ -1,9 +1,10 @@
-"""Choose the number of threads of each forward pass by the times of recent forward passes.
+"""Choose the number of threads of each forward pass from the times of recent forward passes.
 
 The threads of a forward pass synchronise hundreds of times. On an idle machine two threads are
 faster than one; next to a busy process they are several times slower. So the number is chosen for
 every forward pass from the times of recent ones, and the next larger and smaller numbers are tried
-from time to time. The generated text never depends on it (tests/test_law_bitwise.py).
+from time to time. The generated text never depends on the number of threads
+(tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Threads:
     def _is_due(self, choice: ThreadChoice) -> bool:
         """Return whether ``choice`` may start a trial now.
 
-        A choice waits for a trial of another one before its next trial.
+        After a trial, a choice must wait until another choice has run a trial.
         """
         if self._wait > 0.0 or (choice is self._latest_trial and len(self._choices) > 1):
             return False
@@ -151,7 +152,7 @@ def ladder(most: int) -> tuple[int, ...]:
 class Trial(NamedTuple):
     """The result of a trial of the next larger (step 1) or smaller (step -1) number of threads.
 
-    seconds_lost: how much longer the trial took than with the chosen number.
+    seconds_lost: how much longer the trial took than with the chosen number of threads.
     """
 
     step: int
@@ -162,7 +163,7 @@ class Trial(NamedTuple):
 class ThreadChoice:
     """The number of threads for one part of the forward passes of similar width.
 
-    Stores the mean time per position for the chosen number and for the other numbers tried.
+    Stores the mean time per position for the chosen number of threads and the numbers tried.
     """
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
@@ -177,7 +178,7 @@ class ThreadChoice:
 
     @property
     def number(self) -> int:
-        """The chosen number; trials do not change it."""
+        """The chosen number of threads; trials do not change it."""
         return self._numbers[self._at]
 
     def request_trial(self, step: int) -> None:
@@ -185,26 +186,29 @@ class ThreadChoice:
         self._num_measured, self._wanted = 0, step
 
     def move(self, step: int) -> None:
-        """Choose the next larger or smaller number."""
+        """Choose the next larger (1) or smaller (-1) number of threads."""
         self._at += step
         self._num_measured = TRIALS
 
     def next(self, *, is_due: bool) -> int:
         """Return the number of threads for the next forward pass.
 
-        is_due: whether a trial may start that no other condition requires.
+        is_due: whether a periodic trial may start.
         """
         if not self._step and self._num_measured:
             self._step, self._wanted = self._worth_trying(is_due), 0
         return self._numbers[self._at + self._step]
 
     def is_slow(self, count: int, seconds: float, units: float) -> bool:
-        """Return whether a forward pass took much longer than the mean with the chosen number."""
+        """Return whether a forward pass was much slower than the mean of earlier ones.
+
+        Always False for another number of threads than the chosen one.
+        """
         mean = self._means.get(self._at)
         return count == self.number and mean is not None and seconds > SLOW * mean * units
 
     def learn(self, count: int, seconds: float, units: float) -> Trial | None:
-        """Add the time of a forward pass with ``count`` threads; return the trial that it ended.
+        """Record the time of a forward pass with ``count`` threads; return the trial that it ended.
 
         units: the work of the forward pass, in positions. Returns None if no trial ended.
         """
@@ -262,8 +266,9 @@ class TorchThreads:
     """Chooses the number of threads for a model that runs in PyTorch.
 
     In PyTorch the number of threads can change the last bits of a product with few rows. So forward
-    passes of fewer than ``shared_from`` positions always use ``base`` threads. The others, whose
-    results do not change, use up to ``most``. If ``shared_from`` is None, all use ``base``.
+    passes of fewer than ``shared_from`` positions always use ``base`` threads. The results of wider
+    forward passes do not change, so these use up to ``most`` threads. If ``shared_from`` is None,
+    all forward passes use ``base`` threads.
     """
 
     def __init__(self, base: int, most: int, shared_from: int | None) -> None:

@@ -1,9 +1,9 @@
 """The forward pass of Llama, Qwen2 and Qwen3 in PyTorch.
 
-It uses few operations per layer, because their overhead dominates in models as small as the bundled
-ones: query-key-value and gate-up projections are fused, the matrix products add the residuals
-themselves, and the output head is applied to the requested slots only. tests/model compares the
-results with those of transformers.
+The number of operations per layer is small, because the overhead of each operation dominates in
+models as small as the bundled ones: query-key-value and gate-up projections are fused, the matrix
+products add the residuals themselves, and the output head is applied to the requested slots only.
+tests/model compares the results with those of transformers.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CAPACITY_STEP = 512
 """The capacity of captured caches is rounded up to a multiple of this number of slots, so that
 their memory can be reused."""
 MAX_IDLE = 2
-"""Maximum number of dropped caches that are kept for reuse: one for each lane of a race."""
+"""Maximum number of unused caches that are stored for reuse, enough for a race of two lanes."""
 
 
 def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
-    """Keep the memory of a dropped cache for the next cache of the same size."""
+    """Store the memory of an unused cache for the next cache of the same size."""
     idle.append(cache)
     del idle[:-MAX_IDLE]
 
@@ -76,7 +76,7 @@ class Transformer(CausalModel):
     """A causal language model on one device.
 
     weights: named and shaped as in a transformers checkpoint; they are copied.
-    is_int8: store the matrices in 8 bits; only on a CPU, with ``dtype`` fp32 for everything else.
+    is_int8: whether to store the matrices in 8 bits. Needs a CPU and fp32 as ``dtype``.
     adapter: acts only on tokens with the id ``mask_id``.
 
     Raises CheckpointError if a weight is missing or its shape does not fit the configuration.
@@ -98,7 +98,7 @@ class Transformer(CausalModel):
     ) -> None:
         self.config = config
         self._is_int8 = is_int8
-        # Chosen once here instead of in every layer, because forward passes are short.
+        # The operations are chosen once here, because a choice in every layer would cost time.
         self._multiply: Any = multiply if is_int8 else torch.mm
         self._add_product: Any = add_product if is_int8 else Tensor.addmm_
         self.device = torch.device(device)
@@ -129,7 +129,8 @@ class Transformer(CausalModel):
     def is_bitwise(self) -> bool:
         """Whether logits do not depend, to the last bit, on the other tokens of the forward pass.
 
-        False: they may differ in the last bits, which can change a token if two logits nearly tie.
+        If False, logits may differ in the last bits, which can change a token if two logits nearly
+        tie.
         """
         return False
 
@@ -165,7 +166,7 @@ class Transformer(CausalModel):
             size = (self.config.hidden_size, self.dtype, self.device)
             memory.captured = CapturedForward(rows, capacity, *size)
         else:
-            with contextlib.suppress(ValueError):  # another thread may have removed it already
+            with contextlib.suppress(ValueError):  # another thread may have removed the memory
                 self._idle.remove(memory)
             with torch.inference_mode():  # needed to change a tensor created in this mode
                 memory.store.zero_()
@@ -201,7 +202,7 @@ class Transformer(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``: ``acceptance.read`` of their logits.
+        """Return the predictions at the slots ``head``, as ``acceptance.read`` does from logits.
 
         If there is a sampler head, it reranks the candidates of the masks in groups.
         """
@@ -213,7 +214,10 @@ class Transformer(CausalModel):
     def _replay(
         self, bucket: Bucket, tokens: Tensor, cache: BlockKVCache, branches: Branches | None
     ) -> Tensor:
-        """Run the layers by replaying the recording of a bucket, which is made at its first use."""
+        """Run the layers by replaying the recording of ``bucket``.
+
+        The first call for a bucket makes the recording.
+        """
         assert self.record is not None, "the caller checks that forward passes are recorded"
         if branches is None and self._adapter is not None:
             branches = self._adapter.groups(tokens)
@@ -314,7 +318,8 @@ class Transformer(CausalModel):
         """Apply root-mean-square norm.
 
         On a CPU ``F.rms_norm`` runs seven small operations. Dividing by the vector's length needs
-        three: ``hypot`` adds eps to the length, and the stored weight is multiplied by sqrt(H).
+        only three operations: ``hypot`` adds eps to the length, and the stored weight is multiplied
+        by sqrt(H).
         """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
@@ -357,7 +362,7 @@ class Transformer(CausalModel):
     def _projection(self, name: str) -> Tensor:
         """Return the query, key and value weights as one matrix, reordered for ``attend``.
 
-        name: their common name, with {} in place of the letter q, k or v.
+        name: the name of the three weights, with {} in place of the letter q, k or v.
         """
         config = self.config
         turn = rotary_order(config.head_dim)
@@ -390,8 +395,8 @@ class Transformer(CausalModel):
     def _matrix(self, weight: Tensor) -> Matrix:
         """Return a weight [out, in] as a matrix [in, out], quantised if the model is.
 
-        On a CPU the memory is transposed too. Then a product with 5 rows takes nearly the same time
-        as one with 1 row; without that it can take twice as long.
+        On a CPU the memory is transposed too. A product with 5 rows then takes nearly the same time
+        as with 1 row; without this step it can take twice as long.
         """
         transposed = weight.t()
         if self._is_int8:

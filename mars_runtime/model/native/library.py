@@ -1,7 +1,7 @@
 """Compile the C++ sources in this folder to a library, cache the library, and declare its API.
 
-The compiler is this machine's own, or the one in the package ziglang. The structures mirror those
-in ``model.h`` and ``read.h``, which document them.
+The compiler is this machine's own, or the one in the package ziglang. The ctypes structures mirror
+those in ``model.h`` and ``read.h``, where the fields are documented.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Flags = tuple[str, ...]
 Compiler = tuple[str, ...]
 """The command that starts a compiler, without options."""
 IS_WINDOWS, IS_MAC = sys.platform == "win32", sys.platform == "darwin"
-# On Windows, libraries next to a library are not found, so everything is linked statically, and
-# -fPIC is not needed.
+# A library on Windows does not find other libraries in its own folder, so everything is linked
+# statically. -fPIC is not needed there.
 LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
 SUFFIX = ".dll" if IS_WINDOWS else ".so"
 SECONDS = 600
@@ -54,13 +54,14 @@ class CompileError(RuntimeError):
 def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
     """Return the path of the library for this machine; compile it into ``folder`` if necessary.
 
-    targets: alternative compiler flags that select a processor, by default those for this one. The
+    targets: alternative compiler flags that select a processor; None uses ``own_targets``. The
     first flags that the compiler accepts are used.
 
     If ``folder`` is not writable, a temporary folder of this user is used. A checksum is stored
     with the library. If the checksum does not match, the library is compiled again, because a
-    damaged library would crash the process. Several processes may call this at the same time: each
-    writes its own files, and the last one replaces those of the others. Raises CompileError.
+    damaged library would crash the process. Several processes may call this function at the same
+    time: each writes its own files, and the last one replaces the files of the others. Raises
+    CompileError.
     """
     compiler, targets = find_compiler(), own_targets() if targets is None else targets
     name = _name(compiler, targets)
@@ -127,7 +128,7 @@ def _can_write(folder: Path) -> bool:
 
 
 def _own_folder() -> Path:
-    """Return a temporary folder for this user's libraries, the same at each start.
+    """Return this user's folder for libraries in the system's temporary folder.
 
     Raises CompileError if other users can write to the folder: they could replace the code.
     """
@@ -146,7 +147,10 @@ def _own_folder() -> Path:
 
 
 def _user() -> str:
-    """Return the user's name, or the user's number in a container that has no name for it."""
+    """Return the name of the current user.
+
+    In a container that has no name for the user, return the user's number.
+    """
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -154,10 +158,10 @@ def _user() -> str:
 
 
 def find_compiler() -> Compiler:
-    """Return the command of a C++ compiler.
+    """Return the command of the first C++ compiler that exists.
 
-    It is the first that exists: the environment variable CXX, the commands in COMPILERS, the
-    package ziglang. Raises CompileError if there is none.
+    The candidates are the environment variable CXX, the commands in COMPILERS and the package
+    ziglang, in this order. Raises CompileError if none exists.
     """
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         path = shutil.which(name) if name else None
@@ -224,7 +228,7 @@ def _compiler_version(compiler: Compiler) -> str:
 def _processor() -> str:
     """Return a description of the processor's features.
 
-    It is part of the library's name, because different machines may share a cache folder.
+    The library's name depends on it, because different machines may share a cache folder.
     """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

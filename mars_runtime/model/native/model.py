@@ -50,7 +50,7 @@ from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
 BEST = NUM_RUNNERS_UP + 1
-"""Number of candidates of a slot, as in ``rank.h``."""
+"""Number of candidate tokens per slot, as in ``rank.h``."""
 
 
 def unsupported(config: ModelConfig) -> str | None:
@@ -65,7 +65,7 @@ def unsupported(config: ModelConfig) -> str | None:
 
 
 Tell = Callable[[float], None]
-"""Called from time to time with the share of the weights that is packed, from 0 to 1."""
+"""A function that is called with the share of the weights packed so far, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class NativeModel(CausalModel):
     """A causal language model on the CPU.
 
     bits: number of bits per weight in the layer matrices, see ``weights.Weights``. adapter: acts
-    only on tokens with the id ``mask_id``. tell: called with the share of the weights that is
-    packed. Raises CheckpointError if a weight is missing or has the wrong shape.
+    only on tokens with the id ``mask_id``. tell: called during packing with the share of the
+    weights packed so far. Raises CheckpointError if a weight is missing or has the wrong shape.
     """
 
     is_bitwise = True
@@ -139,7 +139,7 @@ class NativeModel(CausalModel):
         # The model is not freed at exit, because a thread may still be running a forward pass.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._ranks = tables is not None
-        # The latest forbidden ids: in the caller's order, and sorted.
+        # The forbidden ids of the latest call, twice: in the caller's order, and sorted.
         self._forbidden: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -208,7 +208,7 @@ class NativeModel(CausalModel):
             feed.num_threads = num_threads
             return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
 
-        # A call for some layers must not affect the choice of threads: its time is not comparable.
+        # A call for some layers must not affect the choice of threads: it takes less time than all.
         threads = min(max(1, self.threads.in_force), self.most_threads)
         width = tokens.numel()
         is_rejected = (
@@ -234,7 +234,7 @@ class NativeModel(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``, as ``acceptance.read`` of their logits.
+        """Return the predictions at the slots ``head``, as ``acceptance.read`` does from logits.
 
         The logits of rows that do not sample are never stored. If there is a sampler head, it
         reranks the candidates of the masks in groups.
@@ -328,7 +328,7 @@ class NativeModel(CausalModel):
 
     def _rising(self, forbidden: Tensor) -> Tensor:
         """Return the forbidden ids in ascending order."""
-        # Nearly always the ids equal those of the previous call, although the tensor is another.
+        # The ids nearly always equal those of the previous call, even if the tensor is a new one.
         if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
             self._forbidden = forbidden, forbidden.sort().values
         return self._forbidden[1]
@@ -349,7 +349,7 @@ class NativeModel(CausalModel):
     def _layers(self, unpacked: Weights, body: list[Packed], tell: Tell) -> Any:
         """Pack all layers and return them as an array of ``LayerStruct``.
 
-        Appends the sizes of the matrices that every token is multiplied with to ``body``.
+        Appends the sizes of the base model's matrices in each layer to ``body``.
         """
         layers = (c.LayerStruct * self.config.num_layers)()
         for index, layer in enumerate(unpacked.layers()):
@@ -469,7 +469,7 @@ def _turns(config: ModelConfig, length: int) -> Tensor:
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
-    """Return the groups as an int32 tensor [G, 3] of ``MaskGroup`` structures (``rank.h``).
+    """Return the groups in the form of the library's ``MaskGroup`` (``rank.h``), int32 [G, 3].
 
     slots: number of slots that are read per row.
     """
@@ -508,7 +508,7 @@ def _proposal(
     ids: list[int], probabilities: list[float], entropy: float, metric: Metric, max_entropy: float
 ) -> Proposal:
     """Return the proposal of a slot. max_entropy: the entropy of a uniform distribution."""
-    # Forbidden tokens have probability 0.
+    # Forbidden tokens have probability 0 and are left out.
     pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]
     token, confidence = pairs[0]
     if metric == "margin":

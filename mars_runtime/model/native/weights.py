@@ -39,8 +39,8 @@ def not_finite(name: str) -> CheckpointError:
 class DenseRows:
     """A matrix [out, in] of dense weights, which is quantised to ``bits`` when it is packed.
 
-    parts: weights whose rows are concatenated. order: int64 [out], the order in which the rows are
-    then packed. name: the name of the first weight, for error messages.
+    parts: weights that form the matrix when their rows are concatenated. order: int64 [out], the
+    order in which these rows are packed. name: the name of the first weight, for error messages.
     """
 
     parts: tuple[Tensor, ...]
@@ -117,12 +117,12 @@ class LayerWeights:
     low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
 
     def base(self) -> tuple[Matrix, ...]:
-        """Return the matrices that every token is multiplied with."""
+        """Return the matrices of the base model, which are applied to every token."""
         return self.qkv, self.output, self.gate_up, self.down
 
 
 class Weights:
-    """The weights of a checkpoint; those of the layers are read when they are accessed.
+    """The weights of a checkpoint. Layer weights are read from ``source`` when they are accessed.
 
     bits: number of bits per weight in the layer matrices. None leaves quantised matrices unchanged
     and uses 8 for dense ones. Dense embeddings and output heads always use 8.
@@ -146,7 +146,7 @@ class Weights:
 
     @property
     def most_bytes(self) -> int:
-        """Upper bound of the size of all packed weights in bytes, an adapter's included."""
+        """Upper bound of the size of all packed weights in bytes, including an adapter's."""
         shapes = [expected_shape(name, self._config) for name in expected_names(self._config)]
         low = [
             update.a.shape + update.b.shape for layer in self._updates for update in layer.values()
@@ -194,10 +194,10 @@ class Weights:
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
-        """Return a matrix with the number of bits that it will be packed with.
+        """Return a weight as a matrix with the number of bits that it is packed with.
 
-        bits: for a dense weight, used instead of the number for layer matrices. A quantised weight
-        then keeps its own number.
+        bits: given for matrices outside the layers. It replaces the number of bits for layers; a
+        quantised weight then keeps its own number.
         """
         weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
@@ -225,9 +225,9 @@ def _grouped(matrix: Matrix) -> GroupedMatrix:
 
 
 def feed_order(size: int) -> Tensor:
-    """Return the order of the rows of gate and up in which they alternate in groups of 32.
+    """Return the row order in which gate and up alternate in groups of 32 rows.
 
-    32 rows of gate are followed by the 32 rows of up that they are multiplied with.
+    Each group of gate rows is followed by the up rows that its outputs are multiplied with.
     """
     return torch.arange(2 * size).view(2, -1, GROUP).transpose(0, 1).flatten()
 
@@ -247,7 +247,7 @@ TILE, PAIR = 16, 32
 class Arena:
     """One block of memory in which all packed matrices are stored, one after the other.
 
-    num_bytes: the size to reserve. The system allocates only what is written.
+    num_bytes: the size to reserve. The operating system allocates only the pages that are written.
     """
 
     def __init__(self, num_bytes: int, library: Any) -> None:
