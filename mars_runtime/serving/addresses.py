@@ -1,4 +1,4 @@
-"""ASGI middleware for the addresses of requests: trailing slashes, origins (CORS), host names."""
+"""ASGI middleware for paths with a trailing slash, cross-origin requests (CORS) and host names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mars_runtime.serving.limits import Application, Message, Receive, Send
 ORIGINS = "MARS_ALLOWED_ORIGINS"
 """Environment variable with the origins that may call the endpoint from a browser."""
 EXPOSED = ("retry-after", "x-run-id")
-"""Response headers that scripts of other origins may read, in addition to the usual ones."""
+"""Response headers that scripts of other origins may read, in addition to CORS's default ones."""
 METHODS = ("GET", "POST", "DELETE")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
 
@@ -45,9 +45,9 @@ def read_origins(text: str) -> tuple[str, ...]:
 
 
 def cors(origins: Sequence[str]) -> list[Middleware]:
-    """Return the middleware that lets pages of these origins call the app.
+    """Return the middleware that lets pages of the given origins call the app.
 
-    The list is empty if there are no origins. Cookies are not allowed, because the scripts of these
+    The list is empty if there are no origins. Cookies are not allowed, because scripts on these
     pages send the endpoint's key in a header.
     """
     if not origins:
@@ -67,8 +67,8 @@ def cors(origins: Sequence[str]) -> list[Middleware]:
 class TrailingSlash:
     """ASGI middleware that ignores a slash at the end of the path.
 
-    Starlette would send a redirect instead. Its address would have the wrong scheme behind a proxy
-    with TLS, and many clients do not repeat a POST request after a redirect.
+    Without it, Starlette would send a redirect. The redirect's address would have the wrong scheme
+    behind a proxy with TLS, and many clients do not repeat a POST request after a redirect.
     """
 
     def __init__(self, app: Application) -> None:

@@ -1,8 +1,8 @@
 """Convert the events of a run to an answer in OpenAI's JSON.
 
 The text, the position of a stop string and the token count do not depend on how many tokens each
-forward pass adds. The figures of the run are under the key ``mars``, in a complete answer or in the
-last chunk of a stream.
+forward pass adds. Figures such as the number of forward passes are under the key ``mars``, in a
+complete answer or in the last chunk of a stream.
 
 The events of a run are polled every POLL_SECONDS, so the decoding thread does no extra work. When
 the client disconnects, the run ends within one forward pass.
@@ -47,8 +47,9 @@ T = TypeVar("T")
 class AnswerToken:
     """A token of the answer.
 
-    start, end: the range of characters that the token adds to the text. They are equal if it adds
-    none because its character is incomplete. proposal: the model's prediction of the token.
+    start, end: the range of characters that the token adds to the text. start and end are equal if
+    the token adds no character, for example because it is only a part of one. proposal: the model's
+    prediction of the token.
     """
 
     token: int
@@ -72,7 +73,7 @@ class StreamedAnswer:
     """The answer of one run, built from the events that were read so far.
 
     stops: strings that end the answer.
-    stop_ids: tokens that end the answer. Like EOS they are counted, but have no text.
+    stop_ids: tokens that end the answer. Like EOS tokens, they are counted but add no text.
     min_tokens: number of tokens before which stop strings and stop tokens are ignored.
     """
 
@@ -92,7 +93,7 @@ class StreamedAnswer:
         self._eos_ids = tokenizer.eos_ids
         self._min_tokens = min_tokens
         self._has_stop_token = False
-        self._length = self._num_shown = 0  # numbers of characters: decoded, and returned
+        self._length = self._num_shown = 0  # characters decoded, characters returned
         self._waiting: deque[AnswerToken] = deque()  # tokens with text that is not returned yet
 
     @property
@@ -133,7 +134,10 @@ class StreamedAnswer:
         return Piece(text, tuple(tokens))
 
     def _flush(self) -> str:
-        """Return the text that was held back; called when no more text follows."""
+        """Return the remaining text, which could have been the start of a stop string.
+
+        Call this method when no more text follows.
+        """
         return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
 
     def _read_step(self, step: Step) -> str:
@@ -157,7 +161,8 @@ class StreamedAnswer:
     def _is_returned(self, token: AnswerToken) -> bool:
         """Return whether the token's text was returned.
 
-        If a stop string cut the answer within the token, the beginning of its text is enough.
+        If a stop string cut the answer within the token, the beginning of the token's text is
+        enough.
         """
         if self.is_over and not self._cutter.is_cut:
             return True
@@ -168,7 +173,8 @@ class StreamedAnswer:
 def _up_to(step: Step, num_tokens: int) -> Step:
     """Return the step with only its first ``num_tokens`` tokens.
 
-    Tokens after a stop string are removed like this, so that the figures do not count them.
+    This removes the tokens after a stop string, so that the figures of the answer do not count
+    them.
     """
     (row,) = step.rows
     if num_tokens == len(row.accepted):
@@ -180,8 +186,9 @@ def _up_to(step: Step, num_tokens: int) -> Step:
 class StopCutter:
     """Cuts text at the first stop string.
 
-    If several stop strings occur, the one that ends first counts; if several end at the same
-    character, the longest counts. The result does not depend on how the text is split into pieces.
+    If several stop strings occur, the text is cut before the one that ends first. If several end at
+    the same character, it is cut before the longest of them. The result does not depend on how the
+    text is split into pieces.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -207,7 +214,10 @@ class StopCutter:
         return held[:num_shown]
 
     def flush(self) -> str:
-        """Return the text that was held back; called when no more text follows."""
+        """Return the remaining text, which could have been the start of a stop string.
+
+        Call this method when no more text follows.
+        """
         remainder, self._held = self._held, ""
         return remainder
 
@@ -215,7 +225,7 @@ class StopCutter:
         """Return how many of the last characters could be the beginning of a stop string."""
         for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
-            index = bisect_left(self._stops, tail)  # stops that begin with the tail start here
+            index = bisect_left(self._stops, tail)  # where a stop that begins with tail would be
             if index < len(self._stops) and self._stops[index].startswith(tail):
                 return length
         return 0
@@ -248,7 +258,10 @@ class Envelope:
         return other
 
     def complete(self, answer: StreamedAnswer, piece: Piece) -> Json:
-        """Return a complete answer, for a request without streaming. piece: its text and tokens."""
+        """Return the JSON of a complete answer, for a request without streaming.
+
+        piece: all text and all tokens of the answer.
+        """
         shown: Json = {"text": piece.text}
         if self.is_chat:
             shown = {"message": {"role": "assistant", "content": piece.text, "refusal": None}}
@@ -265,7 +278,7 @@ class Envelope:
         return self._chunk({"delta": {"role": "assistant", "content": ""}}, Piece(), None)
 
     def chunk(self, piece: Piece) -> Json:
-        """Return the chunk with new text and its tokens."""
+        """Return a chunk with the text and the tokens of ``piece``."""
         shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
@@ -341,7 +354,10 @@ class Envelope:
         return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
 
     def _figures(self, answer: StreamedAnswer) -> Json:
-        """Return the figures of the run up to the end of the answer; times are device times."""
+        """Return the value of the key ``mars``: figures of the run up to the end of the answer.
+
+        Times are device times in seconds.
+        """
         events, end = answer.events, answer.end
         drafting = list(folds.drafting(events))
         return {
@@ -386,7 +402,7 @@ def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
 
 
 def _log(share: float) -> float:
-    """Return the logarithm, limited to a finite number because JSON has no infinity."""
+    """Return the logarithm of a probability, kept finite because JSON has no infinity."""
     return math.log(max(share, 1e-45))
 
 
@@ -438,7 +454,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 class Cancellable(Protocol):
-    """A run, or several, that can be cancelled."""
+    """A run or a group of runs that can be cancelled."""
 
     def cancel(self) -> None: ...
 

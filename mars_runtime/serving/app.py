@@ -1,4 +1,4 @@
-"""The routes of the endpoint: models, chat, completions, health, metrics, and their description.
+"""The HTTP routes of the endpoint: models, completions, runs, health, metrics and documentation.
 
 Errors are one sentence in OpenAI's format. Routes under ``/v1`` require the key if one is set.
 """
@@ -77,7 +77,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/runs": RunBody,
     "/v1/runs/{run}/settings": SteerBody,
 }
-"""The model of the request body for each path."""
+"""The pydantic model of the request body, by path."""
 DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "This path does not exist. See /docs for all paths."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
@@ -94,7 +94,7 @@ NUM_READERS = 2  # number of threads that tokenize prompts
 T = TypeVar("T")
 Work = Callable[[Request], Awaitable[Response]]
 Expose = Callable[[], bytes]
-"""Returns the metrics in Prometheus' text format."""
+"""A function that returns the metrics in Prometheus' text format."""
 
 
 def make_app(
@@ -271,7 +271,7 @@ class Endpoint:
         by_prompt: Sequence[Sequence[EngineRequest]],
         request: Request,
     ) -> Choices:
-        """Return all requested answers; none of them is started yet.
+        """Return all requested answers. Their runs are not started yet.
 
         by_prompt: the engine requests for each prompt. The tokens of a prompt are counted in the
         usage of its first answer only.
@@ -337,7 +337,7 @@ def _owner(request: Request) -> str:
 
 
 def _reserve_runs(request: Request, number: int) -> int:
-    """Reserve up to ``number`` additional runs for the request; return how many are allowed."""
+    """Reserve up to ``number`` additional runs for the request; return how many were reserved."""
     reserve: Callable[[int], int] = request.scope[RESERVE_RUNS]
     return reserve(number)
 
@@ -372,7 +372,7 @@ async def _metrics(expose: Expose, request: Request) -> Response:
 
 
 def too_large() -> bytes:
-    """Return the body of the response 413, as JSON."""
+    """Return the JSON body of the response with status 413 (request too large)."""
     return json.dumps(ApiError(413, TOO_LARGE).body).encode()
 
 

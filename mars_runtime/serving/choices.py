@@ -1,7 +1,7 @@
 """Requests with several answers: ``n`` answers per prompt, or a list of prompts.
 
 Each answer is a separate run, and the runs share forward passes. The limit of the client's address
-determines how many run at the same time; the others start when runs end.
+determines how many runs are active at the same time; further runs start when others end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from mars_runtime.engine.run import Run
 from mars_runtime.serving.answer import POLL_SECONDS, Envelope, Json, Piece, StreamedAnswer, check
 
 SHARED = ("id", "object", "created", "model", "choices", "usage")
-"""Fields of a response that are not moved into its choices."""
+"""Top-level fields of a response with several choices. All other fields move into the choices."""
 
 
 @dataclass(slots=True)
 class Choice:
-    """One answer.
+    """One answer to a request, and the run that generates it.
 
     echo: the prompt if the answer must begin with it, else empty. run: None until it starts.
-    num_read: number of events that were read.
+    num_read: number of events of the run that were read.
     """
 
     request: Request
@@ -38,7 +38,7 @@ class Choice:
     num_read: int = 0
 
     def new_piece(self) -> tuple[Piece, bool]:
-        """Return the new text, and whether there are new events.
+        """Return the new text and tokens, and whether there are new events.
 
         Raises ApiError if the run has failed.
         """
@@ -165,7 +165,8 @@ class Choices:
 def joined(answers: Sequence[Json]) -> Json:
     """Join several answers into one response.
 
-    Their usage is added up. Fields that are not in SHARED, such as ``mars``, move into the choices.
+    Their ``usage`` objects are added up. Fields that are not in SHARED, such as ``mars``, move into
+    the choices.
     """
     if len(answers) == 1:
         return answers[0]
@@ -178,7 +179,10 @@ def joined(answers: Sequence[Json]) -> Json:
 
 
 def _with_own(answer: Json, source: Json) -> Json:
-    """Return the shared fields of ``answer``; other fields of ``source`` move into its choices."""
+    """Return ``answer`` with only its fields in SHARED at the top level.
+
+    The other fields of ``source`` are added to each choice.
+    """
     moved = {name: value for name, value in source.items() if name not in SHARED}
     shared = {name: value for name, value in answer.items() if name in SHARED}
     return {**shared, "choices": [{**choice, **moved} for choice in answer["choices"]]}

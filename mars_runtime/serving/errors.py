@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 class ApiError(Exception):
     """A request is rejected with an HTTP status and one sentence.
 
-    field: the field that is wrong, if it is a single one. retry_after: seconds after which the
-    client should retry; 0 if a retry cannot succeed.
+    field: the field of the request that is wrong, if the error concerns a single field.
+    retry_after: seconds after which the client should retry; 0 if a retry cannot succeed.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ def api_error(error: Exception) -> ApiError:
 class Faults:
     """ASGI middleware that converts exceptions to error responses.
 
-    It is the outermost one, because the server would log the whole exception. respond: builds the
-    response. If a response has already begun, it is cut off.
+    It must enclose the app, because the server would log every exception that reaches it in full.
+    respond: builds the response. If a response has already begun when the app fails, it is cut off.
     """
 
     def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:

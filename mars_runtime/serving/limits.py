@@ -27,8 +27,9 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NO_ADDRESS = "nobody"
 RESERVE_RUNS = "mars.reserve_runs"
-"""Key in the scope of a request for a function that reserves additional runs for the request. Its
-argument is the requested number, its result the number that the limit of the address allows.
+"""Key in a request's ASGI scope. The value is a function that reserves additional runs for the
+request: its argument is the requested number, its result the number that the address's limit
+allows.
 """
 MAX_REMEMBERED = 10_000  # maximum number of addresses for which wrong keys are counted
 MAX_DRAINED = 64_000_000  # maximum number of bytes of a rejected body that are read and dropped
@@ -38,9 +39,9 @@ MAX_UNFINISHED = 16  # maximum number of bodies that an address may be sending a
 # Maximum size of all bodies in memory, in multiples of the largest allowed body: for one address,
 # and for all addresses together.
 SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # minimum of the largest allowed body that SHARE and WHOLE multiply, in bytes
+MIN_SHARE = 4_000_000  # bytes; SHARE and WHOLE multiply at least this number
 LARGE = 1_000_000  # the memory of bodies above this size in bytes is returned to the system
-TRIM_SECONDS = 2.0  # delay before memory is returned, so that one call is enough for several bodies
+TRIM_SECONDS = 2.0  # delay before memory is returned: one call then serves several bodies
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
 """After MAX_WRONG wrong keys within a minute an address is blocked for BLOCKED_SECONDS. The time
@@ -55,8 +56,8 @@ class BodyLimit:
     sends too many bodies, or too much in total, is answered with 429: see MAX_UNFINISHED, SHARE and
     WHOLE. A body counts until its request is answered.
 
-    elsewhere: other limits in bytes, by path without a trailing slash. refusal, busy: JSON bodies
-    of the responses 413 and 429.
+    elsewhere: limits in bytes for paths with a limit of their own, by path without a trailing
+    slash. refusal, busy: JSON bodies of the responses 413 and 429.
     """
 
     def __init__(
@@ -265,7 +266,10 @@ class SlidingWindow:
 
 
 class BlockedError(Exception):
-    """The address is blocked because it sent too many wrong keys. seconds: until the block ends."""
+    """The address is blocked because it sent too many wrong keys.
+
+    seconds: time until the block ends.
+    """
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"Too many wrong keys came from your address. Wait {seconds} seconds.")
@@ -274,7 +278,7 @@ class BlockedError(Exception):
 
 @dataclass(slots=True)
 class _Wrong:
-    """The wrong keys of one address. Times are those of the monotonic clock.
+    """The count of wrong keys from one address. Times are those of the monotonic clock.
 
     since: start of the current count. count: number of wrong keys since then. num_blocks: how often
     the address was blocked. until: end of the latest block.
@@ -290,7 +294,7 @@ class KeyCheck:
     """Checks the keys of clients in constant time, and blocks addresses that send wrong ones.
 
     After ``MAX_WRONG`` wrong keys within a minute an address is blocked for a minute. Each further
-    block is twice as long as the one before.
+    block is twice as long as the previous one, up to an hour.
     """
 
     def __init__(self, key: str) -> None:
@@ -334,7 +338,7 @@ class KeyCheck:
 
 
 def weak_key(name: str, key: str) -> str:
-    """Return a sentence if ``key`` is too short, else an empty string.
+    """Return an error message if ``key`` is too short, else an empty string.
 
     name: the environment variable or option that contains the key.
     """
@@ -393,7 +397,7 @@ async def whole_body(receive: Receive) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that returns the body first, then the messages of the original."""
+    """Return an ASGI ``receive`` that returns ``body`` first, then the messages of ``receive``."""
     is_sent = False
 
     async def again() -> Message:

@@ -54,7 +54,7 @@ class _Observation:
 
 @dataclass(slots=True)
 class _RunState:
-    """What was counted for a run in flight.
+    """The counts of a run in flight.
 
     num_tokens: number of generated tokens. num_cached: number of tokens in the KV cache. first,
     latest: times of the first and the latest forward pass. num_pending: number of drafts that are
@@ -77,7 +77,7 @@ class Metrics:
         self._series = MetricSeries(self._registry)
         self._observations: SimpleQueue[_Observation] = SimpleQueue()
         self._active: dict[str, dict[Run, _RunState]] = {}
-        # For each model, the numbers of runs and tokens counted so far of a shared forward pass.
+        # By model, the runs and tokens that were counted so far for the latest shared forward pass.
         self._forward: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
@@ -194,7 +194,7 @@ class Metrics:
 
 
 class MetricSeries:
-    """The metrics of one registry. All times are wall-clock times in seconds."""
+    """The Prometheus metrics in one registry. All times are wall-clock times in seconds."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, about: str) -> Gauge:

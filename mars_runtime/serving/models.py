@@ -48,7 +48,10 @@ class NotReadyError(RuntimeError):
 
 
 class Answering(Protocol):
-    """The interface of a run that an answer needs, such as ``mars_runtime.engine.Run``."""
+    """The methods of a run that are needed to build an answer.
+
+    ``mars_runtime.engine.Run`` implements them.
+    """
 
     def events_since(self, index: int) -> Sequence[Event]:
         """Return the events from number ``index`` on, without waiting for more.
@@ -193,7 +196,7 @@ class EngineModel:
 class SingleModel:
     """A single model, which is loaded in a thread, so that the server can report its state.
 
-    bring: loads the model. failure: why loading failed, as a sentence; empty if it did not.
+    bring: loads the model. failure: why loading failed, as a sentence; empty if it has not failed.
 
     The model is loaded only once. If loading fails or the engine dies, ``trouble`` reports it, and
     the supervisor of the process must restart the process.
@@ -211,7 +214,7 @@ class SingleModel:
 
     @property
     def names(self) -> Sequence[str]:
-        """The name of the model, as the only item."""
+        """A sequence with the name of the model as its only item."""
         return (self._name,)
 
     @property
@@ -237,7 +240,10 @@ class SingleModel:
         return self.trouble
 
     def close(self) -> None:
-        """Close the engine and end its runs. If the model is still loading, it is closed later."""
+        """Close the engine and end its runs.
+
+        If the model is still loading, its engine is closed as soon as it is loaded.
+        """
         with self._lock:
             self._is_closed = True
         if self._model is not None:

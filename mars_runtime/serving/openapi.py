@@ -30,7 +30,10 @@ Json = dict[str, Any]
 
 
 def document(routes: Sequence[Route], bodies: Mapping[str, type[BaseModel]]) -> Json:
-    """Return the OpenAPI document of the routes. bodies: the model of the body for each path."""
+    """Return the OpenAPI document of the routes.
+
+    bodies: the pydantic model of the request body, by path.
+    """
     models = [(model, "validation") for model in bodies.values()]
     _, schemas = models_json_schema(models, ref_template=SCHEMAS)  # type: ignore[arg-type]
     shown = [_shown(route, bodies.get(route.path)) for route in routes]

@@ -108,7 +108,7 @@ class RemoteEngine(BaseEngine):
     def _posted(
         self, jobs: Sequence[AnyRequest], pace: float, is_shared: bool
     ) -> Mapping[str, Any]:
-        """Return the JSON body of the request for some jobs.
+        """Return the JSON body of the HTTP request that starts ``jobs``.
 
         Raises RequestError for a ``Solo`` job, because its decoder is a function that cannot be
         sent.
@@ -185,7 +185,10 @@ def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
 
 
 class LaneReader:
-    """Parses the trace lines of one lane. head: the header line, which is not sent."""
+    """Parses the trace lines of one lane.
+
+    head: the header line of the trace, which the stream does not contain.
+    """
 
     def __init__(self, head: str) -> None:
         self._reader = TraceReader()
@@ -278,7 +281,7 @@ class RemoteSteering:
     ) -> None:
         """Start the sending thread.
 
-        name, session: the name of the runs on the other machine, and the session id for it.
+        name: identifies the runs on the other machine. session: the session id that started them.
         """
         self._machine, self._name, self._session = machine, name, session
         self._runs = tuple(runs)

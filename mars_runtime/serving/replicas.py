@@ -101,8 +101,8 @@ def has_ray() -> bool:
 def begin(host: str, port: int, num_cores: int | None = None) -> bool:
     """Join the cluster at RAY_ADDRESS or start one, then start Ray's proxies.
 
-    num_cores: number of cores of a new cluster; None for those that Ray finds. Returns whether a
-    cluster was started.
+    num_cores: number of cores of a new cluster; None for all cores that Ray detects. Returns
+    whether a cluster was started.
     """
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
@@ -151,7 +151,7 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
 def end(*names: str) -> None:
     """End all streams with an error message, then stop replicas, proxies and cluster.
 
-    names: the deployments with the streams to end.
+    names: the applications that may have open streams; by default only APP.
     """
     import ray
     from ray import serve
@@ -231,7 +231,7 @@ class Replica:
             raise ReplicaError(trouble)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Return the ASGI app, the same as without Ray. Ray calls this method."""
+        """Return the ASGI app that a server without Ray would use. Ray calls this method."""
         return make_app(self._models, key=self._key)
 
     def check_health(self) -> None:

@@ -60,7 +60,7 @@ MAX_CHOICES = 128
 UP_TO_LIMIT = -1  # value of max_tokens for as many tokens as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of message parts that contain text, in chats and in the Responses API."""
-MAX_RUNNERS_UP = 3  # number of alternatives that events contain
+MAX_RUNNERS_UP = 3  # number of alternatives per token in the events of a run
 NUM_SEEDS = 2**31
 NO_TOOLS = "Tools are not supported. Remove tools, tool_calls and messages with the role tool."
 SERVED = (
@@ -69,8 +69,8 @@ SERVED = (
     *("top_k", "min_p", "min_tokens", "ignore_eos"),
     "method",
 )
-"""Settings that clients can choose, under OpenAI's names if it has them. ``method`` is applied last
-because its validation depends on the requested B.
+"""Settings that clients can choose. They have OpenAI's names where OpenAI has the same setting.
+``method`` is applied last because its validation depends on the requested B.
 """
 _HALF = re.compile("[\ud800-\udfff]")  # a lone surrogate: valid in JSON, not in UTF-8
 Role = Literal["system", "developer", "user", "assistant"]
@@ -125,7 +125,10 @@ def _whole_text(value: str) -> str:
 
 
 def _content(value: Any) -> Any:
-    """Return the text of a message; its parts are joined if it is a list of parts."""
+    """Return the content of a message as one text.
+
+    If the content is a list of parts, their texts are joined.
+    """
     if not isinstance(value, list):
         return value
     if not 1 <= len(value) <= MAX_PARTS:
@@ -333,7 +336,7 @@ class SteerFields(Body):
 
 
 def with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
-    """Return the model ``base`` with additional fields for these decoding settings.
+    """Return the model ``base`` with additional fields for the decoding settings ``names``.
 
     is_change: whether an omitted setting keeps its current value; otherwise it has its default.
     """
@@ -406,7 +409,7 @@ def _reject_constant(name: str) -> NoReturn:
 def _without_nulls(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Remove null fields, which count as absent.
 
-    Token limits are kept, because there null means as many tokens as fit.
+    Null token limits are not removed, because they mean as many tokens as fit.
     """
     return {name: value for name, value in pairs if value is not None or name in LIMITS}
 
@@ -432,7 +435,7 @@ def whole_number(value: object, name: str, least: int, most: int) -> int | None:
 def _field_error(model: type[BaseModel], error: ValidationError) -> ApiError:
     """Return the error for the first invalid field.
 
-    The message is that of the validator, or generated from the field's JSON schema.
+    The message comes from the validator or is generated from the field's JSON schema.
     """
     fault = error.errors(include_url=False, include_input=False)[0]
     names, node = [], _schema(model)
@@ -680,7 +683,7 @@ def make_requests(
 
 
 def _of_choice(request: Request, index: int) -> Request:
-    """Return the request for the answer number ``index``, with its own seed."""
+    """Return the request for answer number ``index`` to a prompt, with its own seed."""
     seed = (request.settings.seed + index) % NUM_SEEDS
     return replace(request, settings=replace(request.settings, seed=seed))
 
@@ -713,7 +716,7 @@ def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) ->
 def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     """Return the text of each message in a tokenized conversation.
 
-    If the ids are not a conversation, the only item is their whole text.
+    If the ids are not a conversation, the result is a list with their whole text.
     """
     end = tokenizer.decode([tokenizer.im_end_id])
     begin = tokenizer.decode([tokenizer.im_start_id])

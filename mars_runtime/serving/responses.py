@@ -57,7 +57,7 @@ ENDED = {"stop": "completed", "length": "incomplete"}
 
 
 def _messages(value: Any) -> Any:
-    """Return the posted input as a list of messages; a text is the message of a user."""
+    """Return the posted input as a list of messages; a text becomes one message of the user."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
@@ -156,7 +156,7 @@ class ResponseEnvelope:
         }
 
     async def events(self, run: Answering, answer: StreamedAnswer) -> AsyncIterator[str]:
-        """Yield the response as server-sent events; the last one contains all of it."""
+        """Yield the response as server-sent events; the last event contains the whole response."""
         begun = self._response("in_progress", [])
         yield self._event("created", response=begun)
         yield self._event("in_progress", response=begun)

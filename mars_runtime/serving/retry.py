@@ -58,7 +58,7 @@ class Retry:
     async def _is_in_time(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
         """Send the request; return whether it was answered within HEALTH_SECONDS.
 
-        A later response is dropped: Ray may ignore that the request was cancelled.
+        A later response is dropped, because Ray may answer a request after it was cancelled.
         """
         is_late = False
 

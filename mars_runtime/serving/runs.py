@@ -135,7 +135,10 @@ class Lanes:
 
 
 def wire_header(settings: DecodeSettings) -> Header:
-    """Return the trace header of a lane. Server and client build it; it is not sent."""
+    """Return the trace header of a lane.
+
+    The server and the client both build the header, so it is not sent.
+    """
     return Header("", "", (0,), settings)
 
 
@@ -171,7 +174,7 @@ class LaneGroups:
         self._groups = {**running, name: LaneGroup(block_size, tuple(runs))}
 
     def find(self, name: str) -> LaneGroup:
-        """Return the group with this name. Raises ApiError if none in flight has it."""
+        """Return the group with this name. Raises ApiError if no group in flight has it."""
         group = self._groups.get(name)
         if group is None or not group.is_running:
             raise ApiError(404, GONE)
@@ -198,6 +201,9 @@ def steer(group: LaneGroup, body: SteerFields) -> None:
 
 
 def lanes_of(group: LaneGroup, lane: object) -> Sequence[Run]:
-    """Return the lane with this number as the only item, or all lanes for None. Raises ApiError."""
+    """Return all lanes of a group, or only the one with the number ``lane`` if it is not None.
+
+    Raises ApiError for an invalid number.
+    """
     number = whole_number(lane, "lane", 0, len(group.lanes) - 1)
     return group.lanes if number is None else group.lanes[number : number + 1]

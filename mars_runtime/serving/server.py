@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
 
-GRACE_SECONDS = 10  # time that answers in progress have at shutdown
+GRACE_SECONDS = 10  # time for answers in progress to end at shutdown
 HEAD_SECONDS = BODY_SECONDS = 10.0
 """Time limits for receiving the headers and for receiving a body. The limit for the headers begins
 with their first byte, or with the connection."""
-BODY_RATE = 50_000  # for each of so many received bytes, the limit for a body grows by one second
-MAX_BODY_SECONDS = 180.0  # maximum of the limit for a body
+BODY_RATE = 50_000  # received bytes that extend the time limit for a body by one second
+MAX_BODY_SECONDS = 180.0  # maximum time limit for a body
 LATE = b'{"detail":"The request was not complete in time: send it again."}'
 DRAIN_SECONDS = 30.0
 DRAINED = 16_000  # number of bytes that a client must read of an answer within DRAIN_SECONDS
 PAUSED_SECONDS = 1.0
-"""If a timer runs later than this, the process was paused (SIGSTOP, a frozen container)."""
+"""If a timer runs this many seconds late, the process was paused (SIGSTOP, a frozen container)."""
 PIECE = 65_536  # number of bytes of an answer that are buffered for a client
-MAX_CONNECTIONS = 800  # maximum number in total, below 1,024, a common limit for open files
+MAX_CONNECTIONS = 800  # for all addresses; below 1,024, a common limit for open files
 MAX_OF_ADDRESS = 200
 """Maximum number of connections per address. Not applied behind a trusted proxy, because all
 connections then have the proxy's address.
@@ -127,7 +127,7 @@ class ServePlan:
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
     """Load the checkpoint and start its engine. Raises CheckpointError.
 
-    metrics: where the engine's runs are counted, if anywhere.
+    metrics: counts the runs of the engine; None to count nothing.
     """
     from mars_runtime.model.config import memory_for
 
@@ -209,13 +209,13 @@ class PunctualProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
     _since = 0.0  # when the awaited part of the request began
-    _num_received = _chunk = 0  # numbers of bytes: of this part, and of the latest read
+    _num_received = _chunk = 0  # bytes received: of this part, in the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for the headers, or reject the connection with 503."""
         super().connection_made(transport)
         self._opened = self.loop.time()
-        # pause_writing is then called as soon as a byte cannot be delivered.
+        # With this limit, pause_writing is called as soon as a byte cannot be sent.
         transport.set_write_buffer_limits(high=0)
         if self._is_crowded():
             self._send_whole(503, "Service Unavailable", CROWDED)
@@ -383,8 +383,8 @@ def body_seconds(num_received: int) -> float:
 class InPieces:
     """ASGI middleware that sends a large answer in pieces.
 
-    A piece is sent when the client has read the one before. Without this, uvicorn would buffer the
-    whole answer for every client.
+    Each piece is sent when the client has read the previous one. Without this, uvicorn would buffer
+    the whole answer for every client.
     """
 
     def __init__(self, app: Application) -> None:

@@ -1,7 +1,7 @@
-"""Figures of speculative decoding for one answer, in the format of vLLM.
+"""Statistics of speculative decoding for one answer, in the format of vLLM 0.32.
 
-It is the format of vLLM 0.32 with ``--per-request-spec-decode-metrics detailed``, which benchmarks
-such as aiperf read.
+vLLM returns this format with ``--per-request-spec-decode-metrics detailed``. Benchmarks such as
+aiperf read it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ def metrics(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the figures of the forward passes that verified drafts; None if the method has none.
+    """Return statistics of the forward passes that verified drafts; None if no method drafts.
 
-    ``mean_acceptance_length`` counts accepted drafts and the one token that each of these passes
-    adds to them. ``num_spec_tokens`` is the length of the request's longest draft, because the
-    length may change from pass to pass. ``per_position_acceptance_rates`` is, for each position in
-    a draft, the share of these passes that accepted it, as in vLLM's ``bench serve``.
+    ``mean_acceptance_length`` is the mean number of tokens per such pass: the accepted drafts and
+    one more token. ``num_spec_tokens`` is the length of the longest draft in the answer, because
+    the length may change from pass to pass. ``per_position_acceptance_rates`` is, for each position
+    in a draft, the share of these passes that accepted the token at this position, as in vLLM's
+    ``bench serve``.
     """
     methods = {step.settings.method for step, _ in folds.row_steps(events)}
     if methods <= UNDRAFTED:
