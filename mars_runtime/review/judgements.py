@@ -24,7 +24,7 @@ Preference = Literal["left", "right", "equal", ""]
 PREFERENCES: tuple[Preference, ...] = ("left", "right", "equal", "")
 TAGS = (
     "repetition",
-    "lost word",
+    "missing word",
     "wrong number",
     "broken grammar",
     "changed meaning",

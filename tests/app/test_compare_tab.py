@@ -28,7 +28,7 @@ VIEW = "#compare .mars-compare"
 ROW = "#compare .cv-row"
 TEXTS = "#compare .cv-texts .rv-pane"
 PNG = b"\x89PNG\r\n\x1a\n"
-TRACE, TABLE = "trace, one line per pass", "table of the passes"
+TRACE, TABLE = "trace, one line per pass", "table, one row per pass"
 MARS = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
 PLAIN = replace(MARS, settings=DecodeSettings(method="ar"))
 DEEP = replace(MARS, change=(60, " deep"))
@@ -230,9 +230,9 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
         traces[0].vocabulary[folds.accepted_tokens(traces[0].events)[60]].decode(),
         " deep",
     ]
-    assert "differs from token 61:" in page.inner_text(f"{TEXTS} >> nth=1")
+    assert "differs from token 61 on:" in page.inner_text(f"{TEXTS} >> nth=1")
     assert page.locator(f"{TEXTS} .cv-letter").all_inner_texts() == ["A", "B"]
-    assert "not in the reference" in page.inner_text("#compare .cv-legend")
+    assert "differs from the reference" in page.inner_text("#compare .cv-legend")
     page.select_option("#compare .cv-reference select", index=1)
     assert "the reference" in page.inner_text(f"{TEXTS} >> nth=1")
     page.focus(f"{TEXTS} >> nth=0 >> .rv-text")

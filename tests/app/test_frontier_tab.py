@@ -119,7 +119,7 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     open_frontier(page)
     assert page.locator(f"{VIEW} circle.fv-own").count() == 1
     said = page.inner_text(f"{VIEW} .fv-said")
-    assert "1.00 tokens per forward pass, AR's own text" in said
+    assert "1.00 tokens per forward pass, the same text as AR" in said
     assert "No listed method matches its settings." in said
     over(page, page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click)
     header, _ = page.evaluate(HEADERS)
@@ -130,7 +130,7 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     open_frontier(page)
     said = page.inner_text(f"{VIEW} .fv-said")
     assert "4.00 tokens per forward" in said
-    assert "Its method: MARS τ=0.5 B=4." in said
+    assert "Matching method: MARS τ=0.5 B=4." in said
     page.select_option(f"{VIEW} select", index=1)
     assert page.locator(f"{VIEW} path.fv-own").count() == 1
 

@@ -314,7 +314,7 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     assert sorted(marks) == sorted(["★", "▲", "▲"])
     best = page.inner_text("#grid .gv-best")
     assert best.startswith("Fastest: ")
-    assert "AR's own text" in best
+    assert "the same text as AR" in best
     assert page.inner_text(cell(BOLD, ".gv-agreement")) == "31"  # the first ten of 32 tokens
     assert page.inner_text(cell(SAME, ".gv-agreement")) == "100"
     assert page.locator("#grid-race").is_hidden()

@@ -469,7 +469,7 @@ def test_prompts_of_a_file_are_read_as_the_file_holds_them(arrive: Arrive, addre
     table = "prompt;id\nSay one.;7\nSay tow.;8\n"
     given = {"name": "x.csv", "mimeType": "", "buffer": table.encode("utf-16")}
     page.set_input_files(".rw-promptfile", given)
-    page.wait_for_selector(".rw-progress:text('x.csv is in the box above.')")
+    page.wait_for_selector(".rw-progress:text('x.csv was loaded into the box above.')")
     assert page.input_value(".rw-prompts") == table
     page.fill(".rw-prompts", table.replace("tow", "two"))
     assert prompts_posted(page) == [("7", "Say one."), ("8", "Say two.")]

@@ -119,8 +119,8 @@ def test_the_list_says_what_each_recording_measured_and_leads_to_it(
     items = page.locator(".rp-list li").all_inner_texts()
     for item, recording in zip(items, recordings, strict=True):
         actual = measured(recording)
-        assert f"{actual.tpf:.2f} TPF" in item
-        assert (f"{actual.speedup:.2f}×" if actual.speedup else "TPF") in item
+        assert f"{actual.tpf:.2f} tokens per pass" in item
+        assert (f"{actual.speedup:.2f}×" if actual.speedup else "tokens per pass") in item
         assert ("×" in item) == bool(actual.speedup)
         assert actual.against in item
     header = measured(recordings[0]).header
@@ -232,7 +232,7 @@ def test_the_site_is_a_static_space_and_a_strange_name_writes_nowhere(
 
 
 ROOT = "#race .mars-race"
-LAYERS_AWAY = "Layers need the model: open this run on a page that serves it."
+LAYERS_AWAY = "Layers need the model. Open this run on a server that has it loaded."
 HOSTILE_PROMPT = "Say </script><script>alert(1)</script><!-- ${x} {{y}} <b>it</b>."
 SHOWN = """(root) => {
   const all = (what) => [...root.querySelectorAll(what)];
@@ -305,7 +305,7 @@ def wait_until_drawn(page: playwright.Page) -> None:
     loop = find_loop(list(TEXT[:160].encode()))
     assert loop is not None
     said = page.inner_text(".mars-race .rv-saying")
-    assert said.startswith(f"The text repeats itself after token {loop.kept}. Up to there: ")
+    assert said.startswith(f"The text repeats itself after token {loop.kept}. Up to that point: ")
     assert f"passes instead of {loop.kept} for the same text" in said
     page.click(".mars-race .rv-clock button >> text=Seconds")  # the clock that shows every figure
     page.mouse.move(0, 0)  # not over what is scrolled under it

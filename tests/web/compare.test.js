@@ -34,7 +34,7 @@ describe("branches", () => {
     assert.deepEqual([[...pairs.own], [...pairs.missing]], [[], [5, 6]]);
     assert.deepEqual([...pairs.toBase], [3, 4]);
     assert.deepEqual([...pairs.fromBase].slice(3, 5), [0, 1]);
-    assert.equal(differenceText(whole, "A"), "differs from token 4: 1 of 6 tokens not in A");
+    assert.equal(differenceText(whole, "A"), "differs from token 4 on: 1 of 6 tokens not in A");
     const back = laneAlignment(goesOn, parent);
     assert.deepEqual([[...back.pairs.own], [...back.pairs.missing]], [[5, 6], []]);
   });
@@ -118,7 +118,7 @@ test("a batch is summed up by passes if the texts are the same, by tokens per pa
   );
   assert.equal(
     batchFinding([side("MARS", [[1, 3]], 116, 1.72, timed("faster", 1.4, 1.2, 1.6)), ar]),
-    "MARS: 1.72 tokens per row and forward pass instead of 1.00 with plain AR, other texts, 1.4 times as fast.",
+    "MARS: 1.72 tokens per row and forward pass instead of 1.00 with plain AR, for different texts, 1.4 times as fast.",
   );
   assert.equal(batchFinding([side("MARS", [[1, 3]], 116, 1.72)]), "MARS: 1.72 tokens per row and forward pass.");
   assert.equal(batchFinding([side("MARS", [[1, 2]], 1, 1, { end: null }), ar]), "");
@@ -131,9 +131,9 @@ test("a comparison says which run wrote AR's text in the fewest passes, and wher
   const other = arOf([1, 9, 3, 4, 5]);
   assert.equal(
     comparisonFinding([ar, same, other]),
-    "B wrote A's text in 60 % fewer forward passes; C differs from A at token 2.",
+    "B wrote the same text as A in 60 % fewer forward passes; C differs from A at token 2.",
   );
-  assert.equal(comparisonFinding([same, ar]), "A wrote B's text in 60 % fewer forward passes.");
+  assert.equal(comparisonFinding([same, ar]), "A wrote the same text as B in 60 % fewer forward passes.");
   assert.equal(comparisonFinding([ar]), "");
 });
 

@@ -70,7 +70,7 @@ describe("the frontier", () => {
     const set = { points: [{ name: "careful", checkpoint: "some", settings: { ...settings, lookup: false } }] };
     const ran = (more, checkpoint = "some") =>
       run(laneOf([], { settings: { tau_policy: "fixed", lookup: true, ...more }, header: { checkpoint } }));
-    assert.equal(wayWords(set, ran({})), "Its method: careful.");
+    assert.equal(wayWords(set, ran({})), "Matching method: careful.");
     assert.equal(wayWords(set, ran({ tau: 0.5 })), UNLISTED);
     assert.equal(wayWords(set, ran({}, "another")), UNLISTED);
     const lossless = { ...settings, lossless: true, lookup: true };
@@ -104,7 +104,7 @@ describe("the frontier", () => {
     const points = [ar, point("bold", 0.1, 3, 2), point("lossless", 1, 1.5, 1.31), point("slow", 1, 1.2, 1)];
     assert.equal(
       frontierFinding({ quality: "agreement", points }),
-      "Lossless: 1.50 tokens per forward pass instead of 1, 1.3 times as fast, with AR's own answers.",
+      "Lossless: 1.50 tokens per forward pass instead of 1, 1.3 times as fast, with the same answers as AR.",
     );
     const accurate = [point("AR", 0.7, 1), point("better", 0.8, 2)];
     assert.equal(
@@ -268,7 +268,7 @@ describe("a load", () => {
     assert.equal(arrivalsText(head({ rate: 2.25 })), "Poisson arrivals at 2.3 requests/s: 9 requests in 4 s.");
     assert.equal(arrivalsText(head({ kind: "recorded", rate: 2 })), "Recorded arrivals: 9 requests in 4 s.");
     const curve = head({ question: "curve", kind: "bursts", rate: 6 });
-    assert.equal(arrivalsText(curve), "Arrivals in bursts at up to 6 requests/s, for 4 s each.");
+    assert.equal(arrivalsText(curve), "Arrivals in bursts at up to 6 requests/s, 4 s at each rate.");
   });
 
   test("charts are those of the question and of the ways there are", () => {

@@ -132,23 +132,23 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
   const loop = "The text repeats itself after token 5.";
   assert.deepEqual(headlineOf(lane, [ar], same), [
     loop,
-    " Up to there: 3 passes instead of 5 for the same text; too short to time.",
+    " Up to that point: 3 passes instead of 5 for the same text; too short to time.",
   ]);
-  assert.deepEqual(headlineOf(lane, [], null), [loop, " Up to there: 3 passes. 5 tokens."]);
+  assert.deepEqual(headlineOf(lane, [], null), [loop, " Up to that point: 3 passes. 5 tokens."]);
   assert.deepEqual(clipHeadline([lane, ar]), [
     loop,
-    "Up to there: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
+    "Up to that point: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
   ]);
-  assert.deepEqual(clipHeadline([lane]), [loop, "Up to there: 3 passes for 5 tokens."]);
-  assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (needs 20 tokens in both)");
+  assert.deepEqual(clipHeadline([lane]), [loop, "Up to that point: 3 passes for 5 tokens."]);
+  assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (needs at least 20 tokens in both texts)");
   const running = lane.at(lane.steps.length - 1);
-  assert.deepEqual(headlineOf(running, [], null), [loop, " Up to there: 5 tokens in 3 passes."]);
+  assert.deepEqual(headlineOf(running, [], null), [loop, " Up to that point: 5 tokens in 3 passes."]);
   const own = ownMark(/** @type {Run} */ (/** @type {unknown} */ ({ lanes: [lane, ar] })), "agreement");
   assert.match(
     ownWords(own, "agreement"),
-    /^Your run: The text repeats itself after token 5\. Up to there: 1\.67 tokens/,
+    /^Your run: The text repeats itself after token 5\. Up to that point: 1\.67 tokens/,
   );
-  assert.match(remarks([lane, ar])[0], /^All figures of A count until the text starts to loop at token 5/);
+  assert.match(remarks([lane, ar])[0], /^All figures of A are measured until the text starts to loop at token 5/);
 });
 
 test("where only one text repeats itself the sentence names it", () => {
@@ -158,9 +158,9 @@ test("where only one text repeats itself the sentence names it", () => {
   assert.equal(loopText([ar, lane]), "Mars repeats itself after token 5");
   assert.equal(loopText([ar]), "");
   assert.equal(afterLoop([ar], "4 passes."), "4 passes.");
-  assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to there: 3 passes.");
+  assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to that point: 3 passes.");
   assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
     "Mars repeats itself after token 5.",
-    " Up to there: 1.67 tokens per pass instead of 1.00; too short to time. The texts diverge at token 4.",
+    " Up to that point: 1.67 tokens per pass instead of 1.00; too short to time. The texts diverge at token 4.",
   ]);
 });

@@ -43,7 +43,7 @@ describe("a draft model", () => {
   });
 
   test("the card names the draft and what waits", () => {
-    assert.equal(settingsText(lane.settings), "3 drafts by small · masks in both, if trained · τ 0.9");
+    assert.equal(settingsText(lane.settings), "3 drafts by small · masks in both models (if trained) · τ 0.9");
     assert.match(whyText(lane, lane.steps[0]), /3 more drafts wait to be verified, 2 of them from the draft model/);
   });
 });
@@ -100,7 +100,7 @@ test("a lane says in words how it decodes", () => {
   assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, with prompt lookup, up to 8 proposals per pass"); // prettier-ignore
   assert.equal(
     words({ tau: 0.5, metric: "margin" }),
-    "unverified, τ 0.5, measured by margin, up to 4 proposals per pass",
+    "unverified, τ 0.5, confidence measured by margin, up to 4 proposals per pass",
   );
 
   const losslessText = (block_size) => settingsText(whole({ ...lossless, block_size }));

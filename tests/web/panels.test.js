@@ -88,7 +88,7 @@ describe("folds", () => {
     assert.deepEqual(codeRanges("a```b```c"), [[1, 8]]);
     const step = { count: 2 };
     const tokens = ["The", " 4", " ", "."].map((text) => ({ text, step, joins: -1, isEnd: false }));
-    assert.deepEqual(kindsOf(tokens), ["words", "numbers", "white space", "punctuation"]);
+    assert.deepEqual(kindsOf(tokens), ["words", "numbers", "whitespace", "punctuation"]);
     assert.deepEqual(byKind(tokens)[0], { kind: "words", tokens: 1, forwards: 0.5, tpf: 2 });
     const whole = byKind(plain.tokens); // a b c e f g END in four forwards
     const sum = (name) => whole.reduce((total, each) => total + each[name], 0);
@@ -140,28 +140,31 @@ describe("folds", () => {
     const busy = cell(0.95, 8, { ...timed(1), kind: "busy", ratio: null, low: null, high: null });
     assert.equal(
       fastestSentence([far, near, busy, fast], ar),
-      "Fastest: τ 0.5, B 4 (1.60 times as fast; not measurably slower: τ 0.7, B 2), with AR's own text.",
+      "Fastest: τ 0.5, B 4 (1.60 times as fast; not measurably slower: τ 0.7, B 2), with the same text as AR.",
     );
     for (const each of [fast, near, far]) assert.match(textsOf(each, ar).ratio, /^1\.\d\d×$/);
     assert.equal(textsOf(fast, ar).ratio, "1.60×");
     assert.equal(textsOf(fast, ar).speed, "70.0 tok/s");
-    assert.match(textsOf(fast, ar).range, /median of 3, 1\.5\d? to 1\.6\d?\)$/);
+    assert.match(textsOf(fast, ar).range, /median of 3 rounds, 1\.5\d? to 1\.6\d?\)$/);
     assert.deepEqual([textsOf(busy, ar).ratio, textsOf(busy, ar).speed], ["not measured", ""]);
     const short = cell(0.9, 4, { ...timed(1), kind: "short", ratio: null, low: null, high: null });
     assert.deepEqual([textsOf(short, ar).ratio, textsOf(short, ar).speed], ["too short to time", ""]);
-    assert.equal(gridFinding([short], ar), "τ 0.9, B 4: AR's own text in 4 passes instead of 7; too short to time.");
+    assert.equal(
+      gridFinding([short], ar),
+      "τ 0.9, B 4: the same text as AR in 4 passes instead of 7; too short to time.",
+    );
     assert.equal(fastestSentence([busy], ar), NO_SPEED);
     assert.equal(
       gridFinding([far, near], ar),
-      "τ 0.9, B 2: AR's own text in 4 passes instead of 7, 1.20 times as fast.",
+      "τ 0.9, B 2: the same text as AR in 4 passes instead of 7, 1.20 times as fast.",
     );
     assert.equal(gridFinding([], ar), "");
     const other = cell(0.3, 8, timed(1.7), laneOf([forward(0, [[9, 1], [2, 1]], 2, "eos")])); // prettier-ignore
     assert.equal(
       fastestSentence([far, other], ar),
-      "Fastest: τ 0.3, B 8 (1.70 times as fast). Fastest with AR's own text: τ 0.9, B 2 (1.20 times as fast).",
+      "Fastest: τ 0.3, B 8 (1.70 times as fast). Fastest with the same text as AR: τ 0.9, B 2 (1.20 times as fast).",
     );
-    assert.equal(gridFinding([other], ar), "No setting wrote AR's own text.");
+    assert.equal(gridFinding([other], ar), "No setting wrote the same text as AR.");
   });
 
   test("agreement is the share of the tokens that AR wrote too, and not known before both are whole", () => {

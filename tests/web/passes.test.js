@@ -45,7 +45,7 @@ describe("what a race by passes comes to", () => {
 
   test("one line on seconds, once both are over", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
-    assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (needs 20 tokens in both)");
+    assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (needs at least 20 tokens in both texts)");
     assert.equal(secondsText(mars, ar.at(3)), "");
   });
 
@@ -66,7 +66,10 @@ describe("what a race by passes comes to", () => {
     ]) {
       // prettier-ignore
       const ar = arOf(other, { seconds: 0.2 });
-      assert.equal(secondsText(mars, ar), "measured: 7.00 tokens per second, ar 5.00 (needs 20 tokens in both)");
+      assert.equal(
+        secondsText(mars, ar),
+        "measured: 7.00 tokens per second, ar 5.00 (needs at least 20 tokens in both texts)",
+      );
       assert.equal(headlineOf(mars, [ar], null)[0], "1.75 tokens per pass instead of 1.00");
     }
   });

@@ -91,7 +91,10 @@ describe("speedup", () => {
   });
 
   test("nothing is said of less than twenty tokens, nor of what was not measured", () => {
-    assert.equal(said(timed(19, 19, 0.1), timed(40, 40, 0.1)), "too short to time (needs 20 tokens in both)");
+    assert.equal(
+      said(timed(19, 19, 0.1), timed(40, 40, 0.1)),
+      "too short to time (needs at least 20 tokens in both texts)",
+    );
     assert.equal(said(timed(0, 0, 0.1), timed(40, 40, 0.1)), "–");
     assert.equal(laneSpeedup(laneOf(PLAIN), arOf([1, 2, 3])).kind, "short");
   });
@@ -116,7 +119,7 @@ describe("speedup", () => {
 
   test("rounds have their median and spread from the server", () => {
     const found = ofRounds({ kind: "faster", ratio: 1.4, low: 1.3, high: 1.6, limit: 2, rounds: 3, rate: [1, 1, 1] });
-    assert.equal(speedupSentence(found), "1.4 times as fast (median of 3, 1.3 to 1.6)");
+    assert.equal(speedupSentence(found), "1.4 times as fast (median of 3 rounds, 1.3 to 1.6)");
     assert.equal(speedupSentence(UNKNOWN), "–");
     assert.equal(speedupText({ ...UNKNOWN, kind: "short" }), "too short to time");
   });

@@ -24,10 +24,10 @@ const CHARTS = [
     isOfOne: true,
     isFirst: true,
   },
-  { key: "time", title: "Latency: tokens by measured time", isOfOne: false, isFirst: true, clock: CLOCKS.seconds },
+  { key: "time", title: "Tokens by measured time", isOfOne: false, isFirst: true, clock: CLOCKS.seconds },
   {
     key: "confidence",
-    title: "Confidence of tokens: blue masks, dotted prompt lookup, grey AR's own, orange rejected",
+    title: "Confidence of each token (blue: masks; dotted: prompt lookup; grey: AR's own; orange: rejected)",
     isOfOne: true,
     isFirst: false,
   },

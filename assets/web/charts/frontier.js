@@ -202,7 +202,7 @@ export function frontierFinding(set) {
     .filter(({ quality }) => quality.value >= (ar?.quality.value ?? 1))
     .sort((a, b) => b.tpf.value - a.tpf.value);
   if (!ar || !best || best === ar) return "No method wrote more tokens per forward pass at AR's quality.";
-  const condition = set.quality === "agreement" ? "with AR's own answers" : "at AR's accuracy";
+  const condition = set.quality === "agreement" ? "with the same answers as AR" : "at AR's accuracy";
   const passes = `${capitalised(best.name)}: ${best.tpf.value.toFixed(2)} tokens per forward pass instead of 1`;
   const speed = best.speed ? `, ${fastText(best.speed.value)}` : "";
   return `${passes}${speed}, ${condition}${best.speed ? "" : `; ${UNTIMED}`}.`;
@@ -260,7 +260,7 @@ export function wayWords({ points }, run) {
   const { settings, header } = main || {};
   if (!settings) return "";
   const way = points.find((point) => point.checkpoint === header?.checkpoint && isSameWay(point.settings, settings));
-  return way ? `Its method: ${way.name}.` : UNLISTED;
+  return way ? `Matching method: ${way.name}.` : UNLISTED;
 }
 
 /**
@@ -271,10 +271,11 @@ export function wayWords({ points }, run) {
 export function ownWords(own, quality, elsewhere) {
   if (!own) return NO_RUN;
   const run = `Your run${elsewhere ? ` on ${elsewhere}` : ""}`;
-  const loop = own.loop && `${own.loop}. Up to there: `;
+  const loop = own.loop && `${own.loop}. Up to that point: `;
   const pace = `${run}: ${loop}${own.x.toFixed(2)} tokens per forward pass`;
-  if (quality === "accuracy") return `${pace}. One answer has no accuracy, so it is drawn as a line.`;
-  if (own.isSame) return `${pace}, AR's own text.`;
+  if (quality === "accuracy")
+    return `${pace}. A single answer has no accuracy, so the run is drawn as a vertical line.`;
+  if (own.isSame) return `${pace}, the same text as AR.`;
   return own.place < 0 ? `${pace}; ${NOT_COMPARED}.` : `${pace}; its text differs from AR's at token ${own.place + 1}.`;
 }
 

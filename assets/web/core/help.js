@@ -19,7 +19,7 @@ export const HELP = {
   },
   auto_objective: {
     title: "What auto optimises",
-    text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto decides by the text only, so a prompt needs the same number of passes on every machine, but may take slightly longer.",
+    text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto considers only the text, so a prompt needs the same number of passes on every machine, but may take slightly longer.",
     place: "ex-run",
   },
   lossless: {
@@ -44,7 +44,7 @@ export const HELP = {
   },
   clock: {
     title: "Tokens, passes, plain AR",
-    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. Plain AR (autoregressive decoding) is the ordinary method: one token per pass. MARS predicts several tokens per pass, and each such pass does more work. So half the passes is not half the time: break-even is the number of tokens per pass from which MARS is faster on this machine.",
+    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. Plain AR (autoregressive decoding) is the ordinary method: one token per pass. MARS predicts several tokens per pass, and each such pass does more work. So half the passes is not half the time: break-even is the number of tokens per pass above which MARS is faster on this machine.",
     place: "ex-run",
   },
   speedup: { title: "Speed over plain AR", text: DEFINITION, place: "ex-run" },

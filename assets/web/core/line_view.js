@@ -209,7 +209,7 @@ export class PhaseView extends LineView {
     this.hold(kind === "waiting" || kind === "running");
     this.root.dataset.phase = kind;
     this.root.dataset.recordedRun = String(Boolean(recorded));
-    put(this.status, recorded && text ? `Recorded ${recorded}; Run replaces it. ${text}` : text);
+    put(this.status, recorded && text ? `Recorded ${recorded}; press Run to replace it. ${text}` : text);
     if (!recorded && kind !== "empty" && kind !== "running") put(this.live, text);
   }
 }

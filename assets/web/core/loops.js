@@ -65,5 +65,5 @@ export function loopText(lanes) {
  */
 export function afterLoop(lanes, sentence) {
   const loop = loopText(lanes);
-  return loop ? `${loop}. Up to there: ${sentence}` : sentence;
+  return loop ? `${loop}. Up to that point: ${sentence}` : sentence;
 }

@@ -30,7 +30,7 @@ export function savedText(lane) {
     (drafter) => `${saved[drafter]} ${SOURCES[drafter].by}`,
   );
   const all = folds.tokens(lane) - folds.forwards(lane);
-  if (all < 0) return `${counted(-all, "pass", "passes")} more than tokens`;
+  if (all < 0) return `${counted(-all, "more pass", "more passes")} than tokens`;
   if (parts.length < 2) return `${counted(all, "pass", "passes")} saved ${parts.join("").replace(/^\d+ /, "")}`.trim();
   return `${counted(all, "pass", "passes")} saved: ${parts.join(", ")}`;
 }

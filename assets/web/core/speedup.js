@@ -147,9 +147,9 @@ export const speedupShort = (given) => (isTimed(given) ? `${times(given.ratio, g
 export function speedupRange(given) {
   const { kind, low, high, rounds } = given;
   if (kind === "none" || kind === "busy") return "";
-  if (kind === "short") return `needs ${SPEED.least} tokens in both`;
+  if (kind === "short") return `needs at least ${SPEED.least} tokens in both texts`;
   const range = `${times(low, given)} to ${times(high, given)}`;
-  return rounds > 1 ? `median of ${rounds}, ${range}` : range;
+  return rounds > 1 ? `median of ${rounds} rounds, ${range}` : range;
 }
 
 /**
@@ -161,7 +161,7 @@ export function speedupRemark({ kind, low, high, isBusy, rounds }) {
   if (kind === "busy") return SPEED.notes.busy;
   if (high / low <= WIDE) return "";
   if (isBusy || rounds > 1) return SPEED.notes.busy;
-  return "pass times varied: a longer answer is more reliable";
+  return "pass times varied: a longer answer gives a more reliable ratio";
 }
 
 /**

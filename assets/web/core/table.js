@@ -80,7 +80,7 @@ export const MAX_SEALED = 16000000;
 /** @type {{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }} */
 // prettier-ignore
 export const JUDGED = {
-  tags: ["repetition", "lost word", "wrong number", "broken grammar", "changed meaning", "broken code", "cut off"],
+  tags: ["repetition", "missing word", "wrong number", "broken grammar", "changed meaning", "broken code", "cut off"],
   most: { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 },
 };
 

@@ -9,7 +9,7 @@ export const STATUS = {
   earlier: "An earlier moment of this run.",
   landing: "Done. Playing back the last passes.",
   alone: "Running.",
-  turns: "Running. Lanes take turns.",
+  turns: "Running. The methods take turns.",
   failed: "The run failed. Run it again.",
   lost: "The connection was interrupted and the server no longer has this run. Run it again.",
   broken: "This trace cannot be read: one of its lines is invalid.",
@@ -38,12 +38,12 @@ export const LEGEND = {
 };
 
 export const CLOCK = {
-  name: "Clock of the race",
+  name: "Playback clock",
   passes: ["Passes", "Play pass by pass: each tick is one pass in every lane"],
-  seconds: ["Seconds", "Play at measured speed: each lane by its own time"],
+  seconds: ["Seconds", "Play at measured speed: each lane at its own pace"],
 };
 
-export const DENSITY = { text: "Compact", hint: "Smaller text, so that more of it is visible" };
+export const DENSITY = { text: "Compact", hint: "Smaller text, to fit more on the screen" };
 
 export const OPENING = "Recorded run, pass by pass.";
 

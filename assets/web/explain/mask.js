@@ -14,9 +14,9 @@ const KNOBS = [
   ["blockSize", "Block size, B", 1, 8],
 ];
 const LEGEND = [
-  ["clean", "clean query, clean key: plain causal, the AR half"],
-  ["past", "mask, clean key: text before its block"],
-  ["own", "mask, mask: its own block, up to itself"],
+  ["clean", "clean query, clean key: plain causal attention, the AR half"],
+  ["past", "mask query, clean key: the text before its block"],
+  ["own", "mask query, mask key: its own block, up to itself"],
   ["none", "not seen"],
 ];
 

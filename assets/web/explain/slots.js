@@ -139,7 +139,7 @@ export class SlotPlayer {
     this.lanes = runs.map((run) => new SlotLane(run));
     this.said = make("p", { class: "ex-said", "aria-live": "polite" });
     this.button = button({ class: "ex-play", "aria-label": "Play" }, "Play", () => this.toggle());
-    this.range = make("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Moment of the run" });
+    this.range = make("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Position in the run" });
     this.range.addEventListener("input", () => this.seek(Number(this.range.value)));
     const lanes = this.lanes.map((lane) => lane.element);
     element.append(this.controls(), this.said, ...lanes, keyList(legendOf(runs)));
@@ -353,7 +353,7 @@ export function cacheWords(states, runs) {
     if (block.isOver) parts.push(`Block cache: done in ${runs[1].forwards.length} passes.`);
     else if (b.isCommit)
       parts.push(
-        `Block cache: this pass only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one.`,
+        `Block cache: this pass only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one token.`,
       );
     else if (!block.isRead) parts.push(`Block cache: feeds all ${b.numFed} slots of its block again.`);
     else parts.push(`Block cache: ${took(b)}.`);

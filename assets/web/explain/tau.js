@@ -38,7 +38,7 @@ export class TauPicture {
     const count = numTaken(this.run.forwards[index], tau);
     this.rows.forEach(({ row, fate }, i) => {
       row.className = `ex-prop ${i < count ? `ex-taken ex-n${Math.min(count, 5)}` : i === count ? "ex-stopper" : "ex-behind"}`;
-      put(fate, i === 0 ? "✓ always" : i < count ? "✓" : i === count ? `✗ below τ` : "✗ after it");
+      put(fate, i === 0 ? "✓ always" : i < count ? "✓" : i === count ? `✗ below τ` : "✗ dropped");
     });
     this.element.style.setProperty("--tau", String(tau));
     return count;

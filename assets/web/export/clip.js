@@ -272,7 +272,7 @@ export function headlineOf(lanes) {
   const loop = loopText(lanes);
   /** @type {(otherText: string) => [first: string, second: string]} */
   const lines = (otherText) =>
-    loop ? [`${loop}.`, `Up to there: ${headline} ${otherText}`.trimEnd()] : [headline, otherText];
+    loop ? [`${loop}.`, `Up to that point: ${headline} ${otherText}`.trimEnd()] : [headline, otherText];
   if (!other) return lines("");
   const title = other.isAr ? "Plain AR" : other.title;
   const result = isSame ? `${whole(folds.forwards(other))}, for the same text` : figure(folds.perForward(other));

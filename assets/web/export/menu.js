@@ -84,7 +84,7 @@ export const picturesOffer = (name, root, lanes, figures) => ({
     fileOf("SVG", "scalable picture of the charts", `${name}.svg`, async () =>
       chartsSvg(figures(), root, await plotlyOf(root), aboutLines(lanes)),
     ),
-    fileOf("CSV", "table of the charts", `${name}.csv`, () =>
+    fileOf("CSV", "chart data as a table", `${name}.csv`, () =>
       textBlob(allStepsCsv(lanes.map((lane) => ({ name: lane.title, lane }))), "text/csv"),
     ),
   ],
@@ -132,7 +132,7 @@ export const laneOffer = (lane, label, root, comparison = null) => ({
     fileOf("JSONL", "trace, one line per pass", fileName(lane, "jsonl"), () =>
       textBlob(traceText(lane.lines), "application/x-ndjson"),
     ),
-    fileOf("CSV", "table of the passes", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
+    fileOf("CSV", "table, one row per pass", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
     fileOf("PNG", "picture of the text", fileName(lane, "png"), () => textPng(lane, label, root, comparison)),
   ],
 });
@@ -169,7 +169,7 @@ export const runMenu = (view) =>
     const lanes = run ? run.lanes.filter((lane) => lane.steps.length) : [];
     if (!run || !lanes.length) return linkOffer(view, null);
     const main = mainLane(run);
-    const hint = "page that replays the run without a network";
+    const hint = "page that replays the run offline";
     const page = fileOf("HTML", hint, fileName(main, "html"), () => replayFile(view.root, run));
     const comparison = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
     const isOver = run.lanes.every((lane) => lane.end);
@@ -221,13 +221,13 @@ const clipOffer = (run, main, root) => ({
   files: [
     {
       text: "WebM",
-      hint: "video of the race in six seconds",
+      hint: "six-second video of the race",
       make: async () => {
         const { extension, blob } = await clipVideo(run, root);
         return { name: fileName(main, extension), blob };
       },
     },
-    fileOf("GIF", "animated GIF of the race in six seconds", fileName(main, "gif"), () => clipGif(run, root)),
+    fileOf("GIF", "six-second animated GIF of the race", fileName(main, "gif"), () => clipGif(run, root)),
   ],
 });
 

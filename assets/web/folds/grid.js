@@ -147,8 +147,10 @@ export function fastestSentence(cells, ar) {
   };
   const same = cells.filter((cell) => parting(cell.lane, ar.lane).isSame);
   const fastestSame = fastest(same);
-  if (fastestSame === best) return `Fastest: ${describe(cells)}, with AR's own text.`;
-  const second = fastestSame ? `Fastest with AR's own text: ${describe(same)}.` : "No cell wrote AR's own text.";
+  if (fastestSame === best) return `Fastest: ${describe(cells)}, with the same text as AR.`;
+  const second = fastestSame
+    ? `Fastest with the same text as AR: ${describe(same)}.`
+    : "No cell wrote the same text as AR.";
   return `Fastest: ${describe(cells)}. ${second}`;
 }
 
@@ -165,8 +167,8 @@ export function gridFinding(cells, ar) {
   const [best] = done
     .filter(({ lane }) => loopsAt(lane) < 0 && parting(lane, ar.lane).isSame)
     .sort((a, b) => passes(a) - passes(b));
-  if (!best) return "No setting wrote AR's own text.";
-  return `${capitalised(cellName(best))}: AR's own text in ${whole(passes(best))} passes instead of ${whole(passes(ar))}${speedClause(speedOf(best))}.`;
+  if (!best) return "No setting wrote the same text as AR.";
+  return `${capitalised(cellName(best))}: the same text as AR in ${whole(passes(best))} passes instead of ${whole(passes(ar))}${speedClause(speedOf(best))}.`;
 }
 
 export const NO_SPEED = "The machine was busy. Run the grid again to measure speeds.";

@@ -158,7 +158,7 @@ export function arrivalsText({ question, kind, requests, seconds, rate }) {
   const expected = Math.round((rate ?? 0) * seconds);
   if (!rate || kind === RECORDED) return `${KINDS[kind]}: ${all}.`;
   if (question === "curve")
-    return `${KINDS[kind]} at up to ${short(rate, 1)} requests/s, for ${short(seconds, 1)} s each.`;
+    return `${KINDS[kind]} at up to ${short(rate, 1)} requests/s, ${short(seconds, 1)} s at each rate.`;
   const at = `${KINDS[kind]} at ${short(rate, 1)} requests/s`;
   if (expected === requests) return `${at}: ${all}.`;
   return `${at}: ${expected} expected ${within}, ${requests} in this random draw.`;

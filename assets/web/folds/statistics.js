@@ -129,12 +129,12 @@ export function forwardCounts(steps) {
 }
 
 // Kinds of text. The first rule that applies to a token decides. code: the token is between ``` fences or in a Python
-// block (a line `def name...:` or `class Name...:` with the indented or empty lines after it). white space: the token
-// is only white space. words: it contains a letter. numbers: it contains a digit. punctuation: all other tokens,
+// block (a line `def name...:` or `class Name...:` with the indented or empty lines after it). whitespace: the token
+// is only whitespace. words: it contains a letter. numbers: it contains a digit. punctuation: all other tokens,
 // including signs and emoji. A token with a part of a character has the kind of that character. EOS has a separate
 // kind.
-const END = "end mark"; // EOS
-const KINDS = ["words", "numbers", "punctuation", "code", "white space", END];
+const END = "end token"; // EOS
+const KINDS = ["words", "numbers", "punctuation", "code", "whitespace", END];
 
 const HEAD = /^(?:def|class) \w+.*:\s*$/;
 const INSIDE = /^(?:[ \t]|@|$)/;
@@ -168,7 +168,7 @@ export function codeRanges(text) {
 
 /** @param {string} text */
 function plainKind(text) {
-  if (!text.trim()) return "white space";
+  if (!text.trim()) return "whitespace";
   if (/\p{L}/u.test(text)) return "words";
   return /\p{N}/u.test(text) ? "numbers" : "punctuation";
 }

@@ -241,7 +241,7 @@ function placeText(lane, other, place) {
   if (!shared) return "";
   return lane.end && other.end && lane.tokens.length === other.tokens.length
     ? "Same text, token for token"
-    : `The same in the first ${counted(shared, "token")}`;
+    : `Same text in the first ${counted(shared, "token")}`;
 }
 
 /**

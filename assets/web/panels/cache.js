@@ -130,7 +130,7 @@ function room(lane) {
 function headText(lane, index, state) {
   const filled = `Pass ${whole(index + 1)} of ${lane.title} fills ${counted(state.used - state.cursor, "slot")} after the cursor (${whole(state.cursor)}).`;
   if (state.isCommit)
-    return `${filled} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
+    return `${filled} This pass commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and no masks are fed.`;
   if (isBlockwise(lane)) return `${filled} The block is being filled; nothing becomes final before it is committed.`;
   const num = state.after - state.cursor;
   return `${filled} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next pass overwrites the rest.`;
@@ -353,7 +353,7 @@ class SlotStrip {
   lit;
 
   constructor() {
-    this.row = group("rv-ca-slots", "Slots of the cache. Left and right arrows read them.");
+    this.row = group("rv-ca-slots", "Slots of the cache. Left and right arrows move between them.");
     this.cursor = make("span", "rv-ca-cursor rv-num");
     /** @type {Record<string, HTMLElement>} */
     this.pieces = {

@@ -8,10 +8,10 @@ import { columnsOf, fedOf, whyNot } from "../folds/layers.js";
 
 const PAUSE = 250; // milliseconds for which a pass must be displayed before it is requested
 const MOST_KEPT = 40; // maximum number of cached answers
-const AWAY = "Layers need the model: open this run on a page that serves it.";
+const AWAY = "Layers need the model. Open this run on a server that has it loaded.";
 const GOING = "While text streams, click a token to read the layers of its pass.";
 const HOW =
-  "The model's final norm and output head are applied after every layer (logit lens). Darker: more confident. Frame: the answer no longer changes. ";
+  "The model's final norm and output head are applied after every layer (logit lens). Darker: more confident. Frame: from this layer on, the prediction no longer changes. ";
 const LIMITS =
   "The top row is the model's output before a sampler head or repetition penalty. The rows below are a projection: early layers may already encode a token that the output head cannot read yet (tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
 
@@ -98,7 +98,10 @@ export class LayersPanel {
     const columns = columnsOf(lane, index, told);
     const last = told.columns[0].says.length - 1;
     const masks = columns.filter(({ kind }) => kind === "mask");
-    put(this.say, masks.length ? "" : `This pass had no masks; it is shown at ${counted(columns.length, "token")}.`);
+    put(
+      this.say,
+      masks.length ? "" : `This pass had no masks. The table shows ${counted(columns.length, "token")} instead.`,
+    );
     this.list.replaceChildren(...masks.map((mask) => make("li", "", maskText(lane, mask, columns, last))));
     for (const node of [this.scroll, this.list, this.note]) node.hidden = false;
     const heads = ["fed", "says", ""].map((name, row) => headRow(lane, name, row, columns));

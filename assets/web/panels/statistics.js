@@ -85,7 +85,7 @@ export class StatisticsPanel {
       share,
       top: String(Math.round(100 * share)),
       value: `${percent(share)} (${whole(emitted)} of ${whole(proposed)})`,
-      say: `Position ${position}: ${whole(emitted)} of ${counted(proposed, "pass", "passes")} with a proposal there accepted it, ${percent(share)}.`,
+      say: `Position ${position}: accepted in ${whole(emitted)} of ${counted(proposed, "pass", "passes")} with a proposal there, ${percent(share)}.`,
     }));
     this.pictures.positions.draw(
       items,
@@ -187,8 +187,8 @@ function calibrationText(pairs, source, numDrafts, metric) {
   const agreed = pairs.filter((pair) => pair.agrees).length;
   const items = numDrafts ? "tokens and drafts" : "tokens";
   const limit = source === "lane" ? ", up to the first difference" : "";
-  const by = metric === "probability" ? "" : ` Confidence is by ${metric}.`;
-  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${items} after the first of a pass${limit}.${by}`;
+  const by = metric === "probability" ? "" : ` Confidence measure: ${metric}.`;
+  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${items}${limit}. The first token of each pass is not counted.${by}`;
 }
 
 const CROWDED = 16; // number of bars above which not every bar has a label
@@ -208,7 +208,7 @@ class Picture {
    */
   constructor({ key, title, label, value, isAcross }) {
     const className = isAcross ? "rv-pic-bars rv-pic-across" : "rv-pic-bars";
-    this.plot = group(className, `${title}. Left and right arrows read the values.`);
+    this.plot = group(className, `${title}. Left and right arrows move between the values.`);
     this.none = make("p", "rv-pic-none");
     this.readout = make("p", { class: "rv-pic-say rv-num", "aria-live": "polite" });
     this.body = make("tbody");

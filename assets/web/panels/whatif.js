@@ -253,7 +253,7 @@ class WhatIfStrip {
   constructor({ point, choose }) {
     this.report = { point, choose };
     this.inner = make("div", "rv-wi-cells");
-    const label = "One cell per pass. Left and right arrows read them, Enter selects one.";
+    const label = "One cell per pass. Left and right arrows move between them, Enter selects one.";
     this.element = group("rv-wi-strip", label, this.inner);
     this.clear();
     this.listen();
@@ -455,7 +455,7 @@ function divergenceText(result, tau) {
   const [did, would] = cell.isLossless ? ["drafted", "have drafted"] : ["accepted", "have accepted"];
   const difference = `First difference at pass ${whole(first + 1)}: it ${did} ${cell.then} and would ${would} ${cell.now}.`;
   const reason = cell.isLossless
-    ? "later passes would have started at other tokens"
+    ? "later passes would have started from different tokens"
     : "later text would have been different";
   return `${difference} Results are exact up to there; ${reason}, so later passes are estimated one by one.`;
 }
@@ -502,7 +502,7 @@ function leftText({ left, drafts }) {
 export function cellText(lane, cell, rows, tau) {
   const [did, would] = cell.isLossless ? ["drafted", "would draft"] : ["accepted", "would accept"];
   const begin = `Pass ${whole(cell.index + 1)} ${did} ${cell.then}`;
-  if (cell.now === cell.then) return `${begin}; τ ${short(tau)} ${would} as many.`;
+  if (cell.now === cell.then) return `${begin}; τ ${short(tau)} ${would} the same number.`;
   if (cell.now < cell.then) {
     const lost = rows
       .slice(cell.now, cell.then)

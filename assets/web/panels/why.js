@@ -273,7 +273,7 @@ const FATES = {
   drafted: "drafted",
   refused: "first rejected",
   unseen: "not considered",
-  outbid: "prompt lookup offered more",
+  outbid: "prompt lookup drafted more",
   dropped: "dropped",
   past: "after the end",
 };
@@ -283,7 +283,7 @@ const FATES = {
  * @param {ProposalRow} row
  */
 function fateText(lane, row) {
-  if (row.fate === "replaced") return `AR's own, for the draft ${quoted(lane, Number(row.draft))}`;
+  if (row.fate === "replaced") return `AR's own, instead of the draft ${quoted(lane, Number(row.draft))}`;
   return FATES[row.fate];
 }
 

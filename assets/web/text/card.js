@@ -67,7 +67,7 @@ export function laneWords(settings) {
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
   if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
   const isPlain = settings.tau_policy === "fixed" && settings.metric === "probability";
-  if (!isPlain) return `unverified, ${tauText(settings)}, measured by ${settings.metric}${most}`;
+  if (!isPlain) return `unverified, ${tauText(settings)}, confidence measured by ${settings.metric}${most}`;
   const rule =
     settings.tau > 0
       ? `accepts tokens with at least ${short(100 * settings.tau)} % confidence`
@@ -82,7 +82,7 @@ export function laneWords(settings) {
 function draftText({ draft, masked, block_size, tau }) {
   const parts = [`${Math.min(Number(block_size), LIMITS.drafts)} drafts by ${draft || "the default draft model"}`];
   if (masked !== "none")
-    parts.push(`masks in ${masked === "both" ? "both, if trained" : `the ${masked}`}`, `τ ${short(tau)}`);
+    parts.push(`masks in ${masked === "both" ? "both models (if trained)" : `the ${masked} model`}`, `τ ${short(tau)}`);
   return parts.join(" · ");
 }
 
@@ -102,7 +102,7 @@ export function moveText({ settings, before }) {
   if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "lookup" : "no lookup");
   if (settings.metric !== before.metric) parts.push(settings.metric);
   if (settings.method !== before.method) parts.push(factsOf(settings).title);
-  return parts.join(" ") || "moved back";
+  return parts.join(" ") || "settings restored";
 }
 
 /**
@@ -155,7 +155,7 @@ function guessText(step) {
 function fillText(step, filled) {
   const over = { eos: " The text ended here.", limit: " The token limit was reached." }[step.stop] ?? "";
   const emitted = step.count
-    ? `${counted(step.count, "token")} emitted, with no open position before`
+    ? `${counted(step.count, "token")} emitted, because all positions before are filled`
     : "none emitted yet, because an earlier position is not filled";
   return `Filled ${counted(filled, "position")} of the block, the most confident first; ${emitted}.${over}`;
 }
@@ -235,7 +235,7 @@ export class Card {
     const proposal = step.proposals[token.position];
     this.show(
       anchor,
-      titleOf(token.isEnd ? `end mark ${name}` : name, `token ${index + 1}`),
+      titleOf(token.isEnd ? `end token ${name}` : name, `token ${index + 1}`),
       make("div", "rv-where rv-num", `pass ${step.index + 1} · ${rank}`),
       ...(proposal ? [probs(lane, proposal, others)] : []),
       this.facts(step, token.confidence, sourceText(lane, token)),
@@ -273,7 +273,7 @@ export class Card {
       ["took", `${milliseconds(step.seconds)} ms`],
     ];
     if (step.draftForwards)
-      rows.push(["of these", `${counted(step.draftForwards, "pass", "passes")} of the draft model`]);
+      rows.push(["including", `${counted(step.draftForwards, "pass", "passes")} of the draft model`]);
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
     if (source) rows.unshift([step.taken ? "order" : "from", source]);
     return make("dl", "", ...rows.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", value)]));

@@ -156,9 +156,9 @@ export class RaceScene {
     this.time = 0;
     this.show(this.lanes);
     put(this.prompt, `“${recorded.prompt}”`);
-    const both = this.lanes.length > 1 ? ", both equally" : "";
+    const both = this.lanes.length > 1 ? "both lanes " : "";
     let pace = ", pass by pass";
-    if (this.clock === CLOCKS.seconds) pace = slow > 1 ? `, slowed ${slow}×${both}` : "";
+    if (this.clock === CLOCKS.seconds) pace = slow > 1 ? `, ${both}slowed ${slow}×` : "";
     this.note = `Recorded ${recorded.note}`;
     put(this.mark, `${note ? `${note} ` : ""}${this.note}${pace}.`);
     this.mark.dataset.kind = note ? "fallback" : "recorded";

@@ -65,9 +65,9 @@ def test_a_token_carries_its_share_of_a_forward(page: playwright.Page) -> None:
     assert actual["words"]["tpf"] == 1.5
     assert actual["numbers"]["tpf"] == 4.0
     assert actual["punctuation"]["tpf"] == 4.0
-    assert (actual["white space"]["tokens"], actual["white space"]["forwards"]) == (2, 0.75)
+    assert (actual["whitespace"]["tokens"], actual["whitespace"]["forwards"]) == (2, 0.75)
     assert actual["code"]["tokens"] == 0
-    assert actual["end mark"]["tokens"] == 1
+    assert actual["end token"]["tokens"] == 1
     assert sum(kind["tokens"] for kind in kinds) == len(given)
     assert sum(kind["forwards"] for kind in kinds) == 4
 
@@ -89,7 +89,7 @@ def test_pieces_of_a_character_are_of_its_kind(page: playwright.Page) -> None:
     given = tokens(("", "", "é", "", "🌧", "END"))
     given[4]["text"] = "🌧"
     kinds = evaluate(page, "folds/statistics.js", "return m.kindsOf(given[0]);", given)
-    assert kinds == ["words", "words", "words", "punctuation", "punctuation", "end mark"]
+    assert kinds == ["words", "words", "words", "punctuation", "punctuation", "end token"]
 
 
 ALIGN = """

@@ -60,7 +60,7 @@ export class Totals {
     if (this.big.speedup) {
       const { rounds } = sides[0];
       if (rounds) drawSpeedup(this.big.speedup, steady(rounds), SPEED);
-      else this.set("speedup", "–", "when both have run");
+      else this.set("speedup", "–", "shown when both methods have run");
     }
     /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
     const show = (key, text, unit = "") =>
@@ -106,7 +106,7 @@ export class Totals {
 const bothText = (texts) => [...new Set(texts)].join(" and ") || "–";
 
 /** @param {BatchTotals} totals */
-const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
+const loopText = ({ num_looped: num = 0 }) => (num ? ` (without the loops of ${counted(num, "row")})` : "");
 
 /**
  * Returns tokens per second: the median of the rounds, or the value so far before a round has ended.
@@ -118,7 +118,7 @@ const rateText = ({ rounds, totals }) => figure(rounds ? rounds.rate[0] : (total
 function spreadText(side) {
   if (!side.rounds) return "";
   const [, low, high] = side.rounds.rate;
-  return `${brief(side)}: median of ${side.rounds.rounds}, ${figure(low)} to ${figure(high)} tok/s`;
+  return `${brief(side)}: median of ${side.rounds.rounds} rounds, ${figure(low)} to ${figure(high)} tok/s`;
 }
 
 /** @param {Side} side */
@@ -155,9 +155,9 @@ export function buildLegend(element, methods, isWhole, onTexts) {
   if (hasBlock)
     marks.push(
       item(make("i", { class: "bv-cell bv-swatch bv-commit", "data-n": 1 }), "stores a full block"),
-      item(idle("block"), "waits for the other rows' blocks"),
+      item(idle("block"), "waiting for the other rows' blocks"),
     );
-  if (methods.some(isIdling)) marks.push(item(idle("finished"), "finished, waits"));
+  if (methods.some(isIdling)) marks.push(item(idle("finished"), "finished, waiting"));
   const cache = make(
     "span",
     "bv-keys",

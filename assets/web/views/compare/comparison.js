@@ -97,7 +97,7 @@ function legendKeys() {
   return [...textKeys(), item("cv-differs", DIFFERS)];
 }
 
-const DIFFERS = "not in the reference; in the reference: not in another text";
+const DIFFERS = "differs from the reference (in the reference: differs from another text)";
 
 /**
  * @param {HTMLElement} element

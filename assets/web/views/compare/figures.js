@@ -69,7 +69,7 @@ export function comparisonFinding(lanes) {
   const [best] = judged.filter(({ isSame }) => isSame).sort((a, b) => folds.forwards(a.lane) - folds.forwards(b.lane));
   const same = best
     ? [
-        `${best.letter} wrote ${LETTERS[at]}'s text ${passesText(folds.forwards(best.lane), folds.forwards(baseline))}${timeText(best.lane, baseline)}`,
+        `${best.letter} wrote the same text as ${LETTERS[at]} ${passesText(folds.forwards(best.lane), folds.forwards(baseline))}${timeText(best.lane, baseline)}`,
       ]
     : [];
   const differs = judged
@@ -115,7 +115,7 @@ export const isReadAlike = (lanes) => new Set(lanes.map((lane) => lane.reused)).
  */
 export function remarks(lanes) {
   const sentences = lanes.flatMap((lane, i) =>
-    loopRemark(lane) ? [`All figures of ${LETTERS[i]} count ${loopRemark(lane)}.`] : [],
+    loopRemark(lane) ? [`All figures of ${LETTERS[i]} are measured ${loopRemark(lane)}.`] : [],
   );
   /** @param {(lane: Lane) => unknown} of */
   const byLetter = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");

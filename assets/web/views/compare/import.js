@@ -6,7 +6,7 @@ import { lastOf } from "../../core/folds.js";
 import { traceText } from "../../export/files.js";
 
 const MOST_BYTES = 64_000_000; // maximum size of a file
-const UNREAD = "this file could not be read; it may be gone, or the server did not answer.";
+const UNREAD = "this file could not be read; it may be gone, or the server did not respond.";
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
 
 /**
@@ -74,14 +74,14 @@ export async function importFiles(files, judge, tray, mostChars) {
  */
 async function judged(file, judge, mostChars) {
   if (file.size > MOST_BYTES)
-    throw rejection(`this file has ${megabytes(file.size)}; the limit is ${megabytes(MOST_BYTES)}.`);
+    throw rejection(`this file is ${megabytes(file.size)}; the limit is ${megabytes(MOST_BYTES)}.`);
   const texts = runsOf(await textOf(file));
   if (!texts.length) throw rejection("this file is empty.");
   /** @type {{ lines: string[], pin?: Partial<PinRecord> }[]} */
   const runs = [];
   for (const [i, text] of texts.entries()) {
     const which = texts.length > 1 ? `run ${i + 1}: ` : "";
-    const long = `this run has ${megabytes(text.length)}; the limit is ${megabytes(mostChars)}.`;
+    const long = `this run is ${megabytes(text.length)}; the limit is ${megabytes(mostChars)}.`;
     if (text.length > mostChars) throw rejection(which + long);
     const { lines, pin, error } = (await judge(text)) || {};
     if (!Array.isArray(lines)) throw rejection(which + (error || "the server rejected it."));

@@ -195,7 +195,7 @@ export class CompareView {
       fileOf("JSONL", "traces with names, notes and ratings", "tray.jsonl", () =>
         textBlob(trayText(pins), "application/x-ndjson"),
       ),
-      fileOf("CSV", "table of the passes", "tray.csv", () => textBlob(allStepsCsv(pins), "text/csv")),
+      fileOf("CSV", "table, one row per pass", "tray.csv", () => textBlob(allStepsCsv(pins), "text/csv")),
     ];
     return [{ label: "All runs", files }];
   }

@@ -448,4 +448,4 @@ class TurnRow {
  * Returns the beginning of an answer's figures: where its text repeats itself, or "".
  * @param {Told} told
  */
-const loopWords = ({ loop }) => (loop ? `${loop}. Up to there: ` : "");
+const loopWords = ({ loop }) => (loop ? `${loop}. Up to that point: ` : "");

@@ -35,7 +35,7 @@ export class Cells {
   build(rows, columns, prompt) {
     this.rows = rows;
     this.parts = new Map();
-    const label = `τ by B for: ${prompt.replace(/\s+/g, " ").slice(0, 120)}. Arrow keys move, Enter opens a cell as a run.`;
+    const label = `Results by τ and B for the prompt “${prompt.replace(/\s+/g, " ").slice(0, 120)}”. Arrow keys move, Enter opens a cell as a run.`;
     const table = make(
       "div",
       { class: "gv-grid", role: "grid", "aria-label": label, style: `--columns: ${columns.length}` },

@@ -239,7 +239,7 @@ function buildChooser(element, choose) {
     radio.addEventListener("change", () => choose(measure));
     return make("label", "", radio, make("span", "", title));
   });
-  element.replaceChildren(make("fieldset", "", make("legend", "", "Color by"), ...labels));
+  element.replaceChildren(make("fieldset", "", make("legend", "", "Colour by"), ...labels));
 }
 
 class Legend {

@@ -92,7 +92,7 @@ class LoadView extends PhaseView {
   // Describes the arrivals, and how many requests are answered at the same time.
   asked() {
     const { about, head } = this.model;
-    const places = about ? `At most ${whole(about.places)} are answered at once, the others wait for a slot.` : "";
+    const places = about ? `At most ${whole(about.places)} are answered at once; the others wait for a slot.` : "";
     return joined(arrivalsText(head), places).replace(" · ", " ");
   }
 
@@ -110,15 +110,15 @@ const roundsText = (num) =>
 /** @type {[term: string, meaning: string][]} */
 const WORDS = [
   ["Throughput", "tokens per second of all requests together."],
-  ["First token", "from the arrival of a request, including its wait for a slot."],
-  ["Time per token", "after the first, between one token and the next."],
+  ["First token", "time from the arrival of a request to its first token, including its wait for a slot."],
+  ["Time per token", "time between one token and the next, after the first token."],
   [
     "Median, p99",
     "half of the requests took at most the median, 99 of 100 at most p99. With few requests, p99 is nearly the slowest.",
   ],
   ["Same as AR", "the share of tokens that plain AR also wrote, in the same order; counted after timing."],
-  ["Answered", "requests still running 20 seconds after the last arrival are dropped."],
-  ["In time", "half of the requests have a deadline; the share that met it."],
+  ["Answered", "requests that were completed; those still running 20 seconds after the last arrival are dropped."],
+  ["In time", "half of the requests have a deadline; this is the share of them that met it."],
 ];
 
 /** @type {LoadColumn[]} */

@@ -16,7 +16,7 @@ const BIG = [
   ["forward", "mean time per pass", "ms"],
 ];
 const SMALL = [
-  ["first", "to first token"],
+  ["first", "time to first token"],
   ["saved", "passes saved"],
 ];
 

@@ -29,7 +29,7 @@ export function headlineOf(main, others, comparison) {
   if (!forwards) return ["", ""];
   const loop = loopText([main, ...others]);
   /** @type {(result: string, more: string) => [first: string, rest: string]} */
-  const parts = (result, more) => (loop ? [`${loop}.`, ` Up to there: ${result}${more}`] : [result, more]);
+  const parts = (result, more) => (loop ? [`${loop}.`, ` Up to that point: ${result}${more}`] : [result, more]);
   if (!main.end) {
     const sentence = others.length
       ? progressText([main, ...others])

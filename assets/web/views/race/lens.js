@@ -126,11 +126,11 @@ const DRAFTS = " Lossless: τ does not change the text, only how many tokens are
  */
 function lensWords(lane, { first, exact, drafts, cells }, tau, ends) {
   const shown = `Shown with τ\u00a0=\u00a0${short(tau)}.${drafts ? DRAFTS : ""}`;
-  if (first < 0) return `${shown} No group changes: exact.`;
+  if (first < 0) return `${shown} No group would change, so this is exact.`;
   const cell = cells[first];
   const rows = proposalRows(lane, first, ends).slice(cell.isLossless ? lane.steps[first].count : 0);
   const reason = drafts
-    ? "later passes would have started at other tokens"
+    ? "later passes would have started from different tokens"
     : "the text itself might have continued differently";
   const change = cellText(lane, cell, rows, tau).replace("Pass", "pass");
   return (

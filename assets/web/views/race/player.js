@@ -91,7 +91,7 @@ export class Player {
     this.choices = Object.entries(SPEEDS).flatMap(([clock, speeds]) =>
       speeds.map(([name, speed, title]) => ({ clock, speed, button: this.speedButton(name, speed, title) })),
     );
-    this.tempo = make("div", { class: "pl-speeds", role: "group", "aria-label": "Speed of the replay" });
+    this.tempo = make("div", { class: "pl-speeds", role: "group", "aria-label": "Replay speed" });
     this.track = make("div", "pl-track", this.skyline.element, this.marks, this.scrubber);
     this.bar = make("div", "pl-controls", ...this.controls);
     element.replaceChildren(this.bar, this.track, this.position, this.live, this.tempo);

@@ -49,7 +49,7 @@ function switchTheme(button) {
     const isDark = (remembered() || (isDarkAround() ? "dark" : "light")) === "dark";
     root.classList.toggle("dark", isDark);
     put(button, isDark ? "Light" : "Dark");
-    button.setAttribute("aria-label", isDark ? "Show in light colours" : "Show in dark colours");
+    button.setAttribute("aria-label", isDark ? "Switch to the light theme" : "Switch to the dark theme");
   };
   let chosen = "";
   const remembered = () => chosen || stored("localStorage", KEY);
@@ -88,5 +88,5 @@ function item(recording, isCommon) {
 function facts({ settings, tpf, speedup, against, num_tokens: numTokens }) {
   const faster = speedup ? [" · ", make("b", "", `${figure(speedup)}×`), ` the speed of ${against}`] : [];
   const details = ` · ${settingsText(settings)} · ${counted(numTokens, "token")}`;
-  return make("p", "rp-facts", make("b", "", `${figure(tpf)} TPF`), ...faster, details);
+  return make("p", "rp-facts", make("b", "", `${figure(tpf)} tokens per pass`), ...faster, details);
 }

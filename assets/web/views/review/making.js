@@ -65,7 +65,7 @@ export class Making {
     this.prompts = make("textarea", {
       class: "rw-prompts",
       rows: 5,
-      placeholder: "Prompts, one per line, or paragraphs between blank lines",
+      placeholder: "Prompts, one per line, or paragraphs separated by blank lines",
     });
     this.ways = make("textarea", { class: "rw-ways", rows: 3 });
     this.ways.value = USUAL;
@@ -135,7 +135,7 @@ export class Making {
       this.prompts.value = await textOf(file);
       this.fileName = file.name;
       this.firstLine = firstLine(this.prompts.value);
-      put(this.said, `${file.name} is in the box above.`);
+      put(this.said, `${file.name} was loaded into the box above.`);
     });
   }
 

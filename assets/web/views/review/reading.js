@@ -158,7 +158,7 @@ export class Reading {
 
   get said() {
     const { length } = this.places;
-    return length ? `${counted(length, "difference")}, press N for the next.` : "The words are identical.";
+    return length ? `${counted(length, "difference")}; press N for the next.` : "The words are identical.";
   }
 
   // Scrolls both texts to the next or previous difference. Returns a sentence about it for the status line.
@@ -285,7 +285,7 @@ function stripFor(answer, name, text) {
  * @param {ReviewMark & { isReference: boolean }} mark
  */
 function marksText(mark) {
-  const differs = mark.word === null ? "same words, different spaces" : `differs from word ${mark.word + 1}`;
+  const differs = mark.word === null ? "same words, different spacing" : `differs from word ${mark.word + 1} on`;
   const same = mark.isReference ? "the reference" : mark.is_same ? "same text" : differs;
   return joined(
     same,

@@ -125,7 +125,7 @@ export class Table {
     this.heads = heads;
     this.body = make("div", { class: "rw-rows", role: "rowgroup" });
     this.scroll = make("div", { class: "rw-scroll", tabindex: "0", role: "region", "aria-label": "All prompts" });
-    const groups = make("p", "rw-groups", "Shaded: automatic. Outlined: yours.");
+    const groups = make("p", "rw-groups", "Shaded columns: automatic checks. Outlined columns: your judgements.");
     const head = make("div", { role: "rowgroup" }, make("div", { class: "rw-row rw-head", role: "row" }, ...heads));
     this.table = make("div", { class: "rw-table", role: "table", "aria-label": "All prompts" }, head, this.body);
     this.scroll.append(this.table);
