@@ -15,7 +15,7 @@ HIDDEN = {"command", "out", "restart", "llama_cpp", "openvino", "onnxruntime"}
 
 
 class UsageError(ValueError):
-    """Invalid arguments of a command. The message has the problem and its solution."""
+    """Invalid arguments of a command. The message describes the problem and the solution."""
 
 
 def run_or_report(work: Callable[[], int]) -> int:
@@ -41,5 +41,5 @@ def at_least_one(args: argparse.Namespace, *names: str) -> None:
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments that are stored with a result."""
+    """Return the command-line arguments to store with a result."""
     return {k: v for k, v in vars(args).items() if k not in HIDDEN and not callable(v)}

@@ -11,12 +11,13 @@ Only the text between the two comments is replaced. ``documents.json`` describes
   records.
 - ``where``: field -> required value. Other records are ignored.
 - ``key``: the fields that identify a row. Records with equal keys become one row.
-- ``by``: a field whose values distinguish the records of a row. Cells refer to the record with a
-  value as ``by[value]``, and to a record without the field as ``by[all]``.
+- ``by``: a field that has a different value in each record of a row. Cells refer to the record with
+  a value as ``by[value]``, and to a record without this field as ``by[all]``.
 - ``rows``: row label -> key, in the order of the table. All rows must exist, unless ``partial`` is
   true.
 - ``label``: format string for row labels, if ``rows`` is missing. The table then has all rows.
-- ``paths``: row label -> path in the result file, instead of all keys above.
+- ``paths``: row label -> path in the result file. A view with ``paths`` needs none of the keys
+  above.
 - ``columns``: column heading -> cell, a format string over the fields of a row (see ``Cells``).
 - ``corner``: heading of the first column.
 """
@@ -60,7 +61,7 @@ VIEWS: dict[str, dict[str, Any]] = json.loads(
 GPU_PREFIX = "gpu_"
 """Prefix of the result files of ``tools/measure_gpu.py``.
 
-Documents already contain tables for them. Until its file exists, a table shows ``PENDING``.
+Documents contain tables for these files. If a file does not exist, its table shows ``PENDING``.
 """
 PENDING = "Not measured yet."
 
@@ -162,7 +163,7 @@ def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str
 
 
 def _with_method(record: Record) -> Record:
-    """Merge the fields of a record's ``cell`` into it, and add a description of its method."""
+    """Return a record with the fields of its ``cell``, and with a description of its method."""
     fields: dict[str, Any] = {**record, **record.get("cell", {})}
     if "settings" in fields and "way" not in fields:
         fields["way"] = describe(read_settings(fields["settings"]))
@@ -201,7 +202,7 @@ def peers(content: Content) -> list[Record]:
 
 
 def comparisons_with_ar(content: Content) -> list[Record]:
-    """Return the comparisons of a benchmark, and the inverse of each comparison of AR."""
+    """Return the comparisons of a benchmark, and the inverse of those that compare AR to a peer."""
     compared = list(content["comparisons"])
     for comparison in content["comparisons"]:
         if comparison["peer"] == "AR" and (overall := comparison["overall"]):

@@ -1,7 +1,7 @@
 """``python -m mars_runtime ablate``: train variants of MARS and compare them.
 
-Worker processes train the variants in parallel and store the results in a folder. A later call with
-the same folder skips finished trainings.
+Worker processes train the variants in parallel and store the results in a folder. If the command
+runs again with this folder, it skips finished trainings.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ def _work(args: argparse.Namespace, until: float) -> int:
 
 @contextmanager
 def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
-    """Start the worker processes; yield None if this process does the work of a single worker."""
+    """Start the worker processes and yield their pool; yield None if one worker is enough.
+
+    In the latter case, this process does the work itself.
+    """
     from mars_runtime.lab.ablation.jobs import start_worker
 
     settings = (max(1, num_cores() // args.workers), args.device)
@@ -143,7 +146,7 @@ def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _jobs(args: argparse.Namespace, plan: AblationPlan) -> Iterator[Job]:
-    """Yield a job for each missing training: all variants with the first seed, then the next."""
+    """Yield a job for each training that has no result yet, ordered by seed, then by variant."""
     from mars_runtime.lab.ablation.jobs import train_variant
 
     for seed in range(args.seeds):
@@ -176,7 +179,7 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
 def _done(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> Iterator[Job]:
     """Yield callables that return the results of the jobs, in the order in which the jobs end.
 
-    Without a pool, the callable runs the job itself.
+    Without a pool, each callable runs its job when it is called.
     """
     if pool is None:
         yield from jobs

@@ -1,8 +1,8 @@
 """Decode many prompts at once with a transformers model, for all variants of an ablation.
 
-The decoders of the runtime support only MARS. In some variants masks also attend to each other, or
-predict their own token instead of the next one. For MARS, this module and the runtime emit the same
-tokens in the same number of forward passes; a test checks that.
+The decoders of the runtime support only MARS, but in some variants masks also attend to later
+masks, or predict the token at their own position instead of the next one. For MARS, this module and
+the runtime emit the same tokens in the same number of forward passes; a test checks that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """The ids of the tokens mask and EOS, and all ids that must never be emitted.
+    """The ids of the mask token, of EOS, and of all tokens that must never be emitted.
 
     forbidden: [F] int64 on the model's device.
     """
@@ -39,7 +39,7 @@ class Decoded:
 
 
 class PositionedKVCache:
-    """KV cache of R rows that transformers' attention can use, addressed by position.
+    """KV cache of R rows for a transformers model, in which each row writes at its own positions.
 
     Before a forward pass, set ``at`` to the positions to write, [R, Q], and ``end`` to the number
     of positions that attention reads.
@@ -76,7 +76,7 @@ class GreedyBatch:
     """Decodes a batch of prompts with AR, MARS or lossless MARS, and a fixed B.
 
     Each row gets at most ``limit`` new tokens. The tokens before a row's ``cursor`` have final keys
-    and values. A forward pass feeds the ``pending`` tokens after the cursor, and then masks.
+    and values. A forward pass feeds ``pending`` tokens, starting at the cursor, and then masks.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class GreedyBatch:
         self.tau, self.is_verified = settings.tau, settings.is_verified
         self.size = size = settings.num_proposals
         device = ids.forbidden.device
-        # If masks predict their own token, the position of the first proposal needs a mask too.
+        # If masks predict the token at their own position, the first proposal needs a mask too.
         self.num_masks = size - (1 if noise.is_shifted or size == 1 else 0)
         self.num_fed = size + self.num_masks
         lengths = [len(prompt) for prompt in prompts]
@@ -122,7 +122,7 @@ class GreedyBatch:
         return self.done
 
     def _drop_finished(self) -> bool:
-        """Return whether a row is unfinished. Drop finished rows once they are half of the batch.
+        """Return whether any row is unfinished. Drop finished rows once they are half of the batch.
 
         The answers of dropped rows are stored in ``done``.
         """
@@ -166,8 +166,8 @@ class GreedyBatch:
     def _apply_verified(self, hidden: Tensor, proposals: Tensor, num_taken: Tensor) -> None:
         """Emit the drafts that AR confirms, and AR's own token after them.
 
-        If AR confirmed all drafts of a row, the first ``num_taken`` proposals become pending: AR's
-        own token and new drafts.
+        If AR confirms all drafts of a row, the next forward pass of this row feeds AR's token and
+        ``num_taken`` - 1 new drafts. Otherwise, it feeds only AR's token.
         """
         offset = torch.arange(self.size, device=hidden.device)
         choices, _ = self._read(hidden, offset.expand(len(hidden), -1))

@@ -45,7 +45,7 @@ WAYS = {
     },
     **{f"lossless 0 B{size}": DecodeSettings("mars", 0.0, size, lossless=True) for size in (4, 8)},
 }
-"""Name in the results -> settings of a method with which each variant is measured."""
+"""The decoding methods with which the variants of an ablation are measured: name -> settings."""
 MAX_NEW_TOKENS = 160
 PROMPT_SEED = 3
 CPU_ROWS, GPU_ROWS = 64, 1024
@@ -90,9 +90,10 @@ def write_shard(plan: AblationPlan, shard: int) -> None:
 
 
 def shards_from(plan: AblationPlan, first: int) -> Examples:
-    """Return a function that reads shards from disk.
+    """Return a function that reads training shards from disk, by number.
 
-    Its shard 0 is the shard ``first`` on disk; after the last shard it starts over.
+    The numbers are relative: the function's shard 0 is shard ``first`` on disk. After the last
+    shard on disk, shard 0 on disk follows.
     """
 
     def read(shard: int) -> list[TrainingExample]:
@@ -170,15 +171,15 @@ def _measured(
 
 @cache
 def prompt_sets(count: int) -> list[PromptSet]:
-    """Return ``count`` held-out prompts of every family with a checker."""
+    """Return ``count`` held-out prompts of every task family that has a checker."""
     return load_prompts(list(tasks.FAMILIES), PROMPT_SEED, count)
 
 
 @cache
 def _is_right(count: int, family: int, index: int, text: str) -> bool:
-    """Return whether a checker accepts a text.
+    """Return whether the checker of a prompt accepts the answer ``text``.
 
-    Cached, because variants often give the same text and some checkers run code.
+    The result is cached, because variants often give equal answers and some checkers run code.
     """
     return prompt_sets(count)[family].judge(index, text) is True
 
@@ -189,7 +190,8 @@ def measure(
     """Decode ``count`` prompts per family with each method; return counts by method and family.
 
     The counts are prompts, right answers, tokens, forward passes, and answers equal to AR's.
-    is_ar: skip the methods that need masks.
+
+    is_ar: whether ``model`` was trained without masks; then only AR is measured.
     """
     sets = prompt_sets(count)
     device = next(model.parameters()).device

@@ -29,7 +29,7 @@ T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A mean over seeds. half: half the width of its interval, or None without an interval."""
+    """A mean over seeds. half: half the width of its 95 % interval, if there is one."""
 
     value: float
     half: float | None
@@ -41,7 +41,7 @@ class Figure:
 
 
 def mean_of_seeds(values: Sequence[float]) -> Figure:
-    """Return the mean of at least one value. Two or more values also give an interval."""
+    """Return the mean of one value per seed, with a 95 % interval if there are two or more."""
     if len(values) < 2:
         return Figure(values[0], None)
     spread = stdev(values) / math.sqrt(len(values))
@@ -49,7 +49,7 @@ def mean_of_seeds(values: Sequence[float]) -> Figure:
 
 
 def accuracy(families: Mapping[str, Mapping[str, int]]) -> float:
-    """Return the percentage of right answers. All families have equal weight."""
+    """Return the percentage of right answers, as a mean over families with equal weights."""
     return fmean(100 * family["num_right"] / family["num_prompts"] for family in families.values())
 
 
@@ -60,7 +60,7 @@ def _accuracy_of_one(families: Mapping[str, Mapping[str, int]]) -> Figure:
 
 
 def tokens_per_forward(families: Mapping[str, Mapping[str, int]]) -> float:
-    """Return the tokens per forward pass. All families have equal weight."""
+    """Return the tokens per forward pass, as a mean over families with equal weights."""
     return fmean(family["num_tokens"] / family["num_forwards"] for family in families.values())
 
 
@@ -68,7 +68,10 @@ FamilyMetric = Callable[[Mapping[str, Mapping[str, int]]], float]
 
 
 class AblationResults:
-    """The content of an ablation's result file, with its figures. runs: variant -> seed -> run."""
+    """The results of an ablation, read from the content of its result file.
+
+    runs: name of a variant -> seed -> result of this training.
+    """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
@@ -82,16 +85,20 @@ class AblationResults:
         return [variant for variant in VARIANTS if variant.name in self.runs]
 
     def figure(self, name: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """Return ``metric`` of the variant ``name`` with the method ``way``, or None."""
+        """Return the mean over seeds of ``metric``, or None if there are no results.
+
+        name: the variant. way: the decoding method.
+        """
         ways = [run["ways"][way] for run in self.runs[name].values() if way in run["ways"]]
         if len(ways) == 1 and metric is accuracy:
             return _accuracy_of_one(ways[0])
         return mean_of_seeds([metric(families) for families in ways]) if ways else None
 
     def change(self, name: str, than: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """Return the mean difference between the variants ``name`` and ``than``, seed by seed.
+        """Return how much ``metric`` of the variant ``name`` exceeds that of the variant ``than``.
 
-        Returns None if both are the same or have no seed in common.
+        This is the mean over the seeds that both variants have. Returns None if there is no such
+        seed or if both are the same variant. way: the decoding method.
         """
         base, runs = self.runs.get(than, {}), self.runs[name]
         seeds = sorted(set(base) & set(runs))
@@ -156,7 +163,7 @@ def _json(document: Mapping[str, Any]) -> str:
 
 
 def table_of(results: AblationResults) -> Table:
-    """Return a table with accuracy, TPF and the change in AR accuracy of each variant."""
+    """Return a table of all variants: accuracy, tokens per forward pass, change in AR accuracy."""
     columns = (
         *("variant", "change", "seeds", "AR %", "against ar", "against mars-b8"),
         *("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"),

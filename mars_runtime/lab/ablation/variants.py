@@ -1,4 +1,4 @@
-"""Define the variants of an ablation, each of which differs from MARS in one respect."""
+"""Define the training variants that an ablation compares with MARS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mars_runtime.lab.training.recipe import (
 
 START = "ar-tiny"
 STARTS = (START, "ar-tiny-draft")
-"""Bundled checkpoints to start from. On a CPU, the second one trains five times as fast."""
+"""Bundled checkpoints to start from. On a CPU, the second checkpoint trains five times as fast."""
 BUDGET_TOKENS = 6_000_000
 LEAST_BATCH = 512
 ABLATION = Recipe(
@@ -33,12 +33,18 @@ ABLATION = Recipe(
     compile=False,
     precision="no",
 )
-"""The paper's method at the size of mars-tiny: all blocks are masked, both losses have weight 1."""
+"""The recipe of the paper, for a model of the size of mars-tiny.
+
+All blocks are masked, and both losses have the weight 1.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """Train low-rank updates instead of all weights. is_gated: updates act only at masks."""
+    """Settings to train low-rank updates instead of all weights.
+
+    is_gated: whether the updates act only at masks.
+    """
 
     is_gated: bool
     rank: int = 16
@@ -46,10 +52,11 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to train.
+    """A variant of MARS training, or a starting checkpoint.
 
-    change: the difference from ``mars-b8``, in words. rate: factor of the learning rate.
-    is_trained: False for the starting checkpoint, which is only measured.
+    change: the difference from the variant ``mars-b8``, in words. rate: factor by which the
+    learning rate is multiplied. is_trained: False for the starting checkpoint, which is only
+    measured.
     """
 
     name: str
@@ -137,10 +144,10 @@ class AblationPlan:
     """The plan that all jobs of an ablation share.
 
     - start: name of the checkpoint from which all variants start.
-    - tokens, seconds: budget of each training, which ends when either is used up. Tokens of both
-      streams and padding count.
+    - tokens, seconds: limits of each training, which ends when it reaches one of them. ``tokens``
+      counts the tokens of both streams (clean and noisy) and padding.
     - num_prompts: held-out prompts per family.
-    - until: the ``time.monotonic`` at which unfinished trainings are stopped.
+    - until: the time at which unfinished trainings are stopped, as a value of ``time.monotonic``.
     """
 
     data: Path

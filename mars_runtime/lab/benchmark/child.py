@@ -1,4 +1,4 @@
-"""Run other engines (``plan.ENGINES``) in child processes, on the same weights.
+"""Run other engines (``plan.ENGINES``) in child processes, to compare them with this runtime.
 
 Each engine needs its own Python environment, because its packages conflict with ours or take long
 to compile. The child process (``engine_child.py``) measures the times, so they exclude the
@@ -25,9 +25,9 @@ SCRIPT = Path(__file__).with_name("engine_child.py")
 class ChildEngine:
     """An engine in a child process, which ``close`` ends.
 
-    interpreter: path of a Python that has the engine's package. model: path of the weights.
-    num_tokens: maximum number of tokens of a prompt and its answer together. Raises CheckpointError
-    if the engine does not start.
+    interpreter: path of a Python interpreter that has the engine's package. model: path of the
+    weights. num_tokens: maximum number of tokens of a prompt and its answer together. Raises
+    CheckpointError if the engine does not start.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ChildEngine:
         self.versions: dict[str, str] = first["versions"]
 
     def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
-        """Answer a group of one prompt, with as many threads as torch uses in this process.
+        """Answer a question with one prompt, on as many threads as torch uses in this process.
 
         Raises RuntimeError if the child process has failed or ended.
         """

@@ -24,12 +24,12 @@ from mars_runtime.model.load import Checkpoint
 
 PAGE = 256
 LOOKUP_TOKENS = 10
-"""The value of ``prompt_lookup_num_tokens`` in transformers' documentation."""
+"""The example value of ``prompt_lookup_num_tokens`` in the documentation of transformers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """When to end an answer. Without EOS ids every row gets ``max_new_tokens`` tokens."""
+    """Conditions that end an answer. Without EOS ids, each row gets ``max_new_tokens`` tokens."""
 
     eos_ids: tuple[int, ...]
     max_new_tokens: int
@@ -60,7 +60,7 @@ class _Moments:
         self._has_prompt = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Record the tokens of a forward pass, [rows] or, with drafts, [1, n].
+        """Record the tokens of one forward pass: [rows], or [1, n] for n tokens of a single row.
 
         ``generate`` passes the prompts in its first call, which is not recorded.
         """
@@ -149,7 +149,7 @@ class ContinuousBatching:
 
 
 def has_continuous_batching() -> bool:
-    """Return whether the installed transformers has continuous batching with these options."""
+    """Return whether the installed transformers supports continuous batching as used here."""
     import transformers
 
     config = getattr(transformers, "ContinuousBatchingConfig", None)
@@ -188,7 +188,7 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
 
 
 def folder_writer(checkpoint: Checkpoint, gguf: Path) -> Callable[[Path], Path]:
-    """Return a function that writes the weights of a GGUF file into a folder, and returns it.
+    """Return a function that writes the weights of a GGUF file to a folder and returns its path.
 
     The folder has fp32 weights in the layout of transformers.
     """

@@ -2,9 +2,10 @@
 
 Usage: ``PYTHON engine_child.py ENGINE MODEL NUM_TOKENS``, where ENGINE is a key of ``ENGINES`` and
 PYTHON has the engine's package. The script reads requests from standard input and writes answers to
-standard output, as lines of JSON with token ids. The first line of output has ``versions``. If the
-engine fails, the last line has ``error``. Times include prefill but not the loading of the model.
-The script imports nothing from this repository, because PYTHON need not have its packages.
+standard output, as lines of JSON with token ids. The first line of output reports the ``versions``
+of the packages. If the engine fails, the last line reports the ``error``. Times include prefill but
+not the loading of the model. The script imports nothing from this repository, because PYTHON need
+not have its packages.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class OnnxRuntime:
     """
 
     def __init__(self, path: str, num_tokens: int) -> None:
-        """Convert the folder ``path``. Raises ValueError if the model builder fails."""
+        """Convert the weights in folder ``path``. Raises ValueError if the model builder fails."""
         import onnxruntime_genai
 
         built = Path(path) / "onnx"

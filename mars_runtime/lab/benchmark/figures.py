@@ -1,4 +1,4 @@
-"""Compute the figures of each peer of a series, and the comparisons between peers."""
+"""Compute the figures of each peer in a benchmark series, and compare the peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mars_runtime.tasks import NATURAL
 
 @dataclass(frozen=True, slots=True)
 class SeriesSamples:
-    """All samples of a series.
+    """All timed answers of a benchmark series.
 
     threads: peer -> the number of threads with which it was fastest. left_out: for each peer that
     could not run, a sentence with the reason.
@@ -53,7 +53,7 @@ class SeriesSamples:
 class PeerFigures:
     """Figures of a peer over a set of samples.
 
-    - decode_rate, whole_rate: median tokens per second of a question, without and with prefill.
+    - decode_rate, whole_rate: tokens per second without and with prefill; median over answers.
     - ttft: seconds from the start to the first tokens of a row.
     - tpf: mean tokens per forward pass of a row, up to EOS.
     - effective_tpf: tokens per forward pass of a batch, divided by its number of rows. Rows that
@@ -80,7 +80,7 @@ class PeerFigures:
 
 
 def figures_of(samples: Sequence[Sample], peers: Sequence[str]) -> dict[str, PeerFigures]:
-    """Return peer -> figures, for each of ``peers`` that has samples."""
+    """Return name of a peer -> its figures, for each of ``peers`` that has samples."""
     by_peer = {peer: [sample for sample in samples if sample.peer == peer] for peer in peers}
     return {peer: _figures(peer, own) for peer, own in by_peer.items() if own}
 
@@ -117,7 +117,7 @@ def _figures(peer: str, samples: Sequence[Sample]) -> PeerFigures:
 def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
     """Return the histogram of a peer: tokens accepted in a forward pass -> number of passes.
 
-    ``--shape`` can impose this histogram on a model with random weights.
+    A benchmark with ``--shape`` can impose this histogram on a model with random weights.
     """
     chunks = (
         chunk.num_tokens
@@ -133,12 +133,12 @@ def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
 class Compared:
     """A peer compared with a baseline, as ratios of tokens per second.
 
-    - overall: ratio without prefill. Families have equal weight; natural text is left out.
-    - whole: the same with prefill.
+    - overall: ratio without prefill. Families have equal weight; natural text is excluded.
+    - whole: like ``overall``, but with prefill.
     - by_family: ratio without prefill for each family, natural text included.
-    - eta: ratio of tokens per second over the ratio of tokens per forward pass, for methods of this
-      runtime compared with AR.
-    - agreement: share of rows with the same tokens.
+    - eta: ratio of tokens per second divided by the ratio of tokens per forward pass; only for
+      methods of this runtime that are compared with AR.
+    - agreement: share of rows for which both peers emitted the same tokens.
     """
 
     batch_size: int
@@ -175,7 +175,7 @@ def compare(measured: SeriesSamples, peer: str, baseline: str) -> Compared:
 
 
 def compare_all(measured: SeriesSamples, cursor: str | None) -> list[Compared]:
-    """Return all comparisons of ``plan.comparisons`` between the peers that ran.
+    """Return the comparisons that ``plan.comparisons`` lists for the peers that ran.
 
     cursor: name of the method that was also measured with the block cache and without a cache.
     """

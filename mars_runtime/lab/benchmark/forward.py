@@ -48,7 +48,8 @@ class ForwardWork:
 class Rho:
     """The time of a forward pass of ``width`` tokens per row.
 
-    seconds: median time. rho: median ratio to the forward pass of one token in the same round.
+    seconds: median time. rho: this time divided by that of a pass of one token per row, as the
+    median over rounds.
     """
 
     num_rows: int
@@ -58,7 +59,7 @@ class Rho:
 
 
 def work_of(model: Any) -> ForwardWork:
-    """Return the bytes that a forward pass of ``model`` reads, with its weights as stored."""
+    """Return the bytes that a pass of ``model`` reads, for weights in their stored dtype."""
     if isinstance(model, NativeModel):
         return ForwardWork(model.sizes.weight_bytes, model.sizes.position_bytes)
     _, *streamed = model.weights()
@@ -77,7 +78,8 @@ def forward_times(
     """Time forward passes of several widths; return width -> seconds for each round.
 
     An additional round for warm-up is not returned. The order of the widths alternates between
-    rounds. Logits are computed for half of the positions, as if Q = 2B - 1 tokens gave B proposals.
+    rounds. As in MARS decoding, where Q = 2B - 1 tokens give B proposals, logits are computed for
+    only half of the positions.
     """
     device = model.device
     step = _plain_forward(model, num_rows, widths, context)
@@ -95,7 +97,7 @@ def forward_times(
 def _plain_forward(
     model: Any, num_rows: int, widths: Sequence[int], context: int
 ) -> Callable[[int], object]:
-    """Return a function that runs one forward pass of a given width, with its sampling."""
+    """Return a function that runs a forward pass of a given width and chooses the next tokens."""
     device = model.device
     cache = model.new_cache(num_rows, context + max(widths))
     cache.cursors[:] = [context] * num_rows
@@ -141,7 +143,7 @@ def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float
     vector = torch.ones(side, dtype=dtype, device=device)
     flat, target = matrix.view(-1), torch.empty_like(matrix)
     size = matrix.numel() * dtype.itemsize
-    # A matrix-vector product reads memory as a forward pass does; a sum and a copy set the limit.
+    # A matrix-vector product is the main work of a forward pass; a sum or a copy can be faster.
     return max(
         size / best_seconds(lambda: torch.mv(matrix, vector), device),
         size / best_seconds(lambda: flat.sum(), device),

@@ -1,8 +1,9 @@
 """``python -m mars_runtime length``: measure how speed depends on the length of the text.
 
 AR continues a conversation until the context is full. Then lossless MARS and MARS with a fixed τ
-answer the same prompts, with AR's earlier answers as history. Only one run uses the device at a
-time. Tokens per forward pass do not depend on the machine, but times need an idle machine.
+answer the prompts of this conversation, with AR's earlier answers as history. Only one run uses the
+device at a time. Tokens per forward pass do not depend on the machine, but times need an idle
+machine.
 """
 
 from __future__ import annotations
@@ -154,7 +155,10 @@ def answer(
 
 
 def stretches_of(way: str, forwards: Sequence[Forward], ends: Sequence[int]) -> Iterator[Stretch]:
-    """Yield the figures between each pair of consecutive ``ends``, if a forward pass is there."""
+    """Yield the figures of each part of the text between consecutive positions in ``ends``.
+
+    Parts without a forward pass are skipped.
+    """
     for start, end in pairwise([0, *ends]):
         passes = [forward for forward in forwards if start <= forward.position < end]
         if passes:

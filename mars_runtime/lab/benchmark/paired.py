@@ -26,7 +26,7 @@ same way for every peer.
 """
 
 Measure = Literal["rate", "eta"]
-"""A comparison of two peers.
+"""The ratio by which two peers are compared.
 
 ``rate``: the ratio of tokens per second. ``eta``: the ratio of tokens per second divided by the
 ratio of tokens per forward pass. An eta of 1 means that each saved forward pass saved its full
@@ -67,7 +67,7 @@ class TimedRow:
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """The answer to a question. num_forwards: number of forward passes of the batch.
+    """The timed answer to a question. num_forwards: number of forward passes of the batch.
 
     Raises ValueError if there are no rows, a row is empty, or seconds is not above 0.
     """
@@ -97,7 +97,8 @@ class TimedAnswer:
     def effective_tpf(self, span: Span = "whole") -> float | None:
         """Return the tokens per forward pass of the batch, divided by the number of rows.
 
-        Rows that wait or have ended also count. Returns None if the span has no tokens.
+        Rows that wait or have ended are included in this number. Returns None if the span has no
+        tokens.
         """
         tokens, forwards = self.num_tokens, self.num_forwards
         if span == "decode":  # the first tokens of all rows arrive with the first forward pass
@@ -127,8 +128,8 @@ def one_row(
 ) -> TimedRow:
     """Build a row from the moments at which its forward passes ended.
 
-    counts: number of tokens of each pass, by default 1. Tokens beyond the counts are padding and
-    are dropped.
+    counts: number of tokens of each pass, by default 1. Tokens beyond the sum of the counts are
+    padding and are dropped.
     """
     counts = [1] * len(moments) if counts is None else counts
     chunks = tuple(map(Chunk, moments, counts))
@@ -153,14 +154,15 @@ class PromptGroup:
 
 
 Ask = Callable[[PromptGroup], TimedAnswer]
-"""A function that answers a question and measures its time."""
+"""A function that answers the prompts of a question and measures the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """A method or program to measure, with a number of CPU threads.
 
-    only: numbers of the questions to measure, once; None for all questions in every round.
+    only: numbers of the questions that the peer answers, in one round only. With None, the peer
+    answers all questions in every round.
     """
 
     name: str
@@ -175,7 +177,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The answer of a peer to the question with this number, in one round."""
+    """A timed answer: one peer answered one question in one round."""
 
     peer: str
     threads: int
@@ -223,7 +225,7 @@ def best_threads(samples: Sequence[Sample]) -> dict[str, int]:
     rates = {key: _pooled_rate(answers) for key, answers in groups.items()}
     return dict(
         sorted(rates, key=lambda key: rates[key])
-    )  # for each peer the last entry, the fastest, wins
+    )  # dict() uses the last entry of each peer, which is the fastest
 
 
 def fastest(samples: Sequence[Sample], peers: Sequence[str]) -> str | None:
@@ -245,7 +247,7 @@ def ratio(
     """Compare two peers by their answers to the same questions in the same rounds.
 
     The ratio of a question is the median over its rounds, and families have equal weight (see
-    ``statistics.median_ratio``). Returns None if there is no pair of answers for a family.
+    ``statistics.median_ratio``). Returns None if one of the families has no pair of answers.
     """
     groups = []
     for family in families:
@@ -271,8 +273,8 @@ def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | No
 def spread(samples: Sequence[Sample], peer: str) -> float | None:
     """Return how much the times of repeated answers of a peer differ.
 
-    This is the median, over questions, of the slowest over the fastest time, minus 1. Returns None
-    if no question was repeated.
+    For each question, this is the slowest time divided by the fastest time, minus 1. Returns the
+    median over questions, or None if no question was repeated.
     """
     own = [sample for sample in samples if sample.peer == peer]
     by_question = _by(own, lambda sample: sample.question)

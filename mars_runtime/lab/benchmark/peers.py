@@ -67,7 +67,7 @@ class Peers:
         self._stack.close()
 
     def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
-        """Return name -> function for the peers in transformers and in this runtime.
+        """Return name of a peer -> its function, for the peers in transformers and in this runtime.
 
         Questions must have ``batch_size`` prompts of at most ``longest`` tokens.
         """
@@ -86,7 +86,7 @@ class Peers:
         return asks | {name: runtime_ask(decode, settings, device) for name, settings in methods}
 
     def other_caches(self, settings: DecodeSettings, cache_blocks: Sequence[int]) -> dict[str, Ask]:
-        """Return peers that decode ``settings`` without a cache, or with a block cache.
+        """Return peers that decode with ``settings``, but without a KV cache or with a block cache.
 
         cache_blocks: block sizes of the block cache; each becomes one peer.
         """
@@ -102,8 +102,8 @@ class Peers:
     ) -> tuple[Ask, dict[str, str]]:
         """Start another engine; return its function and its versions.
 
-        interpreter: path of a Python that has the engine's package. longest: maximum number of
-        tokens of a prompt. Raises CheckpointError.
+        interpreter: path of a Python interpreter that has the engine's package. longest: maximum
+        number of tokens of a prompt. Raises CheckpointError.
         """
         write = self._target.files.get(engine.reads)
         if write is None:
@@ -118,7 +118,7 @@ class Peers:
     def _generate(self, **more: Any) -> Ask:
         """Return a peer that decodes with ``generate`` of transformers.
 
-        The first question loads the model, so the warm-up reports errors of loading.
+        The model is loaded for the first question, so a failure to load it appears in the warm-up.
         """
 
         def ask(question: PromptGroup) -> TimedAnswer:

@@ -33,7 +33,7 @@ READS: dict[Reads, str] = {
     "gguf": "GGUF files and shapes in int8 or int4",
     "folder": "the weights of GGUF files in 4 bits",
 }
-"""Input format of other engines -> the checkpoints that can be written in it, in words."""
+"""Format that an engine reads -> a description of the weights that exist in this format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class OtherEngine:
     - name: the name in tables.
     - key: the name in ``engine_child.ENGINES`` and, with dashes, of the command-line option.
     - package: the package that its Python environment must have.
-    - reads: ``gguf``: a GGUF file. ``folder``: a folder in transformers' layout with the weights as
-      fp32, which the engine quantises again.
+    - reads: format of the weights. ``gguf`` is a GGUF file. ``folder`` is a folder in transformers'
+      layout with fp32 weights, which the engine quantises again.
     """
 
     name: str
@@ -63,19 +63,19 @@ ONNXRUNTIME = OtherEngine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai
 ENGINES = (LLAMA_CPP, OPENVINO, ONNXRUNTIME)
 
 QUANTIZED = ("int8", "int4")
-"""Dtypes that transformers lacks. It decodes such shapes in fp32, only once because it is slow."""
+"""Dtypes that transformers lacks. Instead it decodes in fp32, and only once because it is slow."""
 MIN_BATCHES = 4
 PAPER_DRAFTS = 4  # K in section 4.6 of the paper
 MASKED_BLOCK = 4
-"""B of methods with fixed B on open requests, where predictions of more masks are rarely right."""
+"""The fixed B for open requests. The predictions of further masks are rarely right there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much to measure.
+    """The amount of work in a benchmark.
 
-    num_slow: number of questions per family that transformers answers, once; None means all
-    questions in every round.
+    num_slow: number of questions per family that transformers answers, in one round only. With
+    None, transformers answers all questions in every round.
     """
 
     families: tuple[str, ...]
@@ -105,13 +105,14 @@ REQUESTS = Extent(
     threads=(2,),
     num_slow=2,
 )
-"""The default for chat models: their answers are long, and transformers is slow with them."""
+"""The default for chat models, which give long answers and are slow in transformers."""
 
 
 def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
-    """Return the default extent, TASKS or REQUESTS.
+    """Return how much to measure by default: TASKS or REQUESTS.
 
-    ``families`` decides if it contains a kind of request; without families, the checkpoint decides.
+    The result is REQUESTS if ``families`` contains a kind of request or, with None, if the
+    checkpoint is a chat model.
     """
     if families is None:
         return REQUESTS if is_chat(checkpoint) else TASKS
@@ -123,7 +124,7 @@ class BenchmarkPlan(Extent):
     """A validated plan of a benchmark.
 
     - methods: name -> settings, for the methods of this runtime.
-    - engines: other engine -> path of the Python that has its package.
+    - engines: other engine -> path of the Python interpreter that has its package.
     - load_before: load average of the machine before the start.
     - arguments: the command-line arguments to store with the result.
     - transformers: names of the peers in transformers to measure.
@@ -144,7 +145,7 @@ class BenchmarkPlan(Extent):
 
     @property
     def cursor(self) -> str | None:
-        """Name of the method to measure with the block cache and without a cache as well.
+        """Name of the method that is also measured with the block cache and without a cache.
 
         This is the first MARS method with a fixed B that is not lossless.
         """
@@ -183,8 +184,8 @@ def task_methods(
 def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
     """Return name -> settings of the methods for open requests: AR, MARS and lossless MARS.
 
-    Lossless MARS is included with masks after the last token or after every draft, with and without
-    prompt lookup, and as prompt lookup only. Raises SettingsError.
+    Lossless MARS is included with masks after the last token, with masks after every draft, with
+    prompt lookup, and with both masks and prompt lookup. Raises SettingsError.
     """
     lossless = DecodeSettings(tau=0.0, lossless=True, max_new_tokens=max_new_tokens)
     chosen = replace(lossless, block_size=AUTO, mask_layout="every")
@@ -206,8 +207,8 @@ def speculative_methods(
     """Return name -> settings of speculative decoding with the paper's K and τ (section 4.6).
 
     drafts: name of a draft checkpoint -> whether it was trained with masks. Methods with masks in
-    the target are included for all drafts, methods with masks in the draft model only for those
-    trained with masks.
+    the target are included for all draft models. Methods with masks in the draft model are included
+    only if it was trained with masks.
     """
     base = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, mask_layout="every")
     combinations: dict[bool, tuple[Masked, ...]] = {False: ("none", "target"), True: MASKED[::-1]}
@@ -220,7 +221,10 @@ def speculative_methods(
 
 
 def imposed(methods: Mapping[str, DecodeSettings]) -> dict[str, DecodeSettings]:
-    """Add "acceptance imposed" to the names of all methods except AR, for a model shape."""
+    """Add "acceptance imposed" to the names of all methods except AR.
+
+    The names are for a model shape, where acceptance is drawn from a histogram.
+    """
     return {
         name if settings.method == "ar" else f"{name}, acceptance imposed": settings
         for name, settings in methods.items()
@@ -233,8 +237,9 @@ def comparisons(
     """Return the pairs (peer, baseline) to report.
 
     AR is compared with each method of transformers, every other method of this runtime with AR, and
-    all methods of this runtime with each other engine. The method ``cursor`` is compared with its
-    fastest block cache ``best_block``, and the latter with decoding without a cache.
+    all methods of this runtime with each other engine. The method ``cursor`` is compared with
+    ``best_block``, which decodes with the fastest block cache, and ``best_block`` with decoding
+    without a cache.
     """
     engines = [engine.name for engine in ENGINES if engine.name in peers]
     others = [peer for peer in peers if is_ours(peer) and peer != AR]

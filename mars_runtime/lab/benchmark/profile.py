@@ -148,7 +148,7 @@ def record(
 ) -> Profile:
     """Profile ``num_steps`` steps of one method and write the trace to the file ``trace``.
 
-    The trace includes prefill, the figures do not. Raises DecodeError.
+    The trace includes prefill; the returned times do not. Raises DecodeError.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # suppresses log lines of the profiler
 
@@ -176,7 +176,10 @@ def record(
 def _prefilled(
     model: Any, vocabulary: Vocabulary, batches: Sequence[Prompts], settings: DecodeSettings
 ) -> Iterator[CursorBatch]:
-    """Yield prefilled batches without end, each once before every step until all rows finish."""
+    """Yield a batch for each step to perform, without end.
+
+    The same prefilled batch is yielded until all its rows finish; then the next batch follows.
+    """
     for prompts in cycle(batches):
         capacity = max(map(len, prompts)) + settings.max_new_tokens
         batch = CursorBatch(model, vocabulary, len(prompts), capacity)
@@ -187,7 +190,7 @@ def _prefilled(
 
 
 def _step_times(batches: Iterable[CursorBatch], device: torch.device) -> list[float]:
-    """Perform one step of each batch that ``batches`` yields, and return the seconds of each."""
+    """Perform a step for each batch that ``batches`` yields; return the seconds of every step."""
     seconds = []
     for batch in batches:
         start = now(device)

@@ -68,7 +68,7 @@ class Findings:
 
     @property
     def origin_lines(self) -> tuple[str, str]:
-        """Two lines: checkpoint and machine, and the versions of all programs."""
+        """Return two lines: the checkpoint and the machine, then the versions of all programs."""
         hardware = self.origin["hardware"]
         cores = "1 core" if hardware["cores"] == 1 else f"{hardware['cores']} cores"
         machine = ", ".join([hardware["processor"], cores, *hardware["gpus"]])
@@ -77,7 +77,7 @@ class Findings:
         return f"{subject}; {machine}", versions
 
     def tables(self) -> list[Table]:
-        """Return the tables of each series, then the table of rho."""
+        """Return the tables of each series, then a table of rho (relative times of passes)."""
         tables = []
         for series in self.series:
             compared = [c for c in self.compared if c.batch_size == series.batch_size]
@@ -100,7 +100,7 @@ class Findings:
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as JSON values, with hashes in place of token ids."""
+        """Return the result of a benchmark as JSON values, with hashes in place of token ids."""
         return {
             "kind": "benchmark",
             "version": VERSION,
@@ -221,7 +221,8 @@ def _rate(figures: PeerFigures | None) -> str:
 def work_table(series: SeriesSamples, read_seconds: float) -> Table:
     """Return a table with the time of a forward pass of each peer, and hashes of the output.
 
-    read_seconds: time to read the weights and the KV cache once, the lower limit of that time.
+    read_seconds: time to read the weights and the KV cache once, which is the shortest possible
+    time of a forward pass.
     """
     columns: dict[str, Callable[[PeerFigures], str]] = {
         "peer": lambda row: row.peer,
@@ -245,8 +246,8 @@ def impossible(
 ) -> list[str]:
     """Return a sentence for each speedup that is too large to be true.
 
-    The speedup over AR cannot exceed the tokens per forward pass by more than a small factor: the
-    inverse of the smallest rho, times one plus ``spread``, the variation of repeated AR runs.
+    A speedup over AR can exceed the tokens per forward pass only by a small factor: 1 + ``spread``,
+    divided by the smallest rho. ``spread`` is the variation between repeated AR runs.
     """
     sentences = []
     for comparison in compared:
@@ -263,7 +264,7 @@ def impossible(
 
 
 def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
-    """Return a table of rho(Q), with one row per batch size."""
+    """Return a table of rho(Q), the relative time of a pass of Q tokens, by batch size."""
     widths = [point.width for point in next(iter(curves.values()))]
     lines = tuple(
         (str(rows), f"{curve[0].seconds * 1000:.2f}", *(f"{p.rho.value:.2f}" for p in curve))

@@ -46,7 +46,7 @@ from mars_runtime.provenance import Others, Quiet, provenance
 
 NUM_CURVE_ROUNDS = 30
 NUM_WARM_UP, NUM_TUNING = 2, 4
-"""Number of questions for the warm-up and for choosing the threads. Batches use half as many."""
+"""Number of questions for the warm-up, and for choosing the threads; half as many for batches."""
 SETTLING_SECONDS = 0.02
 """Pause before each answer, until idle threads of the previous peer have stopped spinning."""
 BUSY = "while True: pass"
@@ -73,7 +73,7 @@ class Series:
         return count if self.batch_size == 1 else count // 2
 
     def peer(self, name: str, threads: int) -> Peer:
-        """Return a peer, limited to the questions that it should answer."""
+        """Return a peer, with ``only`` set to the questions that it should answer."""
         is_slow = self.num_slow is not None and name in plan.TRANSFORMERS
         only = first_of_each(self.questions, self.num_slow or 0) if is_slow else None
         return Peer(name, threads, self.asks[name], only)
@@ -132,7 +132,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
 def _compared(
     measured: Sequence[SeriesSamples], cursor: str | None, *, has_text: bool
 ) -> list[Compared]:
-    """Return all comparisons. has_text: False for random weights, which have no agreement."""
+    """Return all comparisons. has_text: False for random weights; agreement is then left out."""
     compared = [comparison for series in measured for comparison in compare_all(series, cursor)]
     return compared if has_text else [replace(c, agreement=None) for c in compared]
 
@@ -155,7 +155,7 @@ def series_of(
 
 
 def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> SeriesSamples:
-    """Measure a series; each peer uses the number in ``threads`` with which it is fastest."""
+    """Measure a series. Each peer uses the number of ``threads`` with which it is fastest."""
     asks, left_out = warmed_up(series, threads)
     questions = series.questions
     chosen = dict.fromkeys(asks, threads[0])

@@ -49,11 +49,11 @@ class Target:
     - load_transformers: function that loads the same weights as a transformers model.
     - facts: name, dtype and device, which are stored with the result.
     - prompts: family -> prompts as token ids.
-    - decode_with: function that returns decoding with the paper's block cache or without a cache;
-      None for shapes.
+    - decode_with: function that returns a decoding function, with the paper's block cache or
+      without a cache; None for shapes.
     - tokenizer: None for shapes. Prompt lookup and automatic B need a tokenizer.
-    - files: input format -> function that returns the path of the same weights for other engines.
-      If necessary it writes them into the folder that it gets.
+    - files: format -> function that returns the path of the model's weights in this format, for
+      other engines. If necessary, it writes them to the folder that it gets as an argument.
     - note: text to show with every table, may be empty.
     """
 
@@ -229,7 +229,7 @@ def _facts(model: Any) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceHistogram:
-    """A histogram of accepted tokens per forward pass to impose. source: its origin, in words."""
+    """A histogram of accepted tokens per pass, to impose on a shape. source: origin, in words."""
 
     forced: ForcedAcceptance
     source: str
@@ -238,8 +238,8 @@ class AcceptanceHistogram:
 def read_acceptance(value: str | None) -> AcceptanceHistogram:
     """Read the value of ``--acceptance``; None means the result of the bundled checkpoint.
 
-    value: shares such as "0.55,0.23,0.10,0.12", or the path of a benchmark's JSON file. Raises
-    DecodeError.
+    value: the shares of forward passes with 1, 2, 3 ... tokens, such as "0.55,0.23,0.10,0.12", or
+    the path of a benchmark's JSON file. Raises DecodeError.
     """
     if value is not None and not value.endswith(".json"):
         shares = ", ".join(part.strip() for part in value.split(","))

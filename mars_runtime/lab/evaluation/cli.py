@@ -1,8 +1,8 @@
 """``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass.
 
 Every combination of the given settings is measured, for example with ``--taus 0.5 0.8 0.95
---block-sizes 2 4 8``. The same command with the same ``--out`` continues an interrupted run. Chat
-models answer open requests, which have no checker, so they get no accuracy.
+--block-sizes 2 4 8``. After an interruption, the same command continues the run. Chat models answer
+open requests, which have no checker, so they get no accuracy.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _evaluated(
 
 
 def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
-    """Return the grid that the arguments describe; the kind of prompts selects the defaults.
+    """Return the grid that the arguments describe; tasks and requests have different defaults.
 
     Raises SettingsError for a value out of range.
     """

@@ -60,7 +60,7 @@ class Grid:
     repetition_penalties: tuple[float, ...] = (1.0,)
 
     def settings(self) -> Iterator[DecodeSettings]:
-        """Yield the settings of all methods, for each penalty AR first. Raises SettingsError."""
+        """Yield the settings to measure, with AR first for every penalty. Raises SettingsError."""
         for penalty in self.repetition_penalties:
             for settings in self._methods_without_penalty():
                 if penalty == 1 or "repetition_penalty" not in METHODS[settings.method].refuses:
@@ -141,8 +141,8 @@ def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:
 class GridCell:
     """A measurement to perform: a checkpoint decodes a family of prompts with some settings.
 
-    fingerprint, prompts_id: hashes of the weights and the prompts. They prevent that a stored
-    result is used after either has changed.
+    fingerprint, prompts_id: hashes of the weights and the prompts, so that results stored before a
+    change of either are not reused.
     """
 
     checkpoint: str
@@ -160,10 +160,10 @@ class GridCell:
 
     @property
     def label(self) -> str:
-        """A short description."""
+        """A description of the cell for log lines: checkpoint, settings and family."""
         return f"{self.checkpoint} · {describe(self.settings)} · {self.family}"
 
 
 def digest(parts: Sequence[str]) -> str:
-    """Return a short hash of texts, which depends on where each ends."""
+    """Return a short hash of a list of texts. The boundaries between texts change the hash."""
     return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()[:16]

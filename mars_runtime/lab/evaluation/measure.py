@@ -64,7 +64,7 @@ class Outcome:
     """The judged output for one prompt, as it is stored.
 
     is_right: result of the task's checker, None without a checker. output_id: hash of the tokens.
-    taken, offered, is_looped: as in RowOutput.
+    taken, offered, is_looped: see RowOutput.
     """
 
     num_tokens: int
@@ -101,8 +101,8 @@ def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
 def num_offered(step: RowStep, before: RowStep | None) -> int:
     """Return the maximum number of tokens that a forward pass could have emitted.
 
-    In lossless mode, these are AR's token and the drafts of the previous pass (``before``), because
-    new proposals must be verified first.
+    A lossless pass can emit AR's token and the drafts of the previous pass (``before``), but no new
+    proposals, which must be verified first.
     """
     if step.settings.method == "ar":
         return 1

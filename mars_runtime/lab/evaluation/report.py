@@ -1,8 +1,8 @@
 """Compute the figures of an evaluation, and build its tables.
 
-Figures are summaries of cells, averages over task families, and figures of open requests. Averages
-exclude natural text and open requests, which have no right answer. Every method is compared with
-AR, token by token.
+The module summarises each cell, averages methods over task families, and reports open requests
+separately. Averages exclude natural text and open requests, which have no right answer. The tokens
+of every method are compared with AR's.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Summary:
 class Average:
     """The averages of one method over the task families, which have equal weight.
 
-    accuracy_change: accuracy minus the accuracy of AR with the same weights, paired by prompt; None
-    for AR itself.
+    accuracy_change: the accuracy of the method minus that of AR with the same weights, paired by
+    prompt; None for AR itself.
     """
 
     checkpoint: str
@@ -117,7 +117,7 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Yield the tables for which there are results: averages, families, requests, kinds."""
+    """Yield the tables of averages, families, requests and kinds; skip tables without results."""
     judged = {
         cell: outcomes for cell, outcomes in results.items() if not tasks.is_open(cell.family)
     }
@@ -155,7 +155,7 @@ def _summary(cell: GridCell, results: Results) -> Summary:
 
 
 def average(results: Results) -> list[Average]:
-    """Return the averages for each pair of checkpoint and settings with a judged family."""
+    """Return the averages over families with a checker, for each checkpoint and its settings."""
     groups: dict[tuple[str, str, DecodeSettings], list[GridCell]] = {}
     for cell, outcomes in results.items():
         if not tasks.is_open(cell.family) and _is_judged(outcomes):
@@ -214,7 +214,8 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
 def kind_figures(results: Results) -> list[KindFigures]:
     """Return the figures of each cell with open requests.
 
-    The list is empty if no kind of prompts differs from the training data (``tasks.SHIFTED``).
+    The list is empty unless a measured kind of requests is in ``tasks.SHIFTED``: the kinds that
+    differ from the training data.
     """
     cells = [cell for cell in results if tasks.is_open(cell.family)]
     if not any(cell.family in tasks.SHIFTED for cell in cells):
@@ -273,7 +274,10 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
-    """Return AR's outcomes with the same weights, prompts, limit and penalty, or None."""
+    """Return the outcomes of AR to compare with ``cell``, or None if AR was not measured.
+
+    That AR cell has the same weights, prompts, token limit and repetition penalty as ``cell``.
+    """
     for other, outcomes in results.items():
         if (
             other.settings.method == "ar"
@@ -322,7 +326,7 @@ def families_table(summaries: Sequence[Summary]) -> Table:
 
 
 def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
-    """Return two tables: tokens per forward pass by kind of request, and acceptance by position.
+    """Return two tables: tokens per forward pass by kind of request, acceptance rate by position.
 
     A table without rows is left out.
     """

@@ -42,12 +42,12 @@ class EvalModel:
 
 
 def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
-    """Return the functions of a loaded checkpoint."""
+    """Return the functions with which an evaluation uses a loaded checkpoint."""
     tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
-        """Measure costs for a batch size. The result is cached, so the first call is slow."""
+        """Measure the costs of forward passes, for automatic B. Results are cached."""
         del threads  # the argument only makes the cache depend on the number of threads
         fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
         return measure_costs(checkpoint, (*fewer, num_rows))
@@ -138,8 +138,8 @@ def evaluate(
 ) -> Iterator[tuple[GridCell, tuple[Outcome, ...]]]:
     """Measure all cells without a stored result; yield every cell with its outcomes.
 
-    Outcomes are stored before they are yielded. on_rows: called with a number of prompts each time
-    they are finished or found in the store.
+    Outcomes are stored before they are yielded. on_rows: called with the number of prompts that
+    were just decoded or found in the store.
     """
     by_family = {prompts.family: prompts for prompts in prompt_sets}
     for cell in cells:

@@ -48,11 +48,14 @@ class LineStore(Generic[Value]):
         return self._values[key]
 
     def put(self, key: str, value: Value, **more: str) -> None:
-        """Store a value, on disk before this method returns. more: fields for human readers."""
+        """Store a value under ``key``. It is on disk when this method returns.
+
+        more: additional fields of the line, for human readers.
+        """
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             line = json.dumps({"key": key, **more, **self._to_line(value)}, ensure_ascii=False)
-            # The leading line break separates the line from an incomplete one after a crash.
+            # The leading line break separates this line from a line that a crash left incomplete.
             with self._path.open("a", encoding="utf-8") as file:
                 file.write("\n" + line + "\n")
         self._values[key] = value
@@ -61,7 +64,7 @@ class LineStore(Generic[Value]):
 class CellStore(LineStore[tuple[Outcome, ...]]):
     """Stores the outcomes of cells, as lines of ``{"key", "label", "outcomes"}``.
 
-    is_fresh: discard the content of the file.
+    is_fresh: whether to discard earlier content of the file.
     """
 
     def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
@@ -79,7 +82,7 @@ def _from_line(fields: dict[str, Any]) -> tuple[Outcome, ...]:
 
 
 def _outcome(values: dict[str, Any]) -> Outcome:
-    """Parse an outcome. Raises KeyError, TypeError or ValueError for an invalid one."""
+    """Parse an outcome. Raises KeyError, TypeError or ValueError if it is invalid."""
     lists = {name: tuple(values[name]) for name in ("taken", "offered")}
     outcome = Outcome(**{**values, **lists})
     if any(type(getattr(outcome, name)) is not kind for name, kind in TYPES.items()):

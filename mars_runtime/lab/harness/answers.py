@@ -27,12 +27,12 @@ from mars_runtime.text import Tokenizer
 
 POLL_SECONDS = 0.05
 WAITING = 8
-"""Number of requests to enqueue beyond those that run, so that the batch is always full."""
+"""Number of requests in the queue behind the running ones, so that the batch is always full."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """A request. prompt: token ids. stops: strings that end the answer."""
+    """A request of lm-eval. prompt: token ids. stops: strings that end the answer."""
 
     prompt: tuple[int, ...]
     settings: DecodeSettings
@@ -48,7 +48,7 @@ class DecodedAnswer:
 
 
 class AnswerError(RuntimeError):
-    """An answer was aborted. The message has the reason."""
+    """An answer was aborted. The message contains the reason."""
 
 
 def decode_all(
@@ -107,7 +107,7 @@ class AnswerRecord:
 
     - document: number of the question in its task.
     - num_tokens, num_forwards: tokens, and forward passes without prefill.
-    - kept_tokens, kept_forwards: the same, before a repetition loop.
+    - kept_tokens, kept_forwards: tokens and forward passes before a repetition loop.
     - is_ended: whether the answer ended with EOS or a stop string, before the limit.
     - is_looped: whether the answer has a repetition loop.
     """
@@ -124,7 +124,7 @@ class AnswerRecord:
 
 
 def record(task: str, document: int, answer: DecodedAnswer, limit: int) -> AnswerRecord:
-    """Build the record of an answer. limit: the maximum number of tokens that was allowed."""
+    """Build the record of an answer. limit: maximum number of tokens that the request allowed."""
     output, without_loop = answer.output, answer.output.without_loop()
     return AnswerRecord(
         task=task,
@@ -149,7 +149,10 @@ class AnswerStore(LineStore[AnswerRecord]):
 def key_of(
     fingerprint: str, arithmetic: str, task: str, document: int, request: AnswerRequest
 ) -> str:
-    """Return a key of everything that determines an answer: weights, arithmetic and request."""
+    """Return the key under which an answer is stored.
+
+    It depends on everything that determines the answer: weights, arithmetic and request.
+    """
     settings = asdict(request.settings)
     parts = [fingerprint, arithmetic, task, document, request.prompt, settings, request.stops]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]

@@ -1,7 +1,7 @@
 """``python -m mars_runtime lm_eval …``: run lm-eval with the model ``mars`` registered.
 
-The tasks of lm-eval itself need this command. The task files in ``tasks/`` also work with ``python
--m lm_eval``, because they register the model (``documents.py``).
+This command is needed for tasks that are part of lm-eval. The task files in ``tasks/`` also work
+with ``python -m lm_eval``, because they register the model (``documents.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run lm-eval; return the exit code."""
     try:
         from lm_eval.__main__ import cli_evaluate
 

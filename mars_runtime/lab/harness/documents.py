@@ -1,7 +1,7 @@
 """Load the questions of the benchmarks from files in the folder MARS_BENCHMARKS.
 
 Importing this module also registers the model ``mars`` with lm-eval. The task files in ``tasks/``
-refer to functions of this module, and lm-eval imports these before it resolves the model.
+refer to functions of this module, so lm-eval imports the module before it looks up the model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Splits = dict[str, Any]
 
 
 class BenchmarkError(ValueError):
-    """The file of a benchmark is missing. The message has the solution."""
+    """The file of a benchmark is missing. The message contains the solution."""
 
 
 def ifeval(**_: Any) -> Splits:
@@ -64,7 +64,7 @@ def gsm8k_train_heldout(**_: Any) -> Splits:
 
 
 def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the first row of each task, then the second row of each task, and so on."""
+    """Yield the first row of every task, then the second row of every task, and so on."""
     tasks: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         tasks.setdefault(row["task"], []).append(row)
@@ -73,7 +73,7 @@ def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def question_in(prompt: str, questions: Mapping[str, str]) -> str:
-    """Return the one of ``questions`` that a prompt contains. Raises StopIteration without one."""
+    """Return the question that a prompt contains. Raises StopIteration if it contains none."""
     frames = (form.split("{question}") for form in MATHS_FORMS)
     bare = (prompt.removeprefix(before).removesuffix(after) for before, after in frames)
     return next(question for question in bare if question in questions)

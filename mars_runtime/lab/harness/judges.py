@@ -29,7 +29,7 @@ def humaneval_scores(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str
 
 
 def program(prompt: str, name: str, answer: str) -> str:
-    """Combine a prompt, which ends with a signature and a docstring, with the answer.
+    """Return the program that a prompt (signature and docstring of a function) and its answer form.
 
     If the answer defines the whole function, it replaces the signature and the docstring.
     """
@@ -43,8 +43,8 @@ def final_answer(text: str, target: str) -> str:
     """Return the final answer in a text.
 
     Only the text after the last "answer is" is searched, if the text contains it. The final answer
-    is the last part that has the form of the target: an option such as (B), a number, one of two
-    words, or otherwise the last line.
+    is the last part of the same form as the target: an option such as (B), a number, or a word of
+    the same pair in WORDS. For other targets, it is the last line.
     """
     end = re.split(r"answer is:?|answer:", text, flags=re.IGNORECASE)[-1].strip()
     expected = tidy(target)

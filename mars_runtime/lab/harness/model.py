@@ -144,7 +144,7 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
     ) -> list[tuple[float, bool]]:
         """Return (log-probability, whether greedy decoding emits it) of each continuation.
 
-        Both are those of plain AR.
+        Both values are computed with plain AR.
         """
         pairs = [encode_pair(self._tokenizer, *request.args) for request in requests]
         max_tokens = self._checkpoint.model.config.max_positions

@@ -49,7 +49,7 @@ BENCHMARKS = (
 
 
 class ResultsError(ValueError):
-    """There are no usable results. The message has the solution."""
+    """There are no usable results. The message contains the solution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def document(cells: Sequence[BenchmarkResult], origin: Mapping[str, Any]) -> dic
 def tables(cells: Sequence[BenchmarkResult], paper: Mapping[str, Any]) -> list[Table]:
     """Return two tables, accuracy and tokens per forward pass, with our and the paper's results.
 
-    A cell shows its number of answers if others in its column have more.
+    A cell also shows its number of answers if another cell of the column has more answers.
     """
     methods = list(dict.fromkeys((cell.checkpoint, cell.way) for cell in cells))
     by_method = {(cell.checkpoint, cell.way, cell.task): cell for cell in cells}

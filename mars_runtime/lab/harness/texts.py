@@ -45,7 +45,7 @@ def encode_context(tokenizer: Tokenizer, context: str) -> list[int]:
 
 
 def encode_pair(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], int]:
-    """Return the token ids of context and continuation, and the number of ids of the context.
+    """Return the token ids of context and continuation, and how many of them are the context's.
 
     Plain text is encoded as a whole. Trailing spaces of the context belong to the continuation, as
     in lm-eval. After a conversation, or without a context, the continuation is encoded separately.
@@ -59,7 +59,7 @@ def encode_pair(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[
 
 
 def shortened(ids: Sequence[int], max_tokens: int) -> list[int]:
-    """Return the last ``max_tokens`` ids."""
+    """Return the last ``max_tokens`` of the token ids."""
     return list(ids[-max_tokens:])
 
 
@@ -87,7 +87,7 @@ def score_all(
 
 @torch.inference_mode()
 def _score(model: Any, texts: Sequence[tuple[Sequence[int], int]]) -> list[Scored]:
-    """Score a batch of texts. Rows are padded with their last token, because it is not a mask."""
+    """Score a batch of texts. Short rows are padded with their last token, not with masks."""
     longest = max(len(tokens) for tokens, _ in texts)
     rows = [[*tokens, *[tokens[-1]] * (longest - len(tokens))] for tokens, _ in texts]
     ids = torch.tensor(rows, device=model.device)
@@ -118,6 +118,6 @@ def _logits(model: Any, hidden: Any, num_positions: int) -> Iterator[tuple[int, 
 
 
 def _of_row(logits: Tensor, tokens: Tensor) -> tuple[float, bool]:
-    """Return (log-probability, whether all are greedy) of N tokens from their logits [N, V]."""
+    """Return the log-probability of N tokens, and whether all are greedy. logits: [N, V]."""
     chosen = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1))
     return float(chosen.sum()), bool((logits.argmax(-1) == tokens).all())

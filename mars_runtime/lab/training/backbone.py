@@ -37,9 +37,9 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Update = Callable[[int, str, Tensor, Tensor], Tensor]
 """Adds the update of an adapter: (layer, part, input, product) -> product with the update."""
 
-ALIGNED = 8  # on a GPU, products of rows with other lengths are many times slower
+ALIGNED = 8  # on a GPU, a length that is no multiple of 8 makes products many times slower
 PIECES, COMPARED = 96, 4
-"""For ``greedy``: number of parts of the vocabulary, and of best parts to compare in float32."""
+"""``greedy`` divides the vocabulary into PIECES parts, and compares COMPARED parts in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Pieces:
     """The functions between the matrix products of a layer, compiled if ``is_compiled``.
 
     A compiled function reads memory only once. Without compilation, these functions take longer
-    than the products on two cores.
+    than the matrix products on a CPU with two cores.
     """
 
     def __init__(self, is_compiled: bool) -> None:

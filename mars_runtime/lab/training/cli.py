@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     check_folder(args.out)
-    if args.stage == "adapter":  # several processes may write to one folder
+    if args.stage == "adapter":  # the processes of one training share the folder
         return _train_adapter(args)
     with only_writer(args.out):
         return _train(args)

@@ -91,7 +91,7 @@ def in_batches(
     rng = random.Random(order)
     result: list[list[TrainingExample]] = []
     batch: list[TrainingExample] = []
-    # Examples are sorted by length, so the new example has the width of the batch.
+    # Examples are sorted by length, so the last one added sets the width of the batch.
     for example in sorted(examples, key=lambda e: (len(e.ids), rng.random())):
         if batch and (len(batch) + 1) * len(example.ids) > batch_tokens:
             result.append(batch)

@@ -51,12 +51,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stage:
-    """The budget and the optimizer settings of one stage.
+    """The token budget and the optimizer settings of one training stage.
 
     - tokens: total number of tokens in all forward passes, including both streams, prompts and
       padding.
     - batch_tokens: approximate number of tokens per step, counted in the same way.
-    - learning_rate: peak of the schedule; final_ratio: its last value as a share of the peak.
+    - learning_rate: peak of the learning rate. final_ratio: last learning rate as a share of the
+      peak.
     - prompt_weight: weight of the prompt tokens in the loss. Models without pretraining need it to
       be above 0.
     """
@@ -119,7 +120,7 @@ CPU = Recipe(
     ar=Stage(33_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
     mars=Stage(46_000_000, 1536, 8e-4, 200_000),
     mixture=MIXTURE,
-    # This stage is short. Both values favour the clean stream, to preserve the accuracy of AR.
+    # The stage is short, so the next two values favour the clean stream, to keep AR accurate.
     clean_weight=16.0,
     masked_share=1 / 3,
 )
@@ -157,6 +158,6 @@ TWIN = Recipe(
     mixture=MIXTURE,
     tokenizer="mars-tiny",
 )
-"""Trains a block diffusion model of the shape of mars-tiny, with the paper's loss weights."""
+"""Recipe for a block diffusion model of the shape of mars-tiny, with the paper's loss weights."""
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU, DRAFT, TWIN)}

@@ -125,8 +125,8 @@ class TwoStreams:
 def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Return three tensors of targets, [R, T + 1] each, with -100 for positions without a target.
 
-    The first has the next token at every position before the end. The second is limited to next
-    tokens in the response. The third has the token at the position itself, in the response only.
+    At each position, the first and the second tensor have the next token; the second is limited to
+    tokens of the response. The third has the token at the position itself, in the response only.
     """
     ids = F.pad(batch.ids, (0, 2), value=-100)
     position = torch.arange(ids.shape[1] - 1)

@@ -53,7 +53,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _tales(data: Path) -> dict[str, dict[str, str]]:
-    """Return name of a tale -> number of a section -> raw text."""
+    """Return the raw text of all sections: name of a tale -> number of a section -> text."""
     tales: dict[str, dict[str, str]] = {}
     for record in _records(data / "fairytale_sections_train.jsonl"):
         tales.setdefault(record["tale"], {})[str(record["section"])] = close_quotes(record["text"])
@@ -138,7 +138,7 @@ def to_ascii(text: str) -> str:
 
 
 def close_quotes(text: str) -> str:
-    """Restore quotation marks that were stripped from both ends of a section."""
+    """Restore a section's quotation marks where the data set stripped them from its ends."""
     text = to_ascii(text).strip()
     first, last = text.find('"'), text.rfind('"')
     if first > 0 and text[first - 1] in ",.!?;-":
@@ -161,7 +161,7 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences. Joining them with spaces gives the same words."""
+    """Split a text into sentences, which contain all of its words."""
     pieces: list[str] = []
     start = 0
     for match in _SENTENCE.finditer(text):

@@ -77,8 +77,9 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
 def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
     """Write a tokenizer to the folder ``out``.
 
-    The tokenizer is copied from the checkpoint ``start`` or from the one that the recipe names.
-    Without either, a new tokenizer is trained, unless ``out`` already has a tokenizer.
+    The tokenizer is copied from the checkpoint ``start`` or from the checkpoint that the recipe
+    names. If there is neither, an existing tokenizer in ``out`` is kept, or else a new tokenizer is
+    trained.
     """
     start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
     if start is not None:

@@ -49,7 +49,7 @@ STATE = "resume.pt"
 class Progressed:
     """The progress of a run. shard, batch: the next batch to read.
 
-    With the tensors of the model and the optimizer, a run can resume from these values.
+    To resume a run, these values are stored with the tensors of the model and the optimizer.
     """
 
     step: int = 0
@@ -130,7 +130,7 @@ class Trainer:
         self.recipe, self.name, self.out = recipe, stage, out
         default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
         self.noise = noise or default_noise
-        # Stage ``ar`` with a starting checkpoint is the baseline: it trains as long as ``mars``.
+        # Stage ``ar`` with a starting checkpoint is a baseline for ``mars``, with an equal budget.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
@@ -163,9 +163,10 @@ class Trainer:
             fuse_norms(plain)
 
     def end_by(self, until: float) -> None:
-        """End the training at the time ``until`` (``time.monotonic``), or earlier by its budget.
+        """End the training at the time ``until`` (``time.monotonic``), if its budget lasts so long.
 
-        The learning rate follows the elapsed time if that is ahead of the tokens.
+        The learning rate follows the elapsed time if a larger share of the time than of the token
+        budget is used.
         """
         self.began, self.until = time.monotonic(), until
 
@@ -235,8 +236,8 @@ class Trainer:
     def run(self) -> bool:
         """Train until the budget is used up, and save every few minutes and at the end.
 
-        Return whether Ctrl-C ended the run. The first Ctrl-C ends it after the current step, the
-        second one at once.
+        The first Ctrl-C ends the run after the current step, the second one at once. Returns
+        whether Ctrl-C ended the run.
         """
         saved = time.monotonic()
         with interruptible(signal.SIGINT, is_second_fatal=True) as interrupt:
@@ -256,7 +257,7 @@ class Trainer:
         """Write a checkpoint with bfloat16 weights, the recipe, and the state for ``resume``."""
         model = self.accelerator.unwrap_model(self.model)
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
-        del rounded["lm_head.weight"]  # the same tensor as the embedding
+        del rounded["lm_head.weight"]  # it is the embedding's tensor
         if self.name == "mars":
             model.config.mars_block_size = self.recipe.block_size
         if self.name == "block_diffusion":
@@ -275,7 +276,7 @@ class Trainer:
         save_state(state, self.out)
 
     def resume(self) -> None:
-        """Load the last save in ``out``. Raises FileNotFoundError if there is no save."""
+        """Load the last saved state in ``out``. Raises FileNotFoundError if there is none."""
         with torch.serialization.safe_globals([Progressed]):
             state = torch.load(self.out / STATE, weights_only=True)
         self.accelerator.unwrap_model(self.model).load_state_dict(state["model"])
@@ -395,7 +396,7 @@ class TrainingLog:
         return self.terms
 
     def write(self, step: int, tokens: int, terms: dict[str, float]) -> str:
-        """Write a line if ``step`` is a multiple of 20; return the text of the progress bar."""
+        """Write a log line if ``step`` is a multiple of 20; return the text of the progress bar."""
         if self._tokens < 0:
             self._began, self._tokens = time.monotonic(), tokens
         rate = (tokens - self._tokens) / max(1e-9, time.monotonic() - self._began)

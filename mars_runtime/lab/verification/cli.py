@@ -1,10 +1,10 @@
 """``python -m mars_runtime verify``: check a promise of the runtime for a checkpoint.
 
 - ``lossless``: every lossless method emits the same tokens as AR, for single prompts and batches.
-- ``sampling``: with the same seed, lossless decoding draws the same tokens as AR, and the draws
-  follow AR's probabilities.
-- ``logits``: greedy answers in fp32 are those of transformers. The logits in the requested dtype
-  are also compared.
+- ``sampling``: lossless decoding with a seed draws the same tokens as AR with this seed, and the
+  draws follow AR's probabilities.
+- ``logits``: greedy answers in fp32 have the same tokens as those of transformers. The logits in
+  the requested dtype are also compared.
 
 The exit code is 1 if the promise is broken.
 """
@@ -28,7 +28,7 @@ from mars_runtime.tasks import families_for
 from mars_runtime.terminal import progress_bars
 
 DEFAULTS = {"lossless": (62, 24), "sampling": (1, 8), "logits": (40, 24)}
-"""Promise -> (number of prompts per family, maximum number of new tokens)."""
+"""Name of a promise -> default (number of prompts per family, maximum number of new tokens)."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

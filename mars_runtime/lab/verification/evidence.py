@@ -42,7 +42,7 @@ class Case:
     max_new_tokens: int
 
     def load(self, dtype: str | None = None) -> Checkpoint:
-        """Load the checkpoint, by default with the requested dtype. Raises CheckpointError."""
+        """Load the checkpoint; without ``dtype``, use the requested one. Raises CheckpointError."""
         return load_checkpoint(self.checkpoint, device=self.device, dtype=dtype or self.dtype)
 
     @property
@@ -120,7 +120,7 @@ def _comparison_table(comparisons: Sequence[laws.MethodComparison]) -> Table:
 
 
 def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """Check that greedy answers in fp32 are those of transformers.
+    """Check that greedy answers in fp32 have the same tokens as those of transformers.
 
     The logits in the requested dtype are also compared with those of transformers, at the same
     positions.
@@ -229,7 +229,7 @@ def _lossless_settings(case: Case, temperature: float, top_p: float) -> DecodeSe
 def _compare_draws(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings, begin: Begin
 ) -> tuple[list[laws.Distance], int]:
-    """Return the distances at each position, and the number of draws that differ from AR's."""
+    """Return the distances at each position, and how many draws differ from AR's draws."""
     bar = begin(f"temperature {settings.temperature:g}, top-p {settings.top_p:g}", len(prompts))
     ar = replace(settings, method="ar", lossless=False, mask_layout="last", lookup=False)
     by_position: dict[int, list[laws.PromptDistance]] = {}
@@ -248,7 +248,7 @@ def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> 
     """Decode NUM_DRAWS answers to a prompt, each with a different seed."""
     drawn: list[list[int]] = [[] for _ in range(NUM_DRAWS)]
     capacity = len(prompt) + way.max_new_tokens
-    prefix_cache = new_prefix_cache(checkpoint.model, CPU_BYTES)  # all draws have the same prompt
+    prefix_cache = new_prefix_cache(checkpoint.model, CPU_BYTES)  # shared by all draws
     model, vocabulary = checkpoint.model, checkpoint.tokenizer
     batch = CursorBatch(model, vocabulary, DRAW_BATCH, capacity, prefix_cache=prefix_cache)
     for first in range(0, NUM_DRAWS, DRAW_BATCH):

@@ -29,7 +29,7 @@ CHUNK = 32
 def ways(max_new_tokens: int) -> list[DecodeSettings]:
     """Return settings of lossless methods that cover different drafts and masks.
 
-    They have low and high τ, few and many masks, both mask layouts, and prompt lookup.
+    The settings include low and high τ, few and many masks, both mask layouts, and prompt lookup.
     """
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
     every = replace(plain, mask_layout="every")
@@ -147,7 +147,7 @@ class PromptDistance:
 
 
 def prompt_distance(tokens: Tensor, chances: Tensor, seed: int) -> PromptDistance:
-    """Return the distance between drawn tokens [N] and their mean probabilities.
+    """Return the distance between the shares of drawn tokens [N] and the mean probabilities.
 
     chances: [N, V], the probabilities of each draw. seed: seed of the random draws for comparison.
     """
@@ -295,7 +295,7 @@ def transformers_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor
 def greedy_difference(
     number: int, logits: Tensor, answer: Sequence[int], forbidden: Sequence[int]
 ) -> Mismatch | None:
-    """Return the first token of ``answer`` that is not the greedy choice, or None.
+    """Return the first token of ``answer`` that greedy decoding would not choose, or None.
 
     logits: [len(answer), V], logits from which each token of the answer is chosen. They were
     computed with the answer itself as context, so one forward pass replaces greedy decoding up to

@@ -2,8 +2,8 @@
 
 The figures are exact for lossless greedy decoding, although nothing is decoded. Lossless decoding
 emits the base's greedy text, which is known, and masks affect only the number of forward passes.
-That number follows from ``right[p]``: the number of leading masks with the right prediction in the
-group after position p, for every position from the last token of the prompt on.
+The number of passes follows from ``right[p]``, for every position p from the last token of the
+prompt on: the number of masks, before the first wrong one, that predict the right tokens after p.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def forwards_every(right: Sequence[int], block_size: int) -> int:
-    """Return the number of forward passes with a group of masks after every pending token.
+    """Return the number of passes to decode a text if masks follow every pending token.
 
-    Each pass verifies drafts and proposes new drafts behind every one of them. Therefore new drafts
-    exist for any number of accepted drafts.
+    Each pass verifies drafts and proposes new drafts after every one of these drafts. Therefore the
+    next pass has drafts to verify, regardless of how many are accepted.
     """
     at = count = 0
     while at < len(right):
@@ -77,7 +77,7 @@ def forwards_every(right: Sequence[int], block_size: int) -> int:
 
 
 def forwards_one(right: Sequence[int], block_size: int) -> int:
-    """Return the number of forward passes with one group of masks, after the last draft.
+    """Return the number of passes to decode a text if masks follow only the last draft.
 
     A pass gives usable new drafts only if all drafts that it verifies are right.
     """
@@ -88,7 +88,7 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
         drafts_right = min(right[at], num_drafts)
         at += 1
         while at < len(right):
-            count += 1  # this pass verifies the drafts of the previous one
+            count += 1  # this pass verifies the drafts of the previous pass
             last_right = at + drafts_right
             if drafts_right < num_drafts or last_right >= len(right):
                 at = last_right + 1
@@ -99,7 +99,11 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
 
 
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
-    """Return tokens per forward pass over all texts: (one group, a group per pending token)."""
+    """Return the tokens per forward pass over all texts, for two layouts of the masks.
+
+    The first value is for one group of masks after the last draft, the second value for a group
+    after every pending token.
+    """
     tokens = sum(map(len, texts))
     num_single = sum(forwards_one(text, block_size) for text in texts)
     num_every = sum(forwards_every(text, block_size) for text in texts)
@@ -107,6 +111,6 @@ def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
-    """Return the share of groups with j right masks at the start, for j = 1 .. ``num_masks``."""
+    """Return the share of groups in which the first j masks are right, for each j from 1."""
     groups = max(1, sum(map(len, texts)))
     return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

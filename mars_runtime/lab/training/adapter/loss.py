@@ -30,7 +30,7 @@ class TrainedVocabulary:
     """
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """Add other tokens until the number of ``tokens`` is a multiple of STRIP.
+        """Add unused tokens until the number of ``tokens`` is a multiple of STRIP.
 
         tokens: sorted token ids.
         """
@@ -44,7 +44,7 @@ class TrainedVocabulary:
         self._row[tokens] = torch.arange(len(tokens))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Return the rows of token ids in the smaller output head."""
+        """Return the row of each token id in the output head for this vocabulary."""
         return self._row[ids]
 
     def logits(self, h: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class TrainedVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The loss of a batch. masks: their number. first: share of groups with a right first mask."""
+    """The loss of a batch. masks: mask count. first: share of groups with a right first mask."""
 
     loss: Tensor
     masks: int
@@ -131,7 +131,7 @@ def mask_loss(
 
 
 def reached(right: Tensor) -> Tensor:
-    """Return 1 for the masks up to and including the first wrong mask of a group, else 0.
+    """Return 1 for each mask up to and including the first wrong one of its group, else 0.
 
     right: [..., M] bool.
     """
@@ -140,7 +140,7 @@ def reached(right: Tensor) -> Tensor:
 
 
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
-    """Return the mean cross entropy of re-ranked candidates; scores, is_target: [N, C].
+    """Return the mean cross entropy of the sampler head's choice. scores, is_target: [N, C].
 
     Masks are ignored if their candidates do not include the target.
     """

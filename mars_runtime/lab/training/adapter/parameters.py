@@ -32,13 +32,13 @@ SAMPLER_WIDTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an adapter.
+    """The options that determine the parameters of an adapter.
 
     - rank: rank of the updates of o and down. qkv and gate_up, which are joined matrices, have
       twice this rank.
     - embeddings: number of mask embeddings; 1, or one for each position in a group.
     - sampler: whether there is a sampler head.
-    - full: fine-tune all weights of the base instead of an adapter.
+    - full: whether to fine-tune all weights of the base instead of an adapter.
     """
 
     rank: int
@@ -78,7 +78,7 @@ class Parameters(nn.Module):
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
     def update(self, dtype: torch.dtype) -> Update:
-        """Return a function that adds the current update to the products of ``Backbone``.
+        """Return a function that adds the adapter's update to the matrix products of ``Backbone``.
 
         dtype: dtype of the products.
         """
@@ -142,7 +142,7 @@ class Parameters(nn.Module):
 class FullWeights(nn.Module):
     """All weights of a base and a mask embedding as trainable float32 parameters.
 
-    This is the fine-tuning of the paper, with the texts and masks of adapter training.
+    They are fine-tuned as in the paper, but on the texts and masks of adapter training.
     """
 
     sampler = None

@@ -110,7 +110,7 @@ class AnchoredBatch:
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return positions and tokens behind each anchor, both [N, A, M].
+        """Return the positions of M tokens behind each anchor, and the tokens, both [N, A, M].
 
         For an anchor p, the positions start at p + ``first``.
         """
@@ -147,7 +147,7 @@ class Clean:
 
 
 def read_clean(model: Backbone, ids: Tensor) -> Clean:
-    """Run the base with causal attention on ids [N, T]."""
+    """Run the base with causal attention on ids [N, T]; return the results for all tokens."""
     rows, width = ids.shape
     keys: list[Tensor] = []
     values: list[Tensor] = []
@@ -166,15 +166,15 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 
 
 def own_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return q @ k^T for q, k [..., M, d], computed by sums.
+    """Return q @ k^T for q, k [..., M, d], computed with elementwise products and sums.
 
-    For many small matrices, sums are faster than matrix products.
+    For many small matrices, this is faster than a matrix product.
     """
     return (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
 
 
 def own_values(weights: Tensor, v: Tensor) -> Tensor:
-    """Return weights [..., M, M] @ v [..., M, d], computed by sums as in ``own_scores``."""
+    """Return weights [..., M, M] @ v [..., M, d], computed with sums as in ``own_scores``."""
     return (weights[..., None] * v[..., None, :, :]).sum(-2)
 
 

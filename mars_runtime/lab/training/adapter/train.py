@@ -1,4 +1,4 @@
-"""Train an adapter: optimizer steps, held-out measurements, and saves to resume from.
+"""Train an adapter: perform steps, measure on held-out texts, save the state of the run.
 
 ``torchrun`` can start several processes for one run. Each process trains on different batches, and
 their gradients are averaged.
@@ -36,7 +36,7 @@ FULL_LEARNING_RATE = 1e-4
 class AdapterRecipe:
     """The hyperparameters of an adapter training.
 
-    - masks: number of masks per group for consecutive steps, repeated. Most groups are short,
+    - masks: number of masks per group in each step of a repeated cycle. Most groups are short,
       because decoding rarely accepts more than three masks.
     - measure_steps: steps between held-out measurements; each measurement also saves.
     - patience: number of measurements without an improvement after which the training stops.
@@ -60,7 +60,7 @@ class AdapterRecipe:
     seed: int = 20261122
 
     def rate(self, step: int) -> float:
-        """Return the learning rate at ``step``, relative to the peak: warm-up, then a cosine."""
+        """Return the learning rate at ``step`` as a share of its peak: warm-up, cosine decay."""
         rise = min(1.0, (step + 1) / self.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
@@ -102,7 +102,7 @@ class AdapterTrainer:
         self._stopped = False
 
     def run(self) -> None:
-        """Train until the last step, until measurements stop improving, or until a signal."""
+        """Train until the last step, or stop when measurements no longer improve or on a signal."""
         log = AdapterLog(self.out / "log.jsonl", self.rank == 0)
         # torchrun forwards signals, so a process can get two for one Ctrl-C.
         with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
@@ -120,7 +120,7 @@ class AdapterTrainer:
         self.save()
 
     def _is_any(self, value: bool) -> bool:
-        """Return whether ``value`` is true in any process, so that all processes stop together.
+        """Return whether ``value`` is true in any process. With it, all processes stop together.
 
         If only one process stopped, the others would wait for its gradients forever.
         """
@@ -196,7 +196,7 @@ class AdapterTrainer:
         return line
 
     def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
-        """Collect the rows of all processes."""
+        """Return the measured rows of all processes."""
         if self.world == 1:
             return rows
         parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]
@@ -290,7 +290,7 @@ class TrainingProgress:
 class AdapterLog:
     """Writes a line of JSON every ten steps and at each measurement.
 
-    is_writer: False in all processes except the first, which do not write.
+    is_writer: whether this process writes. Only the first process does.
     """
 
     def __init__(self, path: Path, is_writer: bool) -> None:
@@ -298,7 +298,7 @@ class AdapterLog:
         self._recent: list[dict[str, float]] = []
 
     def step(self, progress: TrainingProgress, terms: dict[str, float]) -> None:
-        """Add the terms of a step; write their means every ten steps."""
+        """Add the loss terms of a step; write their means every ten steps."""
         self._recent.append(terms)
         if progress.step % 10:
             return

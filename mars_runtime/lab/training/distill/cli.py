@@ -65,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Parse "K/N" with 1 <= K <= N; return (K, N). Raises UsageError."""
+    """Parse a value of ``--part``: "K/N", 1 <= K <= N; return (K, N). Raises UsageError."""
     first, _, second = text.partition("/")
     if not (first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
         raise UsageError(f"--part must be K/N, such as 1/2, got {text}.")

@@ -20,7 +20,7 @@ from mars_runtime.lab.training.distill import requests
 from mars_runtime.lab.training.distill.requests import Texts, Turns
 
 SHARES = {"chat": 0.40, "maths": 0.16, "code": 0.16, "summary": 0.14, "rewriting": 0.14}
-"""Kind -> share of prompts. Answers to summary and rewriting are shorter than those to code."""
+"""Kind of prompt -> its share. Answers about code are longer than summaries and rewritten texts."""
 HELD_OUT_ONE_IN = 50
 RUN = 13
 
@@ -34,7 +34,7 @@ class Prompt:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether this prompt is held out for evaluation. Depends only on the texts."""
+        """Whether this prompt is held out for evaluation. The result depends only on its texts."""
         return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
 
 
@@ -53,7 +53,7 @@ def mixture(
     collected, by_base = texts.instructions(), iter([(text,) for text in written])
     drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        # The base model wrote half of these prompts, until the first source is exhausted.
+        # The base model wrote half of the chat prompts, until one source is exhausted.
         "chat": chain(
             requests.alternate(collected, by_base, by_base, drawn),
             requests.alternate(collected, drawn),
@@ -107,7 +107,7 @@ def runs(text: str) -> set[int]:
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """Return ``runs`` of all strings in the ``*.jsonl`` and ``*.jsonl.gz`` files of a folder."""
+    """Return the ``runs`` of all strings in a folder's ``*.jsonl`` and ``*.jsonl.gz`` files."""
     files = sorted(folder.glob("*.jsonl*"))
     return {run for path in files for text in _strings(path) for run in runs(text)}
 

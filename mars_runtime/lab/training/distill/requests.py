@@ -53,7 +53,7 @@ def code_requests(draw: random.Random) -> Iterator[Turns]:
 
 
 def _action(draw: random.Random) -> tuple[str, str, str]:
-    """Draw a function to write: (what it does, its name, its arguments)."""
+    """Choose at random a function to request: (what it does, its name, its arguments)."""
     verb, name, arguments = draw.choice(CODE["actions"])
     qualifier = draw.choice(CODE["qualifiers"]) if draw.random() < 0.35 else ""
     return verb + qualifier, name, arguments
@@ -207,7 +207,7 @@ class Texts:
         return random.Random(f"{self._seed}/{name}")
 
     def instructions(self) -> Iterator[Turns]:
-        """Yield general requests, as they are in the file."""
+        """Yield the general requests of a public data set, except very short and very long ones."""
         rows = self._shuffled("chat_prompts_train.jsonl")
         return ((row["prompt"],) for row in rows if 8 <= len(row["prompt"]) <= 1200)
 

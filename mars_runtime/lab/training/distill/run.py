@@ -31,7 +31,7 @@ WRITTEN = "written.jsonl"
 MAX_PROMPT = 384
 WRITTEN_TOKENS = 96
 ENDS = {"eos": "eos", "limit": "length", "repeats": "loop"}
-"""``RowStep.stop`` of a row's last step -> the value of ``end`` in the stored answer."""
+"""Value of ``RowStep.stop`` in the last step of a row -> value of ``end`` in the stored answer."""
 
 
 @dataclass(frozen=True, slots=True)
