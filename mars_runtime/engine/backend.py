@@ -37,7 +37,7 @@ WARM_UP_TOKENS = MIN_ANSWER
 NO_BLOCKS = "{} was not trained for block diffusion: choose another method."
 NO_BIAS_ID = "The logit bias names token {}, but the ids of this model are below {}."
 PREFILL_ALONE, PREFILL_SHARED = 512, 64
-"""Prompt tokens per prefill chunk: if no other run waits to decode, and if one does."""
+"""Prompt tokens per prefill chunk: PREFILL_SHARED if another run waits to decode."""
 
 
 class Backend(ABC):
@@ -57,7 +57,7 @@ class Backend(ABC):
 
     @abstractmethod
     def reserve(self, num_rows: int) -> int:
-        """Plan memory for runs that share forward passes and return how many fit.
+        """Plan memory for runs that share forward passes and return how many runs fit.
 
         Called once, before any other method.
         """
@@ -68,7 +68,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check(self, request: AnyRequest) -> None:
-        """Raise RequestError, with one sentence, if the request cannot be served."""
+        """Raise RequestError with a one-sentence message if the request cannot be served."""
 
     @abstractmethod
     def batch(self) -> Batch:
@@ -86,7 +86,8 @@ class Backend(ABC):
     def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
         """Return what a forward pass predicts after each layer, computed in pieces.
 
-        The worker thread runs the pieces. Raises RequestError immediately if not supported.
+        The worker thread runs the pieces. Raises RequestError
+        immediately if this backend cannot do it.
         """
         raise RequestError(NO_LAYERS)
 
@@ -130,15 +131,16 @@ class CheckpointBackend(Backend):
         self._batch: Batch | None = None
 
     def reserve(self, num_rows: int) -> int:
-        """Plan as many rows as fit, each long enough for a conversation; return their number."""
+        """Plan up to ``num_rows`` rows, as many as fit in memory, and return their number."""
         self._room = self._room_for(num_rows)
         return self._room.num_rows
 
     @property
     def capacity(self) -> int:
-        """Maximum number of tokens of a row.
+        """Maximum number of tokens of a prompt and its answer together.
 
-        An exclusive run has the same limit, although more tokens would fit.
+        It is the length of a shared row. Exclusive runs have the same limit, although they have
+        caches of their own.
         """
         return self._room.capacity
 
@@ -155,7 +157,7 @@ class CheckpointBackend(Backend):
         """
         import torch
 
-        torch.inference_mode().__enter__()  # until the worker thread ends
+        torch.inference_mode().__enter__()  # in force until the worker thread ends
         self._set_threads()
         try:
             self._warm_up()
@@ -175,7 +177,7 @@ class CheckpointBackend(Backend):
         """Set the number of CPU threads for the forward passes of this worker.
 
         With a native model, PyTorch does little work: a second PyTorch thread would only spin and
-        take processor time from others.
+        take processor time from other processes.
         """
         import torch
 
@@ -230,9 +232,10 @@ class CheckpointBackend(Backend):
         return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
     def check(self, request: AnyRequest) -> None:
-        """Raise RequestError for unknown tokens and for answers that do not fit.
+        """Raise RequestError if the checkpoint cannot serve the request.
 
-        The prompts of a Solo are not checked here; its decoder checks them.
+        For example, a token id is outside the vocabulary, the answer does not fit, or the method is
+        not supported. The prompts of a Solo are not checked here; its decoder checks them.
         """
         check_fits(self._checkpoint.model, request, self.capacity)
         if not self._supports(request.settings.method):
@@ -254,7 +257,7 @@ class CheckpointBackend(Backend):
         return self._batch
 
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
-        """Return the events of a request."""
+        """Decode a request without sharing forward passes, and return its events."""
         from mars_runtime.decoders import decode
         from mars_runtime.prefix_cache import PrefixHit
 
@@ -290,7 +293,10 @@ class CheckpointBackend(Backend):
 
 
 def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
-    """Raise RequestError if the model lacks some of the tokens or the request does not fit."""
+    """Raise RequestError if a token id is outside the vocabulary or the answer does not fit.
+
+    A Solo is not checked.
+    """
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.base import check_prompt
 
@@ -313,9 +319,9 @@ def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
 
 
 def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
-    """Return the settings with the target's default draft model if they name none.
+    """Add the default draft model of ``target`` to speculative settings that name no draft model.
 
-    So a trace always names the draft model.
+    Other settings are returned unchanged. So a trace always names the draft model.
     """
     if settings.method != "speculative" or settings.draft:
         return settings
@@ -323,7 +329,7 @@ def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
 
 
 def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
-    """Return access to the draft models of a checkpoint, for decoders."""
+    """Return an object through which decoders load the draft models of a checkpoint."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.model.config import CheckpointError
@@ -342,7 +348,7 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
 
 
 def _check_draft(models: DraftModels, request: AnyRequest) -> None:
-    """Load the requested draft model, if any. Raises RequestError."""
+    """Raise RequestError if the requested draft model cannot be loaded or is too short."""
     from mars_runtime.acceptance import DecodeError
 
     settings = request.settings
@@ -361,7 +367,7 @@ def _check_draft(models: DraftModels, request: AnyRequest) -> None:
 
 
 def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
-    """Return whether the method can run here. ``speculative`` needs a draft model."""
+    """Return whether the method in ``settings`` can run; ``speculative`` needs a draft model."""
     from mars_runtime.acceptance import DecodeError
 
     if settings.method != "speculative":
@@ -374,10 +380,10 @@ def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Return the maximum number of CPU threads for the forward passes of a checkpoint.
+    """Return the usual number of CPU threads for the forward passes of a checkpoint.
 
-    It is 1 for a small model, whose forward pass consists of operations that are too short to
-    split. Long forward passes may still use more threads.
+    It is 1 for a small model, because the operations of its forward pass are too short to split. A
+    native model never uses more threads; a PyTorch model may use more for long forward passes.
     """
     model, most = checkpoint.model, _default_threads()
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS

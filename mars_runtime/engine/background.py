@@ -49,7 +49,7 @@ class BackgroundJob:
             self.result.set_exception(error)
 
     def _claim(self) -> bool:
-        """Return false if the caller has cancelled the job. From now on it cannot be cancelled."""
+        """Return false if the caller has cancelled the job; otherwise prevent a later cancellation."""
         return self.result.set_running_or_notify_cancel()
 
 
@@ -76,9 +76,9 @@ class BackgroundJobs:
         self._waiting.append(job)
 
     def next(self, now: float, *, is_free: bool) -> BackgroundJob | None:
-        """Return the job with the next piece that is due, or None.
+        """Return the first job of the queue if its next piece is due, else None.
 
-        ``is_free`` means that no run needs the device.
+        ``is_free`` means that no run needs the device, so the piece is due immediately.
         """
         while self._waiting and self._waiting[0].result.done():
             self._waiting.popleft()  # The job was completed or cancelled.

@@ -75,8 +75,8 @@ class BaseEngine(ABC):
         The work is done in short pieces between the forward passes of runs, which it barely delays.
         Cancel the Future if its result is no longer needed. ``owner`` is the client, as in Request.
 
-        Raises EngineBusy, EngineError (closed) or RequestError (not supported). The Future may
-        raise DecodeError. Each message is one sentence.
+        Raises EngineBusy, EngineError (the engine is closed) or RequestError (this engine cannot
+        read layers). The Future may raise DecodeError. Each message is one sentence.
         """
         raise RequestError(NO_LAYERS)
 
@@ -97,12 +97,12 @@ class BaseEngine(ABC):
         """Start a run for a request. It shares forward passes with other runs.
 
         pace: slow motion: after each forward pass the run pauses ``pace`` times as long as the pass
-            took. No clock includes the pauses.
+            took. The pauses are not part of any measured time.
         is_alone: do not share forward passes, for timing. The whole prompt is then prefilled
             without the prefix cache.
 
-        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each with a
-        one-sentence message.
+        Raises EngineBusy, EngineError (the engine is closed), RequestError or SettingsError, each
+        with a one-sentence message.
         """
         is_alone = is_alone or METHODS[request.settings.method].is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]

@@ -24,9 +24,9 @@ from mars_runtime.settings import MAX_FED, Metric
 MASKED = range(2, 6)  # lengths at which the additional cost of masks is measured
 CONTEXT = 128  # number of tokens in the KV cache before the timed ones
 SHORT = 0.02  # if a pass of one token takes less than this many seconds, MANY lengths are timed
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # used for one row, with all threads
-FEW = (1, 2, 3, 5, 8, 16, 32)  # used otherwise; lengths in between are interpolated linearly
-BUDGET = 1.2  # maximum seconds per number of rows, after the minimum number of rounds
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # lengths for one row with all threads
+FEW = (1, 2, 3, 5, 8, 16, 32)  # lengths otherwise; those in between are interpolated linearly
+BUDGET = 1.2  # seconds of rounds for each number of rows, after the minimum number of rounds
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 
 
@@ -63,7 +63,7 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
 
 
 class _Measurement(NamedTuple):
-    """Measurements for one number of rows: the fields of ForwardCosts for a single entry.
+    """Costs measured for one number of rows; ForwardCosts combines several of them.
 
     ``seconds`` is the time of a forward pass of one token per row.
     """
@@ -76,7 +76,7 @@ class _Measurement(NamedTuple):
 def _measure(
     checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]
 ) -> dict[int, _Measurement]:
-    """Return the measurements by number of threads; 0 is the current number."""
+    """Return number of threads -> measurement; the key 0 means the current number of threads."""
     longest = max(2 * checkpoint.block_size - 1, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
     timer.seconds(1)
@@ -92,7 +92,7 @@ def _measure(
         for num_masks in ((0, length - 1) if timer.has_mask and length in MASKED else (0,))
     ]
     for feed in feeds:
-        timer.seconds(*feed)  # The first pass of a shape may plan, allocate or compile.
+        timer.seconds(*feed)  # Not recorded: the first pass of a shape may allocate or compile.
     seconds: list[list[float]] = []
     began = time.perf_counter()
     for done in range(ROUNDS.stop):
@@ -107,8 +107,9 @@ def _measure(
 
 
 def _round(timer: _Timer, feeds: Sequence[tuple[int, int, int]]) -> Iterator[float]:
-    """Yield the seconds of each forward pass, given as (length, number of masks, number of
-    threads).
+    """Time one forward pass per item of ``feeds`` and yield its seconds.
+
+    An item is (tokens per row, number of masks, number of threads).
     """
     awake = None
     for length, num_masks, count in feeds:
@@ -123,7 +124,10 @@ def _lengths(candidates: Sequence[int], longest: int) -> list[int]:
 
 
 def _relative(minima: Mapping[tuple[int, int], float]) -> _Measurement:
-    """Convert minimum seconds by (tokens per row, number of masks) to relative costs."""
+    """Convert times of forward passes to costs relative to a pass of one token per row.
+
+    ``minima`` maps (tokens per row, number of masks) to the shortest measured seconds.
+    """
     unit = minima[1, 0]
     rho = _rising({length: minima[length, 0] / unit for length, masks in minima if not masks})
     mask_costs = [
@@ -135,7 +139,10 @@ def _relative(minima: Mapping[tuple[int, int], float]) -> _Measurement:
 
 
 def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:
-    """Return costs by length relative to length 1: non-decreasing, with gaps interpolated."""
+    """Return the costs of lengths 1, 2, 3 ... relative to length 1.
+
+    They never decrease. Lengths that are missing in ``ratios`` are interpolated.
+    """
     curve = [1.0]
     for length, measured in sorted(ratios.items()):
         before, first = curve[-1], len(curve)

@@ -1,8 +1,8 @@
 """Carries out the turns of the scheduler on the device and measures their time.
 
-Only the worker thread uses it. Each event is added to its run with its device time, which also
-counts for the job. If several runs share a forward pass, each run gets a Step with the seconds of
-the whole pass, because each run waited that long. A Prefill has the total time of the prompt's
+Only the worker thread uses this module. Each event is added to its run with its device time, which
+also counts for the job. If several runs share a forward pass, each run gets a Step with the seconds
+of the whole pass, because each run waited that long. A Prefill has the total time of the prompt's
 chunks; copying keys and values from the prefix cache counts as prefill. Not timed: moving paused
 rows, allocating rows, storing ended rows in the prefix cache, and the checks of a step.
 """
@@ -31,9 +31,10 @@ T = TypeVar("T")
 
 
 class Device:
-    """The rows and decoders of the runs.
+    """Decodes runs with a backend.
 
-    A run that shares forward passes has a row of the batch; an exclusive run has a decoder.
+    A run that shares forward passes has a row of the batch; an exclusive run has its own
+    decoder.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -96,11 +97,11 @@ class Device:
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
 
     def _open(self, run: Run) -> None:
-        """Create the decoder of a run, and those of the other lanes of its race.
+        """Create the decoder of a run and the decoders of the other lanes in its race.
 
         Lanes of a race are compared, so all must reuse the same number of cached prompt tokens: the
-        smallest number that any of them could reuse. It is determined here, before the first lane
-        adds to the prefix cache. A single exclusive run is timed and reuses nothing. If a lane
+        smallest number that any lane could reuse. This number is determined here, before the first
+        lane adds to the prefix cache. A single exclusive run is timed and reuses nothing. If a lane
         cannot reuse tokens (such as a Solo), no lane of the race does.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
@@ -116,7 +117,7 @@ class Device:
         return EventStream.of(self._backend.decode(run.request, lambda: run.settings))
 
     def _prefill(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
-        """Prefill the next chunk of a prompt, a short one if other runs wait to decode."""
+        """Prefill the next chunk of a prompt; the chunk is short if other runs wait to decode."""
         batch, request = self._open_batch(), run.request
         assert isinstance(request, Request), "a shared run has a Request"
         if run not in self._numbers:

@@ -85,7 +85,7 @@ class Engine(BaseEngine):
         self._is_over = threading.Event()
         self._is_ready = threading.Event()
         self._max_turn_seconds = max_turn_seconds
-        self._must_beat_by = math.inf  # when the worker's current call must have returned
+        self._must_beat_by = math.inf  # when the worker's current turn must be finished
         self._device = Device(self._backend)  # used only by the worker thread
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
@@ -154,8 +154,8 @@ class Engine(BaseEngine):
     def close(self) -> None:
         """End all runs and the worker within one forward pass. Further calls do nothing.
 
-        If an unfinished warm-up takes longer than ``CLOSE_SECONDS``, the call returns before it
-        ends.
+        If an unfinished warm-up takes longer than ``CLOSE_SECONDS``, the call returns before the
+        warm-up ends.
         """
         with self._condition:
             self._is_closed = True
@@ -178,9 +178,9 @@ class Engine(BaseEngine):
         self.close()
 
     def _work(self) -> None:
-        """Run the worker thread.
+        """Take turns until the engine is closed; this is the main function of the worker thread.
 
-        However the thread ends, every run gets an End, so no reader waits forever.
+        Every run gets an End even if the thread fails, so no reader waits forever.
         """
         last = End("error", DEAD)
         try:
@@ -231,7 +231,7 @@ class Engine(BaseEngine):
 
         The device memory of its runs is not released, because the worker may still use it. Time in
         which the whole process was suspended (a paused container, a sleeping laptop) does not
-        count. It is measured as the time by which this thread woke up late.
+        count. The suspended time is measured as the delay with which this thread wakes up.
         """
         beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
         deadline, paused, checked = math.inf, 0.0, time.monotonic()
@@ -251,7 +251,7 @@ class Engine(BaseEngine):
             self._is_over.set()
 
     def _next_turn(self) -> DeviceTurn[Run] | BackgroundJob | None:
-        """Sleep until a run or a background job is due, and return its turn.
+        """Sleep until a turn of a run or a background job is due, and return it.
 
         Returns None once the engine is closed.
         """

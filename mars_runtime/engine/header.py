@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")
-"""Programs with their versions stored in a header, because results and times depend on them."""
+"""Programs for which a header stores the version, because results and times depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Facts:
 
 
 def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
-    """Return the facts of a loaded checkpoint. ``costs`` are those measured by its engine."""
+    """Return the facts of a loaded checkpoint. ``costs``: measured by its engine."""
     from mars_runtime.engine.memory import slot_bytes
 
     model = checkpoint.model

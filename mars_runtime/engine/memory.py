@@ -17,7 +17,7 @@ CPU_BYTES = 2**30
 CUDA_SHARE = 0.5
 """Share of the free GPU memory, after loading the weights, that is used for keys and values.
 
-The rest is for races and solo runs, which allocate their own caches.
+The rest of the free memory is for races and solo runs, which allocate their own caches.
 """
 PREFIX_CACHE_SHARE = 0.25
 """Share of the memory for keys and values that the prefix cache may use (``prefix_cache.py``)."""
@@ -37,7 +37,7 @@ class Room:
 
 
 def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
-    """Return up to ``max_rows`` rows, each as long as the model and ``num_bytes`` allow."""
+    """Plan up to ``max_rows`` rows, each as long as the model and ``num_bytes`` allow."""
     num_tokens = num_bytes // slot_bytes(model)
     max_length = model.config.max_positions
     min_length = min(max_length, MIN_ROW_TOKENS) + MAX_FED
@@ -48,8 +48,9 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
 def new_prefix_cache(model: Model, num_bytes: int) -> BlockPrefixCache | None:
     """Return a prefix cache that uses a share of ``num_bytes``, or None.
 
-    The result is None for a CPU model that is not bitwise: the last bits of its output, and so near
-    ties, would reveal whether a prefix was cached. On a GPU the last bits vary anyway.
+    The result is None for a CPU model that is not bitwise: the last bits of its output, which
+    decide near ties, would depend on whether a prefix was cached. On a GPU the last bits vary
+    anyway.
     """
     if not model.is_bitwise and model.device.type == "cpu":
         return None

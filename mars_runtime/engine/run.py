@@ -36,7 +36,7 @@ class Run(Lane):
     """A request being served.
 
     clock: device time so far in seconds, without waiting.
-    num_sharing: number of other runs in its latest forward pass.
+    num_sharing: number of other runs that shared its latest forward pass.
     submitted: time of submission, in seconds on the monotonic clock.
     began: time of its first turn; None before.
 
@@ -73,7 +73,7 @@ class Run(Lane):
 
     @property
     def settings(self) -> DecodeSettings:
-        """Settings from the next forward pass on; they can be replaced at any time.
+        """Settings that apply from the next forward pass on; they can be replaced at any time.
 
         Assigning raises SettingsError if the value is not a DecodeSettings, or allows more new
         tokens than at the start.
@@ -134,7 +134,7 @@ class Run(Lane):
 
     @property
     def job(self) -> Job[Run]:
-        """The job that this run belongs to, for the engine."""
+        """The job that this run belongs to. Only the engine uses it."""
         assert self._job is not None, "the engine has not assigned a job yet"
         return self._job
 
@@ -149,8 +149,8 @@ class Run(Lane):
         self._on_change()
 
     def _on_change(self) -> None:
-        """Called when settings, pace or cancellation change; a run that is decoded elsewhere
-        overrides it.
+        """React to new settings, a new pace or a cancellation. Does nothing here; a run on a leased
+        device overrides this method.
         """
 
     def events_since(self, index: int) -> tuple[Event, ...]:

@@ -89,7 +89,7 @@ class Job(Generic[L]):
 
     @property
     def ready_at(self) -> float:
-        """When the pause of slow motion ends; a change of ``pace`` takes effect immediately."""
+        """Time at which the pause of slow motion ends. A new ``pace`` takes effect immediately."""
         return self._rests_since + self.pace * self._last_seconds
 
     def next_lane(self) -> L:
@@ -101,7 +101,8 @@ class Job(Generic[L]):
     def spend(self, lane: L, seconds: float, now: float, has_rest: bool = True) -> None:
         """Record that ``lane`` used the device for ``seconds`` until ``now``.
 
-        If ``has_rest`` is false, no pause of slow motion follows: a prefill shows nothing to watch.
+        If ``has_rest`` is false, no pause of slow motion follows, as after a prefill, which
+        emits no tokens.
         """
         lane.clock += seconds
         self._rests_since, self._last_seconds = now, seconds if has_rest else 0.0
@@ -159,9 +160,10 @@ class Scheduler(Generic[L]):
             insort(self._waiting, job, key=_number)
 
     def _next_number(self, owner: str) -> int:
-        """Return a number after those of the owner's earlier jobs and of all jobs that have begun.
+        """Return the position of the owner's next job in the fair order.
 
-        Earlier jobs count even if they have ended.
+        It is higher than the number of every earlier job of this owner, even if that job has ended,
+        and at least the highest number of a job that has had a turn.
         """
         if not len(self):
             self._latest.clear()
@@ -243,13 +245,16 @@ class Scheduler(Generic[L]):
         return -math.inf if self._waiting else job.ready_at
 
     def _first_exclusive(self) -> Job[L] | None:
-        """Return the first exclusive job at full speed, if any."""
+        """Return the first active job that is exclusive and not in slow motion, or None."""
         return next(
             (job for job in self._active if not (job.is_shared or self._is_slow(job))), None
         )
 
     def _blocking(self, exclusive: Job[L] | None) -> list[Job[L]]:
-        """Return the shared jobs at full speed that the exclusive job waits for."""
+        """Return the earlier shared jobs that must end before the exclusive job begins.
+
+        Shared jobs in slow motion do not delay it.
+        """
         older = self._active[: self._active.index(exclusive)] if exclusive else []
         return [job for job in older if job.is_shared and not self._is_slow(job)]
 
@@ -263,7 +268,7 @@ class Scheduler(Generic[L]):
         ]
 
     def next_wake(self) -> float:
-        """Return when the next pause or deadline ends; infinity if there is none."""
+        """Return the time of the end of the next pause or of the next deadline, or infinity."""
         rests = (self._ready_at(job) for job in self._eligible())
         return min((*rests, self.next_deadline()))
 
