@@ -104,9 +104,10 @@ class Batch(Protocol):
         return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Return the latest step with AR's choices for earlier positions (``RowStep.checks``).
+        """Add to the latest step the tokens that AR would have chosen at earlier positions.
 
-        Only the rows with these numbers get them, and only if the batch supports checks.
+        They are in ``RowStep.checks`` of the rows with these numbers. A batch that does not support
+        checks returns the step unchanged.
         """
         return step
 
@@ -141,7 +142,7 @@ def decode_on(
 
 
 class Decoding(EventStream):
-    """Events of decoding prompts with ``decode_on``.
+    """Stream of the events that ``decode_on`` yields for the prompts.
 
     ``make`` allocates the batch when the first event is requested.
     """
@@ -157,7 +158,7 @@ class Decoding(EventStream):
         super().__init__(_events(make, self._batches, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
-        """Return the latest step with AR's choices for earlier positions (``RowStep.checks``)."""
+        """Add to the latest step the tokens that AR would have chosen (``RowStep.checks``)."""
         return self._batches[0].checked(step, [row.row for row in step.rows])
 
 
@@ -167,9 +168,10 @@ def _events(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Generator[Event, None, None]:
-    """Yield the events and append the batch to ``batches``.
+    """Yield the events of ``decode_on`` and append its batch to ``batches``.
 
-    A method of Decoding would create a reference cycle, which would delay freeing the batch.
+    This is a function, because a generator method of Decoding would create a reference cycle, which
+    would delay freeing the batch.
     """
     batch = make()
     batches.append(batch)
@@ -248,7 +250,8 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
     """Return which fed tokens of a forward pass to read predictions from.
 
     For each row these are ``num_slots`` tokens, beginning with the row's entry in ``firsts``. The
-    result is a slice, or int64 [R, S] on the host. A row with fewer tokens ignores the others.
+    result is a slice, or int64 [R, S] on the host. A row that needs fewer predictions ignores the
+    last ones.
     """
     if len(set(firsts)) == 1:
         return slice(firsts[0], firsts[0] + num_slots)
@@ -259,7 +262,7 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
     """Return a settings source that replaces ``method`` in the settings of another source.
 
-    The returned object stays the same until the settings change.
+    Until the other source returns a new object, the returned source returns the same object.
     """
     latest = fixed = settings()
     if latest.method != method:

@@ -27,8 +27,9 @@ next forward pass overwrites it. The last block is shortened to the tokens that 
 emitted.
 
 **No cache**: every forward pass recomputes the whole prefix of each row, with all rows in one
-batch. This shows how much time a cache saves. ``tests/slow_twin.py`` does the same one row at a
-time. Shorter rows are padded at the end with masks, which causal attention ignores.
+batch. This shows how much time a cache saves. ``tests/slow_twin.py`` does the same computation
+for one row at a time. Shorter rows are padded at the end with masks, which causal attention
+ignores.
 """
 
 from __future__ import annotations
@@ -360,9 +361,9 @@ class _RowRequest:
         return Draw.of(self.settings, range(first, first + self.num_proposals))
 
     def penalty(self, vocab_size: int, eos_ids: frozenset[int]) -> Penalty | None:
-        """Return the row's penalties.
+        """Return the row's penalties, or None.
 
-        Predictions of masks are penalised by the same tokens as AR's prediction.
+        All predictions are penalised for the tokens in ``text`` only, not for earlier proposals.
         """
         positions = range(len(self.text), len(self.text) + self.num_proposals)
         known = [len(self.text)] * self.num_proposals
@@ -373,7 +374,7 @@ class _RowRequest:
 
 
 class _Forward:
-    """Feeds a batch with the KV cache ``cache`` and judges the predictions."""
+    """Runs forward passes of a batch and decides which predictions to accept."""
 
     def __init__(self, model: CausalModel, vocabulary: Vocabulary, cache: Any) -> None:
         self._model = model

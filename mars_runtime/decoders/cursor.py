@@ -123,8 +123,8 @@ class CursorBatch(Batch):
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Prefill the next chunk of a prompt and return how many tokens remain.
 
-        Blocks in the prefix cache are copied first. The last prompt token is left to the first
-        step. A draft model prefills the prompt as well. Raises KeyError.
+        Blocks that are in the prefix cache are copied first. The last prompt token is left to the
+        first step. A draft model prefills the prompt as well. Raises KeyError.
         """
         index, row = self._find(number)
         self._rows.copy_prefix(index)
@@ -137,10 +137,10 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
-        """Replace the row's text (prompt included) from position ``start`` on with ``tokens``.
+        """Replace the end of the row's text, from position ``start`` on, with ``tokens``.
 
-        ``tokens`` must not be empty. Keys and values of unchanged tokens stay cached. The count of
-        emitted tokens restarts at 0. Raises KeyError.
+        Position 0 is the first token of the prompt. ``tokens`` must not be empty. Keys and values
+        of unchanged tokens stay cached. The count of emitted tokens restarts at 0. Raises KeyError.
         """
         index, row = self._find(number)
         same = start + verify(tokens, row.text[start:])
@@ -226,10 +226,10 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Return the latest step with AR's choices for earlier positions (``RowStep.checks``) of
-        these rows.
+        """Add to the latest step the tokens that AR would have chosen at earlier positions.
 
-        Call it before the next step and outside the timed code.
+        They are in ``RowStep.checks`` of the rows with these numbers. Call this method before
+        the next step and outside the timed code.
         """
         hidden, plans = self._latest
         # For each row: its index and its number of tokens that were fed again.

@@ -49,8 +49,8 @@ def decode(
     automatic, and is an upper bound on B otherwise.
 
     Yields one Prefill, then one Step per forward pass; ``seconds`` stay 0 and there is no End. A
-    step may emit nothing: ``RowStep.taken`` contains the positions it filled. Raises DecodeError
-    immediately if the prompt does not fit.
+    step may emit nothing. ``RowStep.taken`` contains the positions that a step filled. Raises
+    DecodeError immediately if the prompt does not fit.
     """
     check_prompt(model, prompt, settings().max_new_tokens)
     if block_size < 1:
@@ -61,7 +61,7 @@ def decode(
 
 
 class _BlockFiller:
-    """Decodes one row.
+    """Decodes one row by filling one block after the other.
 
     _pending: clean tokens after the cursor, which the next forward pass feeds.
     _block: for each position, the prediction that filled it, or None while it is open.
@@ -173,7 +173,7 @@ class _BlockFiller:
         return slots, cursor, num_pending
 
     def _fill(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the positions with enough confidence and return them.
+        """Fill the open positions that were predicted with enough confidence, and return them.
 
         The block is cut after its first EOS token.
         """
@@ -195,7 +195,7 @@ class _BlockFiller:
         return [position for position in filled if position < len(self._block)]
 
     def _stop(self, eos_ids: frozenset[int], is_limit: bool) -> Stop:
-        """Return why the step emitted no more tokens."""
+        """Return the reason why the step did not emit further tokens."""
         if self._num_emitted < len(self._block):
             return "threshold"
         last = self._block[-1]

@@ -22,7 +22,7 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model, its vocabulary (with the target's ids) and the B it was trained with."""
+    """A draft model, its vocabulary (with the target's token ids) and the B of its training."""
 
     model: CausalModel
     vocabulary: Vocabulary
@@ -33,7 +33,7 @@ class DraftModel:
 class DraftModels:
     """Access to draft models.
 
-    find: returns the draft model with a name ("" is the default one); raises DecodeError.
+    find: returns the draft model with the given name ("" for the default one); raises DecodeError.
     block_size: the B that the target was trained with, an upper bound on the target's B.
     """
 
@@ -77,7 +77,8 @@ class _DraftRow:
 
     name: name of the draft model.
     settings: current settings of the draft row.
-    num_known: number of leading tokens of its text that the target has committed.
+    num_known: number of leading tokens of its text that are final: the prompt and the tokens that
+        the target has emitted.
     """
 
     name: str

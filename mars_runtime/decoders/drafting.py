@@ -10,12 +10,14 @@ The decision uses two quantities: the measured cost of a forward pass of Q token
   draft is fed if its acceptance probability justifies the cost of its position at the current token
   rate. Masks are fed if the drafts that they propose justify their cost in a later forward pass.
 
-If nothing is worth its cost, rows take plain AR steps, and from time to time a probe checks again.
+If no draft or mask is worth its cost, rows take plain AR steps, and from time to time a probe tries
+to draft again.
 
-This is the objective ``time``. With the objective ``passes``, extra positions count as nearly free
-(as on a GPU) as long as the row runs at PACE times AR's speed or faster by the committed costs
-(``reference_curve``; see ``TimeBudget`` and ``BlockSizes``). This objective does not depend on the
-clock, so a prompt takes the same forward passes on every machine.
+These are the rules of the objective ``time``. With the objective ``passes``, extra positions count
+as nearly free (as on a GPU) as long as the row runs at PACE times AR's speed or faster. The speed
+is computed from the costs in ``reference_curve``, not measured (see ``TimeBudget`` and
+``BlockSizes``). This objective does not depend on the clock, so a prompt takes the same forward
+passes on every machine.
 
 The module computes with plain numbers and uses no tensors, model or clock.
 """
@@ -40,26 +42,26 @@ MIN_GAIN = 1.02  # minimum speed-up over AR; a smaller gain is within the error 
 PROBE_SHARE = 0.025  # upper bound on the share of time spent on unsuccessful probes
 MAX_SPACING = 128  # maximum number of forward passes between probes
 
-# Constants of the objective "passes".
-PACE = 0.9  # minimum speed relative to AR, by the committed costs
-LEAST_SHARE = 0.05  # minimum share of the cost of extra positions that counts
+# Used only for the objective "passes".
+PACE = 0.9  # minimum speed relative to AR, computed from ``reference_curve``
+LEAST_SHARE = 0.05  # minimum weight of the cost of extra positions
 ADVANCE, FULL = 2.0, 6.0  # initial and maximum time budget, in AR steps
 
-# Constants of unverified rows.
-POSITION_MEMORY = 0.95  # factor on the counts of earlier observations at each new one
-PRIOR_WEIGHT = 1.5  # weight of the prior probability, in observations
+# Used only to choose the B of unverified rows.
+POSITION_MEMORY = 0.95  # decay of the acceptance counts at each new observation
+PRIOR_WEIGHT = 1.5  # weight of a prior probability, in observations
 FIRST_POSITION = 0.6  # prior acceptance probability of the first draft
-POSITION_OUTWARD = 0.93  # factor on the prior from one position to the next
-SIZE_PATIENCE = 2  # forward passes before B is chosen again, if it is above 1
+POSITION_OUTWARD = 0.93  # prior of a position / acceptance probability of the one before
+SIZE_PATIENCE = 2  # forward passes before a B above 1 is chosen again
 
-# Constants of verified rows.
+# Used only to choose the drafts and masks of verified rows.
 NUM_SAMPLES = 20  # number of recent forward passes from which the number of masks is chosen
-NUM_PROBES = 2  # number of samples of masks that are used after a choice of no masks
-# Forward passes before the number of masks is chosen again: after a confirmed and a new choice.
+NUM_PROBES = 2  # number of mask samples that are kept when no masks are chosen
+# Forward passes before the number of masks is chosen again, if it stayed the same or changed.
 PATIENCE, HASTE = 16, 3
-MIN_SPACING = 8  # minimum number of forward passes between probes, because choosing takes time
-OUTWARD = 0.95  # factor on the acceptance probability from one position to the next
-# Prior probability that the first mask's proposal is right, and that each further one is.
+MIN_SPACING = 8  # minimum number of forward passes between probes, because a choice takes time
+OUTWARD = 0.95  # assumed decay of the acceptance probability from mask to mask
+# Prior probability that the first mask proposal is right, and that each further one is.
 FIRST_GUESS = (0.55, 0.5)
 
 EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # confidences that separate the categories of mask proposals
@@ -77,7 +79,7 @@ FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
 GUESS_WEIGHT = 4.0  # weight of a prior probability, in scored predictions
 FLOOR = 0.04  # drafts with a lower acceptance probability are never worth their cost
-MEMORY = 0.97  # factor on the earlier scores of a category at each new score
+MEMORY = 0.97  # decay of a category's earlier scores at each new score
 
 ALL_ROOTS = range(MAX_DRAFTS + 1)
 Chain = list[tuple[int, int]]
@@ -93,8 +95,8 @@ class FeedLimits:
 
     num_drafts: maximum number of drafts.
     num_masks: masks per group.
-    roots: the tokens after which a group is fed (0: the last emitted token, 1: the first draft).
-        None means one group, after the last draft.
+    roots: the tokens after which a group of masks is fed (0: the last emitted token, 1: the first
+        draft). None means one group, after the last draft.
     """
 
     num_drafts: int
@@ -119,7 +121,7 @@ class FeedLimits:
 class Probes:
     """Schedules when a row's draft policy, or the common B, is chosen again.
 
-    ``wait`` is the number of forward passes until then.
+    ``wait`` is the number of forward passes until the next choice.
     """
 
     def __init__(self) -> None:
@@ -133,8 +135,8 @@ class Probes:
     def pause(self, base: int, *, is_probe: bool, has_gained: bool) -> None:
         """Schedule the next probe after plain AR was chosen.
 
-        It comes after ``base`` forward passes. If this forward pass was a probe and nothing has
-        been accepted since the last choice, the spacing doubles, up to MAX_SPACING.
+        The probe comes after ``base`` forward passes. If this forward pass was a probe and nothing
+        has been accepted since the last choice, the spacing doubles, up to MAX_SPACING.
         """
         if is_probe and not has_gained:
             base = min(max(base, 2 * self._spacing), MAX_SPACING)
@@ -153,9 +155,9 @@ class TimeBudget:
 
     @property
     def share(self) -> float:
-        """Share of the cost of extra positions that counts in the next forward pass.
+        """Weight of the cost of extra positions in the next forward pass, at most 1.
 
-        It is 1 while the budget is used up, so the row then minimises time.
+        It is 1 when no budget is left, so the row then minimises time.
         """
         return max(LEAST_SHARE, 1.0 - max(0.0, self._left) / FULL)
 
@@ -235,8 +237,10 @@ class AcceptanceEstimate:
             self.num_gained += 0 if self._is_verified else made
 
     def chances(self) -> list[tuple[float, float]]:
-        """Return for each position after AR's token the probabilities of a draft and of AR's
-        agreement.
+        """Return two probabilities for each position after AR's own token.
+
+        The first is that a proposal reaches τ, the second that AR then chooses the same token; for
+        unverified rows it is 1.
         """
         if not self._is_verified:
             return [(made, 1.0) for made in self._drafted.chances(FIRST_POSITION)]
@@ -264,7 +268,7 @@ class BlockSizes:
         self._costs = costs
         self._choice = 1
         self._probes = Probes()
-        self._num_gained = -1  # tokens gained by all rows at the last choice; -1: choose now
+        self._num_gained = -1  # tokens gained by all rows up to the last choice; -1: choose B now
 
     def choose(self, rows: Sequence[tuple[EstimatedRow, DecodeSettings]]) -> int:
         """Return B for the next forward pass.
@@ -292,7 +296,7 @@ class BlockSizes:
     def _choose_size(
         self, estimates: Sequence[AcceptanceEstimate], has_gained: bool, is_fewest: bool
     ) -> int:
-        """Compare every B and choose one; if plain AR is best for now, probe from time to time."""
+        """Compare all values of B and choose the best; if it is 1, probe from time to time."""
         curve = reference_curve() if is_fewest else self._costs.curve(len(estimates))
         chances = [estimate.chances() for estimate in estimates]
         sizes = range(2, self._costs.depth + 1)
@@ -314,7 +318,7 @@ class BlockSizes:
         return best if is_probe else 1
 
     def _base_spacing(self, size: int, curve: Curve) -> int:
-        """Return how many forward passes between probes keep their cost below PROBE_SHARE.
+        """Return after how many forward passes to probe, so that probes cost at most PROBE_SHARE.
 
         A probe may cost twice its extra positions, because its drafts are fed again for
         verification.
@@ -333,7 +337,7 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
     drafts after it useless, so the next forward pass has nothing to verify.
     """
     tokens = 0.0
-    at_most = [1.0] * size  # at index k: probability that no row has more_drafts than k drafts
+    at_most = [1.0] * size  # at index k: probability that every row has at most k drafts
     for chances in rows:
         gained, missed = 1.0, 0.0
         drafted = alive = 1.0
@@ -357,7 +361,7 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
 def chains_of(
     group: Sequence[Proposal], looked_up: Sequence[int], num_matching: int
 ) -> tuple[Chain, Chain]:
-    """Return the predictions of masks and those of prompt lookup for the next positions.
+    """Return two chains for the next positions: mask proposals and tokens of prompt lookup.
 
     ``num_matching`` is the length of the match that produced ``looked_up``.
     """
@@ -402,7 +406,7 @@ class Calibration:
     def observe(self, tokens: Sequence[int]) -> None:
         """Score the stored predictions against the emitted tokens.
 
-        A chain ends with its first wrong prediction, because the later ones belong to another text.
+        A chain is scored up to its first wrong prediction; the later ones assumed another text.
         """
         unscored, self._unscored = self._unscored, []
         for chain in unscored:
@@ -422,9 +426,9 @@ class DraftPolicy:
     """How a row drafts during several forward passes.
 
     num_masks: masks per group.
-    rate: emitted tokens per cost of one AR step.
-    worth: value, in tokens, of proposals at the start of a forward pass. This is what computing
-        them at that point would cost.
+    rate: expected number of emitted tokens in the time of one AR step.
+    worth: value, in tokens, of a forward pass that starts with proposals. It equals the cost of the
+        extra pass that would otherwise compute them, less the token that this pass emits.
     """
 
     num_masks: int
@@ -440,9 +444,9 @@ AR_POLICY = DraftPolicy(0, 1.0, 0.0)
 
 
 class Candidate(NamedTuple):
-    """A candidate for what a forward pass feeds.
+    """One choice of the drafts and masks that a forward pass could feed.
 
-    value: expected number of tokens minus the cost at the policy's rate.
+    value: expected number of tokens minus the cost, converted to tokens at the policy's rate.
     gain: expected number of accepted drafts.
     continues: probability that the next forward pass starts with proposals.
     width: number of fed tokens.
@@ -517,7 +521,7 @@ def rate_of(
     may_branch: bool,
     rate: float,
 ) -> float:
-    """Return the expected tokens per cost of one AR step, with ``num_masks`` masks per group.
+    """Return the expected tokens in the time of an AR step, with ``num_masks`` masks per group.
 
     samples: acceptance probabilities of mask drafts and lookup drafts in recent forward passes.
     rate: the current rate; only drafts that increase it are fed.
@@ -542,9 +546,9 @@ class FeedRequest(NamedTuple):
     """What a row of a batch would like the next forward pass to feed.
 
     width: number of tokens to feed.
-    has_masks: whether some of them are masks.
+    has_masks: whether some of the fed tokens are masks.
     expected_gain: expected number of tokens gained by feeding them.
-    rate: tokens of the row per cost of one AR step.
+    rate: tokens that the row emits in the time of one AR step.
     """
 
     width: int
@@ -607,7 +611,7 @@ class Drafter:
         return self.basis == basis_of(settings)
 
     def feed(self, curve: Curve) -> FeedLimits:
-        """Return what the next forward pass feeds."""
+        """Return the limits under which the next forward pass feeds the best candidate."""
         weighted = self._weighted(curve)
         if self._probes.wait <= 0:
             policy = self._choose_policy(weighted)
@@ -627,7 +631,7 @@ class Drafter:
         return candidate.feed
 
     def _weighted(self, curve: Curve) -> Curve:
-        """Return the costs of forward passes for the row's objective."""
+        """Return the costs that the row's objective uses; ``passes`` discounts extra tokens."""
         return curve if self._budget is None else curve.at(self._budget.share)
 
     def update(
@@ -678,7 +682,7 @@ class Drafter:
         return best_candidate(chances, self._policy, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
-        """Extend the chances to all masks; the probability decays by OUTWARD per position."""
+        """Extend the acceptance probabilities of some masks to all masks; see OUTWARD."""
         extended = list(masks)
         before = extended[-2] if len(extended) > 1 else 1.0
         chance = extended[-1] / before if before else 0.0
@@ -725,7 +729,7 @@ class Drafter:
         return DraftPolicy(best, plain, plain * curve.of(1 + best, best) + 1.0)
 
     def _base_spacing(self, num_masks: int, curve: Curve) -> int:
-        """Return how many forward passes between probes keep their cost below PROBE_SHARE."""
+        """Return after how many forward passes to probe; probes then cost at most PROBE_SHARE."""
         if not num_masks:  # The model was trained to predict only one token.
             return MAX_SPACING
         forwards = math.ceil((curve.of(1 + num_masks, num_masks) - 1.0) / PROBE_SHARE)

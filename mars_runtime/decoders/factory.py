@@ -37,7 +37,7 @@ def decode(
 
     costs: costs of forward passes on this device; required for ``block_size="auto"``.
     forced: acceptance histogram to impose, for timing models with random weights.
-    hit: the cached prefix, for a single prompt.
+    hit: the prefix of the prompt found in the prefix cache; only for a single prompt.
     draft_models: required for the method ``speculative``.
 
     Raises DecodeError immediately if a prompt does not fit.

@@ -22,15 +22,16 @@ from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
 ACCEPTED, REJECTED = 1.0, -1.0
-"""Confidences of imposed proposals: always accepted, and never accepted (below every τ)."""
+"""Confidences of imposed proposals. REJECTED is below every τ."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedAcceptance:
     """Acceptance histogram: ``shares[k - 1]`` is the share of forward passes that accept k tokens.
 
-    The shares add up to 1. A forward pass never accepts more than B tokens. The number is drawn
-    from (seed, row, position in the answer) only, so all compared methods draw the same numbers. In
+    The shares add up to 1. A forward pass never accepts more than B tokens. The number
+    depends only on the seed, the row and the position in the answer, so all compared methods draw
+    the same numbers. In
     lossless mode every draft is confirmed, so the same histogram applies one forward pass later.
     Raises DecodeError for an invalid histogram.
     """
@@ -52,7 +53,7 @@ class ForcedAcceptance:
 
     @classmethod
     def parse(cls, text: str, seed: int = 0) -> ForcedAcceptance:
-        """Parse "0.55,0.23,0.10,0.12". Raises DecodeError."""
+        """Parse comma-separated shares such as "0.55,0.23,0.10,0.12". Raises DecodeError."""
         try:
             shares = tuple(float(share) for share in text.split(","))
         except ValueError:
@@ -61,8 +62,9 @@ class ForcedAcceptance:
 
     @classmethod
     def recorded(cls, counts: Mapping[int, int], seed: int = 0) -> ForcedAcceptance:
-        """Build the histogram of real runs from ``counts``: k -> number of passes that accepted k
-        tokens.
+        """Build the histogram of real runs.
+
+        ``counts`` maps k to the number of forward passes that accepted k tokens.
 
         Raises DecodeError.
         """
@@ -83,7 +85,7 @@ class ForcedAcceptance:
 
 
 class ForcedModel(CausalModel):
-    """Wraps a model so that it confirms every draft and accepts as many proposals as drawn.
+    """Wraps a model so that it confirms every draft and accepts proposals as ``forced`` requires.
 
     Only one group of masks, after the last token, is supported. ``mask_id`` is None if masks are
     never fed.

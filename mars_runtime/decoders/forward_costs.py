@@ -19,17 +19,17 @@ from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
 STEP_VARIANCE = 0.06**2  # variance of the log time of a single step
-DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2  # added to the variance of each factor per step
+DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2  # added to the variances of the factors per step
 INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2  # initial variance of each factor of ``Tracking``
-MAX_LEVEL_VARIANCE = 0.1**2  # above this, the level is unsure and a step of one token is needed
-JUMP = 4.0  # a residual of more standard deviations means that the machine's speed has changed
+MAX_LEVEL_VARIANCE = 0.1**2  # if higher, the level must be measured with a one-token step
+JUMP = 4.0  # a residual above this many standard deviations: the machine's speed has changed
 
 
 class Curve(NamedTuple):
     """Costs of forward passes for a fixed number of rows. The unit is a pass of one token per row.
 
     plain: cost of a pass of 1, 2, 3 ... tokens per row.
-    masks: additional cost if some of them are masks and an adapter acts on masks.
+    masks: additional cost of a pass that contains masks, if an adapter acts on masks; else 0.
     is_sure: false if the time of a one-token step is uncertain; callers should then run one.
     """
 
@@ -48,7 +48,7 @@ class Curve(NamedTuple):
 
 @cache
 def reference_curve() -> Curve:
-    """Return the committed costs, which are the same on every machine.
+    """Return the costs stored in the repository, which are the same on every machine.
 
     ``tools/reference_costs.py`` measured them. Automatic B uses them with the objective ``passes``,
     so a prompt takes the same forward passes on every machine.
@@ -61,11 +61,11 @@ def reference_curve() -> Curve:
 class Tracking:
     """Corrects measured costs, because other load changes the speed of a machine.
 
-    Tracks the logarithms of three factors. level: on the time of a step of one token. apartness: on
-    the time of all longer steps, in addition to the level. dearness: on the cost of each further
-    token. An extended Kalman filter estimates them from step times, since the cost of further
-    tokens is not linear in the logarithms. Steps of one token update the level only. Longer steps
-    update all three, each in proportion to its uncertainty.
+    Tracks the logarithms of three factors. level: multiplies the time of every step. apartness:
+    multiplies the time of steps of more than one token, in addition to the level. dearness:
+    multiplies the cost of each token after the first. An extended Kalman filter estimates them from
+    step times, since the cost of further tokens is not linear in the logarithms. Steps of one token
+    update the level only. Longer steps update all three, each in proportion to its uncertainty.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Tracking:
     def update(self, added: float, ratio: float) -> None:
         """Update the estimates with the time of one step.
 
-        added: measured cost of the step beyond one token.
+        added: measured cost of the step's tokens after the first.
         ratio: time of the step divided by the measured time of a step of one token.
         """
         level, apartness, dearness = self._estimates
@@ -189,8 +189,9 @@ class ForwardCosts:
 
 
 def _between(costs: Sequence[float], length: float) -> float:
-    """Return the cost of ``length``: interpolated between measured lengths, proportional beyond
-    them.
+    """Return the cost of a pass of ``length`` tokens, given ``costs`` of 1, 2, 3 ... tokens.
+
+    It is interpolated between those lengths, and proportional to the length beyond them.
     """
     if length >= len(costs):
         return costs[-1] * length / len(costs)

@@ -23,9 +23,9 @@ from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
-NUM_TOKENS = 16  # tokens of the earlier text in a piece
-NUM_PARTS = 8  # a piece of the earlier text runs this fraction of the layers: 1 / NUM_PARTS
-NUM_STATES = 8  # hidden states in a piece of the output head
+NUM_TOKENS = 16  # maximum number of earlier tokens in a piece
+NUM_PARTS = 8  # number of pieces that run the layers for the same earlier tokens
+NUM_STATES = 8  # maximum number of hidden states that the output head reads in a piece
 UNFIT = "This forward pass cannot be run again: choose another one."
 
 
@@ -83,8 +83,11 @@ class _LayerReader:
         self._num_layers: int = model.config.num_layers
 
     def steps(self, prefix_cache: PrefixCache | None) -> Generator[None, None, Layers]:
-        """Run the earlier text, the forward pass and then its real tokens; yield after each
-        piece."""
+        """Yield after each piece of the work and return the predictions.
+
+        Runs the text before the forward pass, then the pass itself, then the tokens that the run
+        emitted at the positions of the masks.
+        """
         fed, layout = self._fed, Layout(self._fed.num_pending, self._fed.groups)
         yield from self._restore_text(prefix_cache)
         tokens = [*fed.ids[fed.cursor :], *[self._mask_id or 0] * sum(fed.groups)]

@@ -5,7 +5,8 @@ judges the predictions and lets ``Steering`` choose the next drafts. Rows change
 of the batch have been judged. This module computes with plain values and uses no tensors, model or
 cache.
 
-τ may adapt in unverified runs. Both rules start from the τ of the settings and never go below it.
+τ may adapt in unverified runs, by one of two rules. Both start from the τ of the settings and never
+go below it.
 
 - Entropy: the more uncertain AR's own prediction, the higher τ. Its entropy, computed from the
   token's runners-up, falls into one of ``CLASSES``, and each class moves τ a share of the distance
@@ -15,8 +16,8 @@ cache.
   τ, and every other token lowers it. The two balance when the share of agreement equals the target
   (the rule of adaptive conformal inference, arXiv 2106.00193).
 
-These decisions depend only on what the events of a run contain, so they can be recomputed from its
-trace.
+Both rules use only values that the events of a run contain, so the thresholds can be recomputed
+from its trace.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
-"""For each class: the maximum entropy in nats, and the share of the distance from τ to 1."""
-RATE = 0.2  # how far one token moves τ if the target is 1, as a share of the distance to 1
+"""For each class: its maximum entropy in nats, and by what share of the distance to 1 τ rises."""
+RATE = 0.2  # share of the distance to 1 by which a disagreement raises τ if the target is 1
 MAX_RAISED = 0.98
-"""Maximum share of the distance from τ to 1: at τ = 1 nothing is accepted and τ cannot adapt."""
+"""Maximum of ``Row.raised``. At τ = 1 no proposal would be accepted, so τ could not adapt again."""
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class RowPlan:
     remaining: maximum number of tokens to emit.
     layout: order of the fed tokens and masks.
     is_tree: whether masks follow a token other than the last pending one.
-    first_slot: the fed token that predicts the first position not emitted yet.
+    first_slot: index of the fed token that predicts the first position not emitted yet.
     num_checks: number of fed tokens before ``first_slot`` whose predictions are read. They are AR's
         choices for positions that were emitted before.
     """
@@ -93,8 +94,10 @@ class RowPlan:
 
     @property
     def num_slots(self) -> int:
-        """Number of consecutive predictions to read: checks, one choice per group, and the
-        masks."""
+        """Number of predictions to read.
+
+        They are the checks, AR's choice before each group, and the proposals of the masks.
+        """
         return self.num_checks + len(self.groups) + sum(self.groups)
 
     @property
@@ -107,9 +110,9 @@ class RowPlan:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
     def raised_after(self, checks: list[Proposal]) -> float:
-        """Return how far τ is raised, given AR's choices for the row's latest tokens.
+        """Return the next value of ``Row.raised``, given AR's choices for the latest tokens.
 
-        The row is updated only when the result of the forward pass is applied.
+        The row itself is updated only when the result of the forward pass is applied.
         """
         emitted = self.tokens[1 : 1 + len(checks)]
         agreed = [check.token == token for check, token in zip(checks, emitted, strict=True)]
@@ -291,7 +294,7 @@ class NextDrafts(NamedTuple):
 
     proposed: accepted proposals of the model itself.
     looked_up: tokens from prompt lookup, used instead of proposals.
-    guessed: guesses of jacobi, after the other drafts.
+    guessed: guesses of the method jacobi, which follow the other drafts.
     """
 
     proposed: Sequence[int] = ()
@@ -305,7 +308,7 @@ class NextDrafts(NamedTuple):
 
 
 class Steering:
-    """Decide what each row of a batch drafts and feeds.
+    """Decides which drafts and masks each row of a batch feeds, and what it drafts next.
 
     costs: costs of forward passes on this device; without them automatic B is rejected.
     block_size: upper bound on B with a draft model.
@@ -351,7 +354,7 @@ class Steering:
     def _limited_by_batch(
         self, rows_and_settings: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[FeedLimits]
     ) -> list[FeedLimits]:
-        """Reduce drafting to what pays for all rows of the forward pass together.
+        """Switch off drafting in rows that would slow down the batch by more than they gain.
 
         Returns ``feeds`` unchanged if any row has a fixed number of tokens or the objective
         ``passes``.
@@ -392,9 +395,7 @@ class Steering:
         return FeedLimits(0, size - 1)
 
     def _curve_for(self, settings: DecodeSettings) -> Curve:
-        """Return the costs for the objective: the committed ones for ``passes``, else the measured
-        ones.
-        """
+        """Return ``reference_curve`` for the objective ``passes``, else the measured costs."""
         return reference_curve() if settings.auto_objective == "passes" else self._curve
 
     def update(self, plan: RowPlan, judgement: Acceptance) -> NextDrafts:
@@ -468,7 +469,7 @@ def entropy(prediction: Proposal) -> float:
 
 
 def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float) -> float:
-    """Return the τ of a forward pass with the AR prediction ``prediction``.
+    """Return the adapted τ of a forward pass in which ``prediction`` is AR's own prediction.
 
     ``raised`` is the share of the distance from τ to 1 that agreement with AR adds.
     """

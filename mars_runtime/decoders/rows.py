@@ -1,7 +1,7 @@
 """Rows of a KV cache: their order in the cache and the tokens that are still to be fed.
 
-The rows of the next forward pass come first in the cache. For every row, the cached, unread and
-pending tokens without the drafts are its prompt and the tokens it has emitted.
+The rows of the next forward pass come first in the cache. The cached, unread and pending
+tokens of a row, without its drafts, are its prompt and its emitted tokens.
 
 With a prefix cache, cached blocks are copied into a row before the rest of its prompt is prefilled.
 When a row leaves, its final blocks are copied to the prefix cache. This is valid because the keys
@@ -59,10 +59,10 @@ class Row:
     prefix: blocks of the prompt in the prefix cache, until they are copied.
     raised: how far agreement with AR has raised τ, from 0 to 1 (``plan.raised_after``).
     estimate, drafter: acceptance statistics of the row, if B is chosen automatically.
-    sizes: chooses B if the row is unverified and its objective is ``passes``.
+    sizes: chooses automatic B if the row is unverified and the objective is ``passes``.
     draft_row: the row of a draft model that drafts for this row (``draft_model.py``).
-    is_sound: whether the latest forward pass succeeded. Its predictions were finite, so the keys
-        and values of all earlier tokens are finite too.
+    is_sound: whether the latest forward pass succeeded. If so, its predictions were finite, and
+        thus the keys and values of all earlier tokens.
     """
 
     number: int
@@ -125,7 +125,7 @@ class Rows:
         self._prefix_cache = prefix_cache
         self._mask_id = mask_id
         self._rows: list[Row] = []
-        # For each free index: the number of cache slots that its last row may have written.
+        # For each free index: the number of cache slots that the last row there may have written.
         self._num_dirty = [0] * cache.rows
 
     @property
