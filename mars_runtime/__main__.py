@@ -1,7 +1,7 @@
 """``python -m mars_runtime COMMAND``: import the module of the command and run it.
 
-Only the module of the chosen command is imported, so a command does not need the packages of the
-others. A command's module defines ``add_parser(subparsers)`` and ``run(args)``, which returns the
+Only the module of the chosen command is imported, so a command does not need the packages of other
+commands. A command's module defines ``add_parser(subparsers)`` and ``run(args)``, which returns the
 exit code: 0 success, 1 failure, 2 invalid arguments. An interrupted command returns 130.
 """
 
@@ -66,7 +66,7 @@ EXTRAS = {
     "lab": ("transformers", "accelerate"),
     "ray": ("ray",),
 }
-"""Modules that an extra of pyproject.toml installs, by the name of the extra."""
+"""Name of an extra in pyproject.toml -> modules that it installs."""
 
 
 class SentenceParser(argparse.ArgumentParser):
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Reopen closed standard streams on the null device; replace characters without encoding.
+    """Reopen closed standard streams on the null device; replace unencodable characters.
 
     The next opened file would otherwise reuse the descriptor of a closed stream.
     """

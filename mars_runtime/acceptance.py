@@ -166,7 +166,7 @@ class Penalty:
 
 
 Rank = Callable[[Tensor, Tensor], None]
-"""Changes the probabilities [R, H, 4] and ids [R, H, 4] of the best candidates in place."""
+"""Reranks the best candidates in place, given their probabilities [R, H, 4] and ids [R, H, 4]."""
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -184,7 +184,7 @@ def accept_prefix(confidences: Sequence[float], tau: float) -> int:
 
 
 def accept_by_confidence(confidences: Sequence[float], tau: float) -> list[int]:
-    """Return the positions that are accepted in order of confidence.
+    """Return the accepted positions, the most confident first.
 
     All positions with confidence >= tau are accepted, and the most confident one always is. Among
     equal confidences the earlier position comes first.
@@ -304,7 +304,7 @@ def scores(logits: Tensor, metric: Metric) -> list[float]:
     """Return the confidence of the best token of each row of logits [N, V], from 0 to 1.
 
     probability: the softmax probability of the token in fp32.
-    margin: the probability minus the runner-up's.
+    margin: this probability minus the probability of the second-best token.
     entropy: 1 - H / ln V over the V allowed tokens, so that one tau serves all metrics.
     """
     none = torch.empty(0, dtype=torch.long, device=logits.device)
@@ -326,7 +326,7 @@ def read(
     metrics: one for each row.
     draws: for each row, how it samples (None: greedy); empty if all rows are greedy.
     penalties: for each row, changes to its logits; empty if there are none.
-    rank: reranks the candidates before they are used.
+    rank: reranks the best candidates of all slots before the results are built.
 
     Confidence and runners-up refer to the distribution at temperature 1 even if a token was
     sampled, so tau has the same meaning at every temperature. A negative margin counts as 0. Raises
@@ -434,7 +434,7 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
     """
     ranked = [
         (int(slot[width + i]), slot[i]) for i in range(width) if slot[i]
-    ]  # forbidden ids have 0
+    ]  # forbidden ids have probability 0
     token, confidence = ranked[0]
     if is_drawn:
         token, confidence = int(slot[2 * width]), slot[2 * width + 1]

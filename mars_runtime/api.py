@@ -1,6 +1,6 @@
 """The library's API: load a model, generate, stream, compare and show runs.
 
-Every run is a request to the model's engine, and every figure of a result is computed from the
+Every run is a request to the model's engine, and every number in a result is computed from the
 events of the run. All errors are ``MarsError`` with a one-sentence message.
 """
 
@@ -185,7 +185,7 @@ class Comparison:
 class StreamStep:
     """One forward pass of a stream.
 
-    text: the text that it added, complete characters only.
+    text: the text that the forward pass added, complete characters only.
     num_accepted: number of accepted tokens, EOS included.
     step: the event of the forward pass.
     """
@@ -206,7 +206,7 @@ class TextStream:
 
     @property
     def settings(self) -> DecodeSettings:
-        """The settings from the next forward pass on.
+        """The settings that apply from the next forward pass on.
 
         Assigning raises SettingsError if the value is not a DecodeSettings, or allows more new
         tokens than at the start.
@@ -271,11 +271,11 @@ class Model:
     def generate(
         self, prompt: Prompt | Sequence[Prompt], **settings: Unpack[Keywords]
     ) -> Result | list[Result]:
-        """Generate an answer to a prompt or a conversation, or one answer to each of a list of
-        them.
+        """Generate an answer to a prompt, or a list of answers to a list of prompts.
 
-        The prompts of a list share forward passes. Interrupting the call ends their runs.
-        ``settings`` are those of DecodeSettings by name; the others have the defaults of the page.
+        A prompt is a text or a conversation. The prompts of a list share forward passes.
+        Interrupting the call ends their runs. ``settings`` are fields of DecodeSettings; omitted
+        ones have the defaults of ``read_keywords``.
         Raises MarsError: SettingsError, TextError, RequestError (too long), EngineBusy or
         GenerationError.
         """
@@ -301,7 +301,7 @@ class Model:
         return TextStream(self._engine.submit(request), header, self.checkpoint)
 
     def compare(self, prompt: Prompt, **settings: Unpack[Keywords]) -> Comparison:
-        """Run MARS and plain AR in turns on a prompt. Arguments and errors are those of
+        """Run MARS and plain AR on a prompt, taking turns. Arguments and errors are those of
         ``generate``.
         """
         chosen = read_keywords(settings)

@@ -1,6 +1,6 @@
 """KV caches: memory for the keys and values of several rows, with one cursor per row.
 
-The module manages memory and knows neither model nor tokens. Rewinding a row moves its cursor and
+The module only manages memory; it uses no model and no tokens. Rewinding a row moves its cursor and
 copies nothing. Rows are copied only when their order changes: the last row moves to the index of a
 removed row, and two rows are swapped if a forward pass skips one of them.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 from mars_runtime.settings import MAX_FED
 
 BLOCK = 32
-"""Tokens per block of the prefix cache; the same as in ``attention.h``."""
+"""Tokens per block of the prefix cache; it must equal the block size in ``attention.h``."""
 PAGE = 1 << 21
 Shape = tuple[int, int, int, int, int]
 """Layers, rows, capacity in tokens, number of key-value heads, head dimension."""
@@ -67,7 +67,7 @@ class KVCache:
         return plain
 
     def row(self: C, row: int) -> C:
-        """Return a cache of one row on the same memory, with its own cursor, for prefill."""
+        """Return a cache of one row on the same memory, with its own cursor. Prefill uses it."""
         single = self.uncaptured()
         single.rows, single.cursors = 1, [self.cursors[row]]
         single.store = self.store[:, row : row + 1]

@@ -87,7 +87,7 @@ def settings_of(args: argparse.Namespace) -> DecodeSettings:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode, print, and return the exit code; 2 after an error message for invalid arguments."""
+    """Decode the prompt, print the result and return the exit code (2 for invalid arguments)."""
     try:
         settings = settings_of(args)
         if not args.prompt.strip():
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
-    """Load the checkpoint and decode. Raises CheckpointError, TextError."""
+    """Load the checkpoint, decode and return the exit code. Raises CheckpointError, TextError."""
     # These imports are slow, so the caller validates the arguments before them.
     from rich.console import Console
     from rich.markup import escape
@@ -188,7 +188,7 @@ class JsonOutput:
 
 
 class TextOutput:
-    """Prints the text of a run as it is generated, then the figures."""
+    """Prints the text of a run as it is generated, then speed and acceptance statistics."""
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from rich.console import Console
@@ -205,7 +205,7 @@ class TextOutput:
         self._view.show(events)
 
     def finish(self) -> None:
-        """Print the figures."""
+        """Print the statistics, and the device and settings they depend on."""
         from mars_runtime.terminal import circumstances, figures
 
         self._view.finish()

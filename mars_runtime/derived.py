@@ -1,7 +1,7 @@
 """Compute the derived fields of trace lines, which the page needs to draw a forward pass.
 
 ``TraceWriter`` adds the fields to the row of each step, so the page does not have to compute them.
-Lines are never changed after they are sent, so each field covers the run up to its own line.
+A line is never changed after it is sent, so its fields describe the run up to that line.
 Readers of traces ignore derived fields and compute them again when they write a trace.
 """
 
@@ -95,7 +95,7 @@ def drafted(step: RowStep, waiting: int) -> int:
 
 
 def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
-    """Return the source of each accepted token. before: the row's previous step, which drafted.
+    """Return the source of each accepted token. before: the row's previous step.
 
     With verification, a token is a draft that AR confirmed or AR's own token. Without verification,
     the first token is AR's own and masks predicted the others. In block diffusion, masks predict

@@ -1,4 +1,4 @@
-"""The events of one decoding, with optional features of the decoder."""
+"""Iterator over the events of a decoder, with methods for its optional features."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ class EventStream(Iterator[Event]):
     def checked(self, step: Step) -> Step:
         """Return the latest step with ``checks`` added; unchanged if the decoder computes none.
 
-        A separate method, so that the caller can exclude this work from the measured time.
+        This is a separate method so that the caller can exclude its work from the measured time.
         """
         return step

@@ -33,8 +33,8 @@ Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
 """Why a row accepted no more tokens in a step.
 
 ``block``: all B proposals were accepted. ``threshold``: the next proposal was below tau.
-``mismatch``: AR disagreed with a draft (lossless). The others end the row: ``eos``, ``limit`` and
-``repeats`` (the text began to repeat itself, ``loops.py``).
+``mismatch``: AR disagreed with a draft (lossless). The other reasons end the row: ``eos``,
+``limit`` and ``repeats`` (the text began to repeat itself, ``loops.py``).
 """
 FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
 """Stops that end a row."""
@@ -146,10 +146,10 @@ class IdleRow(NamedTuple):
 class Prefill:
     """The prompts of a run were prefilled.
 
-    num_tokens: number of tokens of all rows.
+    num_tokens: number of prompt tokens in the KV cache, of all rows together.
     seconds: device time.
     cache_bytes: size of the keys and values reserved for the rows; 0 if unknown.
-    num_reused: number of tokens with keys and values from earlier runs.
+    num_reused: number of these tokens for which an earlier run computed the keys and values.
     """
 
     num_tokens: Whole

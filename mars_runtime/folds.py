@@ -1,9 +1,9 @@
-"""Compute the figures of a run as pure functions of its events.
+"""Compute the statistics of a run from its events: tokens, forward passes, times and rates.
 
-No other module counts figures. Seconds are device time: prefill is separate from decoding, and the
-pauses of slow motion are excluded. Every figure of a row without steps is 0. A row-forward is one
-row in one forward pass of a batch. Idle rows and commits count as row-forwards, rows that have left
-the batch do not.
+All functions are pure, and all other modules use them. Seconds are device time: prefill is separate
+from decoding, and the pauses of slow motion are excluded. Counts and rates of a row without steps
+are 0. A row-forward is one row in one forward pass of a batch. Idle rows and commits count as
+row-forwards; rows that have left the batch do not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
 def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
     """Return the events of ``row`` up to its repetition loop, or all events without a loop.
 
-    Loops are easy to predict and would inflate the figures. The last step is cut to the tokens
+    Loops are easy to predict and would inflate the speed. The last step is cut to the tokens
     before the loop. Steps that do not contain ``row`` are dropped.
     """
     num_counted = loops_at(events, row)
@@ -84,7 +84,7 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Return the tokens per forward pass of this row, without prefill and without its loop."""
+    """Return the tokens per forward pass of this row, without prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
@@ -99,13 +99,13 @@ def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Return the emitted tokens per second of decoding, without prefill and without a loop."""
+    """Return the emitted tokens per second of decoding, without prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Return the mean milliseconds per forward pass, without prefill and without a loop."""
+    """Return the mean milliseconds per forward pass, without prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
@@ -135,7 +135,7 @@ def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
     """Return the number of forward passes of a draft model for this row.
 
-    Other figures include their time but do not count them as forward passes.
+    Other functions include the time of these passes but do not count them.
     """
     return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
@@ -203,7 +203,7 @@ def end(events: Sequence[Event]) -> End | None:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of a batch. Every figure is 0 if there is no data for it.
+    """Statistics of a batch. A number is 0 if there is no data for it.
 
     - num_tokens: emitted tokens of all rows, EOS included.
     - num_forwards: forward passes of the batch, without prefill.
@@ -270,7 +270,7 @@ def steps(events: Iterable[Event]) -> list[Step]:
 
 
 def totals(events: Sequence[Event]) -> Totals:
-    """Compute all figures of a batch from its events so far."""
+    """Compute the Totals of a batch from its events so far."""
     forwards = steps(events)
     num_idle = sum(len(step.idle) for step in forwards)
     loops = _loops(events) if end(events) else {}

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 MAX_BYTES = 1 << 26
-"""Maximum size of a configuration, a tokenizer or a list, twice that of the largest tokenizers."""
+"""Default maximum size of a file, twice the size of the largest tokenizer files."""
 
 
 def check_regular(path: Path) -> int:

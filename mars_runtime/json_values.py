@@ -26,7 +26,7 @@ SENTENCES = {
     "dict_type": NO_OBJECT,
     "dataclass_type": NO_OBJECT,
 }
-"""Messages by pydantic's error type. ``words`` uses NO_LIST for types that are not listed."""
+"""Error type of pydantic -> message. ``words`` uses NO_LIST for all other error types."""
 
 
 def json_line(value: Any) -> str:

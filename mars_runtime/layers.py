@@ -1,13 +1,13 @@
 """Predictions of a model after each of its layers: inputs, results, and figures from them.
 
 After every layer, the model's own final norm and output head read the hidden state of each token of
-a forward pass, as if it were the last layer (the logit lens, nostalgebraist 2020). After the last
-layer this is the model's actual prediction. Earlier predictions are an interpretation and not part
-of the computation: hidden states of early layers need not be in the basis that the head reads. So a
-token may be present some layers before it is predicted, and probabilities after early layers are
-the least reliable. The tuned lens (arXiv 2303.08112) learns a translation for each layer; this
-module learns nothing. arXiv 2603.17942 studies how the states of masks come to represent what
-next-token states represent.
+a forward pass, as if that layer were the last one (the logit lens, nostalgebraist 2020). After the
+last layer this is the model's actual prediction. Earlier predictions are an interpretation and not
+part of the computation: hidden states of early layers need not be in the basis that the head reads.
+So a hidden state may represent a token some layers before it predicts the token, and probabilities
+after early layers are the least reliable. The tuned lens (arXiv 2303.08112) learns a translation
+for each layer; this module learns nothing. arXiv 2603.17942 studies how the states of masks come to
+represent what next-token states represent.
 
 The module works on plain values; ``decoders/logit_lens.py`` computes them.
 """
@@ -89,9 +89,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Columns of a forward pass in the order of its tokens.
+    """Predictions after each layer, for all tokens of a forward pass.
 
-    ``real`` contains a column for the real token at each mask position that the answer reached.
+    columns: one for each fed token and mask, in order.
+    real: one for each real token that the answer has at the position of a mask.
     """
 
     columns: tuple[Column, ...]
@@ -99,7 +100,7 @@ class Layers:
 
 
 def counted_masks(fed: Fed, columns: Sequence[Column]) -> list[Column]:
-    """Return the masks of the group after the last real token that is part of the answer."""
+    """Return the columns of one mask group: the last that follows only tokens of the final text."""
     num_kept = 0
     while num_kept < min(len(fed.ids), len(fed.text)) and fed.ids[num_kept] == fed.text[num_kept]:
         num_kept += 1

@@ -22,7 +22,7 @@ EVERY = 16  # number of tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
-    """Rule for near repetition: ``percent`` of the last tokens equal the token one period before.
+    """Rule for near repetition: ``percent`` % of the last tokens equal those one period before.
 
     The rule covers the last ``at_least`` tokens, or ``halves`` half periods if these are longer.
     Periods have at most ``longest`` tokens.
@@ -41,8 +41,8 @@ class Nearly(NamedTuple):
 NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
 """Rules for near repetition.
 
-The first one finds long stanzas early if they are nearly unchanged. The second finds a repeated
-line even if a number in it changes.
+The first rule finds long stanzas early if they are nearly unchanged. The second rule finds a
+repeated line even if a number in it changes.
 """
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
@@ -152,10 +152,10 @@ def _phrases_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the numbers of a rule for each period from 1 on.
+    """Compute what a rule requires for each period from 1 on.
 
-    They are: which of the last MOST tokens are counted, 100 times how many of them must repeat, and
-    the minimum length of the text.
+    Returns three arrays: which of the last MOST tokens are counted, 100 times the number of these
+    that must repeat, and the minimum length of the text.
     """
     periods = np.arange(1, rule.longest + 1)
     looked_at = np.array([rule.num_looked_at(int(period)) for period in periods])

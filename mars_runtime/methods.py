@@ -17,8 +17,8 @@ class MethodFacts:
     """Properties of a decoding method.
 
     title: the displayed name.
-    obeys: fields of ``DecodeSettings`` that only some methods use, and this method does.
-    refuses: fields that the other methods use, and this method rejects.
+    obeys: fields of ``DecodeSettings`` that this method uses and some other methods do not.
+    refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
     has_auto: whether B may be ``auto``.
     is_exact: whether the text always equals AR's.
     needs: what the checkpoint must have, to follow the word "needs"; empty for no requirement.

@@ -1,8 +1,8 @@
 """Show runs in a notebook, or in a browser if there is no notebook.
 
 A cell's output is an ``iframe`` with its own document, so its script and styles do not affect the
-notebook, and text inside it cannot run code. Viewers that show no frames (an untrusted notebook, or
-a code host) show the plain text instead.
+notebook, and text inside it cannot run code. Viewers without support for frames (an untrusted
+notebook, or a code host) show the plain text instead.
 """
 
 from __future__ import annotations

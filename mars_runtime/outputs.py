@@ -39,9 +39,9 @@ def in_words(error: OSError) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Create the folder of a file that is to be written.
+    """Create the folder of an output file and check that a file can be written there.
 
-    Raises OutputError if that fails or the path is not a regular file.
+    Raises OutputError if that fails or the path exists and is not a regular file.
     """
     target = _target(path)
     if target.is_dir():
@@ -52,7 +52,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Create a folder that is to be written to. Raises OutputError if that fails."""
+    """Create a folder if necessary. Raises OutputError if no file can be written in it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()

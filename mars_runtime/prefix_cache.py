@@ -2,16 +2,16 @@
 tokens.
 
 A text is cut into blocks of a fixed number of tokens; an incomplete last block is not cached. The
-key of a block is its own tokens and the block before it, and so the whole text up to its end. The
-tokens themselves are compared, not hashes. When the cache exceeds its limit in bytes, the least
-recently used block is evicted.
+key of a block consists of its tokens and the number of the block before it, so it identifies the
+whole text up to the end of the block. Keys contain the tokens themselves, not hashes. When the
+cache exceeds its limit in bytes, the least recently used block is evicted.
 
-Blocks are copied: into the cache when a text is finished, and out of it to a row whose prompt
+Blocks are copied: into the cache when a text is finished, and out of it to a row with a prompt that
 begins with them. So the cache shares no memory with rows that are being decoded, needs no reference
 counts, and may evict a block that a caller is about to copy.
 
-Privacy: a block is returned only for a text that contains all of its tokens, and it contains only
-what that text would have computed itself, so visitors cannot read each other's texts. From the time
+Privacy: a block is returned only for a text that contains all of its tokens, and its values depend
+only on these tokens, so visitors cannot read each other's texts. From the time
 to the first token or the number of reused tokens, a visitor can detect that somebody's text began
 in the same way, but only by guessing whole blocks of that text.
 
@@ -152,7 +152,7 @@ class PrefixHit(PrefixCache):
         self._granted = num_tokens // self.length
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """Return the granted blocks; ``ids`` must be the prompt's."""
+        """Return the granted blocks; ``ids`` must be the tokens of the prompt."""
         return self._found[: self._granted]
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
@@ -160,7 +160,7 @@ class PrefixHit(PrefixCache):
 
 
 def grant_alike(hits: Sequence[PrefixHit]) -> None:
-    """Grant each lane as many tokens as every lane has cached, so no lane has an advantage."""
+    """Grant every lane the smallest number of cached tokens among them, so none is faster."""
     least = min((hit.num_found for hit in hits), default=0)
     for hit in hits:
         hit.grant(least)

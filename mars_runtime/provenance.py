@@ -1,4 +1,4 @@
-"""Record the provenance of figures: machine, versions, commit, date and weights.
+"""Record the provenance of measurements: machine, versions, commit, date and weights.
 
 Three measurements show whether the machine was idle: the load before the start, the share of the
 cores that other processes used during the measurement (Linux only), and the spread of repeated AR
@@ -113,8 +113,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
 class Quiet:
     """How idle the machine was during a measurement.
 
-    others: share of the cores that other processes used. ar_spread: slowest over fastest AR run,
-    minus 1. Both are None if unknown.
+    others: share of the cores that other processes used, or None if unknown.
+    ar_spread: time of the slowest AR run divided by the fastest, minus 1, or None if unknown.
     """
 
     cores: int

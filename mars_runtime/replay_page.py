@@ -1,7 +1,6 @@
 """HTML documents that draw recorded runs without a server.
 
-They are used for exported runs, for the pages of a static site (``tools/make_site.py``) and for the
-output of notebook cells.
+Uses: exported runs, the pages of a static site (``tools/make_site.py``) and notebook cells.
 """
 
 from __future__ import annotations
@@ -106,10 +105,10 @@ def filled(page: str, data: Mapping[str, Any]) -> str:
 def document(
     main: str, mount: str, scripts: Sequence[str] = (), addresses: Sequence[str] = ()
 ) -> str:
-    """Return an HTML document with the HTML ``main``, a title, a theme switch and a footer.
+    """Return an HTML document that contains ``main``, a title, a theme switch and a footer.
 
-    Styles are inlined: a page opened from disk cannot read linked style sheets, which it needs to
-    export a picture. Other parameters: see ``bare_document``.
+    Styles are inlined, because the export of a picture reads them, and a page opened from disk
+    cannot read linked style sheets. Other parameters: see ``bare_document``.
     """
     body = web.template("views/replay/page.html").replace("@main", main)
     return bare_document(body, "mars-page", mount, [*web.STYLES, STYLE], scripts, addresses)

@@ -52,10 +52,9 @@ FORMER_NAMES: Mapping[str, str] = MappingProxyType(
         "groups": "mask_layout",
     }
 )
-"""Former name -> current name of a setting, for stored data and requests that use the former
-one."""
+"""Former name -> current name of a setting. Stored data and requests may use the former name."""
 FORMER_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType({"mask_layout": {"one": "last"}})
-"""Current name of a setting -> its former words -> its current words."""
+"""Name of a setting -> former word for a value -> current word for the value."""
 T = TypeVar("T")
 
 
@@ -65,9 +64,9 @@ class SettingsError(MarsError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Description of a setting, in addition to its name, type and default.
+    """One row of the table of settings.
 
-    what: subject of its error messages.
+    what: how its error messages name it.
     says: its description in one line, for flags and schemas.
     low, high: its range, inclusive.
     label, info, step: label, hint and step of its control on the page; step 0 makes it a text
@@ -160,7 +159,7 @@ _LOGIT_BIAS = Annotated[
 
 
 def setting(default: T, what: str, says: str, **options: Any) -> T:
-    """Define a field of the table. ``options`` are further arguments of ``Setting``."""
+    """Define a field of DecodeSettings. ``options`` are further arguments of ``Setting``."""
     line = Setting(what=what, says=says, default=default, **options)
     return field(default=default, metadata={"line": line})
 
@@ -177,16 +176,16 @@ class DecodeSettings:
         (``decoders/diffusion.py``).
     tau: minimum confidence of an accepted proposal. The first proposal is always accepted.
     block_size: B. B - 1 of the proposals of a forward pass come from masks, or are guesses of
-        ``jacobi``. ``auto`` chooses the B with the most expected tokens per second, from the costs
-        of forward passes on the device and the row's acceptance so far. With ``speculative`` it is
-        also the number of tokens to draft.
+        ``jacobi``. ``auto`` chooses the B with the most expected tokens per second; it uses the
+        costs of forward passes on the device and the row's acceptance so far. With ``speculative``
+        it is also the number of tokens to draft.
     metric: the confidence measure that is compared with tau (``acceptance.py``).
     max_new_tokens: maximum number of tokens in the answer, EOS included.
     temperature: 0 is greedy. Above 0, tokens are sampled with noise that depends on (seed,
         position).
     mask_layout: after which tokens masks are fed. ``last``: B - 1 masks after the last pending
-        token. ``every``: B - 1 masks after each draft as well, so proposals are available whichever
-        draft is the last accepted one. Without lossless there are no drafts, so ``every`` equals
+        token. ``every``: B - 1 masks after each draft as well, so proposals are available for any
+        last accepted draft. Without lossless there are no drafts, so ``every`` equals
         ``last``. With automatic B, ``every`` lets each forward pass choose the tokens that masks
         follow.
     lookup: also draft tokens that followed an earlier occurrence of the last tokens; lossless only.
@@ -534,10 +533,10 @@ def number(text: str) -> object:
 def with_current_names(
     values: Mapping[str, Any], former: Mapping[str, str] = FORMER_NAMES
 ) -> dict[str, Any]:
-    """Return the values by current names; former names and words are replaced.
+    """Return ``values`` with former names and former words replaced by the current ones.
 
     ``former`` maps former to current names. Unknown names are included unchanged. Raises
-    SettingsError if both names of a setting have a value.
+    SettingsError if a setting has a value under both its names.
     """
     current: dict[str, Any] = {}
     for used_name, value in values.items():
@@ -577,7 +576,7 @@ AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
 
 
 def describe(settings: DecodeSettings) -> str:
-    """Return a short name that leaves out default values.
+    """Return a short name of the settings, without default values.
 
     Examples: ``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``,
     ``Jacobi B=4``, ``AR penalty 1.1``.

@@ -71,7 +71,7 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """A ratio with its 95 % range, and the upper limit that the saved passes set.
+    """A ratio of speeds with its 95 % range, and its upper limit (see the module).
 
     ratio, low and high are NaN if kind is ``none``, ``short`` or ``busy``.
     """
@@ -94,7 +94,7 @@ class Speedup:
 
 
 def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
-    """Compare a run with a baseline. limit: the largest ratio that the saved passes allow."""
+    """Compare a run with a baseline. limit: upper limit of the ratio."""
     ratio = run.rate / baseline.rate if run.rate and baseline.rate else math.nan
     margin = math.hypot(run.spread, baseline.spread, APART)
     is_short = min(run.tokens, baseline.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
@@ -188,7 +188,7 @@ def _is_ar(events: Sequence[Event]) -> bool:
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
     """Compare two runs of one row each, without the loops at the end of their texts.
 
-    If ``other`` is an AR run, the saved passes limit the ratio.
+    If ``other`` is an AR run, the ratio of tokens per forward pass is the upper limit.
     """
     run, baseline = _timed(events), _timed(other)
     has_limit = _is_ar(other) and baseline.per_pass

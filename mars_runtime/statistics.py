@@ -24,7 +24,7 @@ _CHUNK = 250
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its 95 % interval."""
+    """An estimated value and its 95 % interval."""
 
     value: float
     low: float
@@ -37,7 +37,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median and the 99th percentile."""
+    """The median and the 99th percentile of some values."""
 
     p50: float
     p99: float

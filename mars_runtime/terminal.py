@@ -1,4 +1,4 @@
-"""Terminal output: the text of a run as it is generated, its figures, and progress bars."""
+"""Terminal output: the text of a run as it is generated, its statistics, and progress bars."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TextView:
 
 
 def figures(events: Sequence[Event]) -> str:
-    """Return the figures of a run as one line, counted up to a repetition loop."""
+    """Return the speed and the counts of a run, up to a repetition loop, as one line."""
     ttft, loops_at = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
     loop = (

@@ -28,7 +28,7 @@ MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
 """Maximum number of characters in a system prompt from a visitor, a link or a command."""
 MAX_TOKENS = 1 << 20
-"""Maximum number of tokens in a tokenizer, four times that of the largest published ones."""
+"""Maximum number of tokens in a tokenizer; the largest published ones have a fourth of it."""
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # bytes that every tokenizer must have
 Said = tuple[str, "str | Sequence[int]"]
 """A turn of a chat: its role, and its text or token ids."""
@@ -57,7 +57,8 @@ class Context:
 
     history: the earlier turns in the prompt, oldest first.
     num_left_out: number of older turns that did not fit.
-    num_given: number of tokens at the end of the prompt that are a given beginning of the answer.
+    num_given: number of tokens at the end of the prompt that the caller supplied as the beginning
+        of the answer.
     system: the system prompt; empty if there is none.
     """
 
@@ -92,7 +93,7 @@ class Tokenizer:
     ) -> None:
         """Build a tokenizer from an encoder without added tokens. Raises TextError.
 
-        ``tokens`` are the encoder's own tokens, ``added`` all added ones.
+        ``tokens`` maps ids to the encoder's own tokens; ``added`` maps all added tokens to ids.
         """
         missing = [name for name in (mask, IM_START, IM_END) if name not in added]
         if missing:
@@ -391,7 +392,7 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
 
 
 def spare_token(added: Mapping[str, int], pad: object) -> str:
-    """Return a token that can serve as mask: the usual one, else the first that no chat needs."""
+    """Return a token that can serve as mask: MASK if present, else the first that no chat needs."""
     spare = [name for name in added if name not in (IM_START, IM_END, END_OF_TEXT, pad)]
     return MASK if MASK in added or not spare else spare[0]
 

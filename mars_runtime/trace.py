@@ -93,7 +93,7 @@ Costs = Annotated[Curves, PlainValidator(_costs, json_schema_input_type=Curves)]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is needed to repeat a run, and the machine on which its figures were measured.
+    """What is needed to repeat a run, and the machine on which it was measured.
 
     - settings: the settings at the start of the run.
     - date: ISO 8601 with time zone.
@@ -135,7 +135,7 @@ class Header:
 
     @property
     def spelled_ids(self) -> tuple[int, ...]:
-        """Token ids with bytes in the header: those of earlier answers and of ``given``."""
+        """Token ids for which the header contains bytes: earlier answers and ``given``."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property
@@ -374,7 +374,7 @@ class TraceReader:
         return step
 
     def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
-        """Add the current settings to the fields of a row. A trace has them only on a change."""
+        """Add the current settings to the fields of a row; a trace contains only changes of them."""
         if not isinstance(line, dict) or "settings" in line:
             return line
         number = line.get("row")

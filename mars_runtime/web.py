@@ -132,7 +132,7 @@ def _resolved(name: str, path: str) -> str:
 
 
 def _reject_duplicates(names: Mapping[str, str]) -> None:
-    """Raise BundleError if two owners have the same name. names: the name of each owner."""
+    """Raise BundleError if two owners have the same name. names: owner -> name."""
     owners: dict[str, str] = {}
     for owner, name in names.items():
         if name in owners:
