@@ -135,7 +135,8 @@ def _updates(
 ) -> Iterator[tuple[str, Update]]:
     """Remove a layer's updates from ``tensors`` and yield them by part.
 
-    A part may have no update. Raises CheckpointError for one that is incomplete or does not fit.
+    A part may have no update. Raises CheckpointError for an update that is incomplete or does not
+    fit the matrix of its part.
     """
     for part, (outputs, inputs) in part_shapes(config).items():
         a, b = (tensors.pop(f"layers.{layer}.{part}.{name}", None) for name in "ab")
@@ -230,7 +231,10 @@ class MaskRows:
 
 
 class MaskAdapter:
-    """An adapter on the device of a model, in the model's dtype and order of features."""
+    """An adapter prepared for one model.
+
+    Its weights are on the model's device, in the model's dtype and order of features.
+    """
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class Window:
 
 
 class Positions:
-    """Tables of rotations and causal biases, which depend on positions only and are cached."""
+    """Cached tables of rotations and causal biases. Both depend on positions only."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         self._config = config
@@ -138,8 +138,9 @@ class Positions:
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
         """Return the bias [R, 1, Q * group, T], which hides slots from tokens.
 
-        Without branches, a token attends to all slots up to its own. In a tree it attends to the
-        slots before its root and to those of its branch, in a diffusion block to the whole block.
+        Without branches, a token attends to all slots up to its own. In a tree, a token attends to
+        the slots before its root and to its branch. In a diffusion block, a token attends to the
+        whole block.
         """
         slot = torch.arange(end, device=self._device)
         ends = slots
@@ -175,7 +176,7 @@ class Positions:
         return bias if self._device.type == "cpu" else bias.contiguous()
 
     def extend(self, length: int) -> None:
-        """Compute the missing rotations of the positions below ``length``."""
+        """Extend the tables of rotations to at least ``length`` positions."""
         if length > len(self._turns):
             if self._device.type == "cuda":
                 length = max(length, 2 * len(self._turns))
@@ -243,7 +244,7 @@ def rotary_order(head_dim: int) -> Tensor:
 
 
 def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
-    """Return the order of query heads: sorted by index in their group, then by key-value head."""
+    """Return an order of the query heads, sorted by index in the group, then by key-value head."""
     return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
 
 

@@ -230,8 +230,9 @@ def native_library() -> Any:
 def compile_in_background(then: Callable[[], None]) -> bool:
     """Start to compile the library in a thread; return whether a compilation is running.
 
-    Until it is ready, models are built without it. Does nothing if the library was compiled earlier
-    or there is no compiler. then: called in the compiling thread when the library is ready.
+    Until the library is ready, models are built without it. The function does nothing if the
+    library was compiled earlier or there is no compiler. then: called in the compiling thread when
+    the library is ready.
     """
     try:
         if not _in_background.is_set() and is_compiled(_folder()):

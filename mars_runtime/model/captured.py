@@ -34,7 +34,7 @@ NUM_WARM_UPS = 2
 """Number of runs before a capture, so that libraries choose kernels and allocate workspaces."""
 
 Record = Callable[[Callable[[], None]], Callable[[], None]]
-"""A recorder: takes a function on fixed memory and returns a function that replays it."""
+"""A recorder: takes a function and returns another one that replays it on the same memory."""
 
 Run = Callable[[Tensor, Tensor, Branches, int], Tensor]
 """The function to record, which runs all layers. Its arguments are tokens [R, Q], cursors [R],
@@ -106,9 +106,8 @@ class GraphRecorder:
                 for _ in range(NUM_WARM_UPS):
                     function()
             torch.cuda.synchronize(self._device)
-            # After this call cuBLAS allocates a new workspace inside the graphs' pool. Captures by
-            # other code (torch.compile) free the shared workspaces, and a replay that uses one of
-            # them would write into freed memory.
+            # This call makes cuBLAS allocate a workspace for the capture, in the graphs' pool.
+            # Other captures (torch.compile) can free a shared workspace that replays still use.
             torch._C._cuda_clearCublasWorkspaces()
             # "thread_local", because other threads may use this device during the capture.
             with torch.cuda.graph(

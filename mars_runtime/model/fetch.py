@@ -61,8 +61,8 @@ _HUB = (
     "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
 )
 
-# A download process runs this code first. It ends the process as soon as its standard input is
-# closed, which happens when the parent process ends, even if the parent is killed.
+# A download process runs this code first, so that it ends when its standard input is closed.
+# The standard input of a download is closed when the parent process ends or is killed.
 _GUARD = """
 import os, runpy, sys, threading
 
@@ -411,12 +411,12 @@ def _sizes(folder: Path) -> Iterator[int]:
         for name in names:
             try:
                 yield os.stat(os.path.join(directory, name)).st_size
-            except OSError:  # deleted or moved
+            except OSError:  # the file was deleted or moved
                 continue
 
 
 def _reason(errors: str) -> str:
-    """Return the reason for a failed download, as a short clause. errors: output of its process."""
+    """Return the reason for a failed download, as a short clause. errors: its error output."""
     for sign, reason in (
         ("No module named pip", "this Python has no pip"),
         ("No space left", "no space left on the disk"),

@@ -198,8 +198,8 @@ def _numbers(
 class MaskGroup:
     """A group of masks that a sampler head fills from left to right.
 
-    before: the slot that predicts the token before the first mask. masks: the slots of the masks.
-    Slots are counted among those of the row that the output head reads.
+    before: the slot that predicts the token before the first mask. masks: the slots of the masks. A
+    slot is given as its index among the slots of the row that the output head reads.
     """
 
     row: int
@@ -244,9 +244,9 @@ class SamplingMetadata:
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """Select the hidden states [R, S, H] of the slots to read from all states [R, Q, H].
+    """Return the hidden states [R, S, H] at the slots ``head``.
 
-    head: the slots to read, int64 [R, S] or a slice of Q.
+    hidden: the states at all slots, [R, Q, H]. head: int64 [R, S] or a slice of Q.
     """
     if isinstance(head, slice):
         return hidden[:, head].contiguous()

@@ -3,8 +3,8 @@
 Nothing in the files is executed, in particular not the chat template. The supported architectures
 are those of ``transformer.py``. A file with a metadata key that would change the computation is
 rejected, and the error names the key. The only supported tokenizer is byte-level BPE (``gpt2`` in
-GGUF) with one of the pre-tokenizers listed in this module, because any other one would silently
-produce other token ids.
+GGUF) with one of the pre-tokenizers listed in this module, because another pre-tokenizer would
+silently produce wrong token ids.
 
 This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
 and never ends for some damaged lengths. This parser rejects every length that goes beyond the end
@@ -209,8 +209,7 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
         "model_type": kind,
         "vocab_size": vocabulary.shape[0],
         "hidden_size": hidden_size,
-        # A valid file has at least one tensor per layer. The limit keeps a damaged number from
-        # creating a huge list of expected names.
+        # Valid files have at least one tensor per layer, so the cap only lowers damaged numbers.
         "num_hidden_layers": min(_number(values, f"{kind}.block_count"), len(file.tensors)),
         "num_attention_heads": num_heads,
         "num_key_value_heads": _number(values, f"{kind}.attention.head_count_kv", num_heads),
@@ -414,7 +413,7 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
 
 
 class GgufError(ValueError):
-    """A fault in a file. The message continues a sentence that begins with the file's name."""
+    """A GGUF file cannot be used. The message continues a sentence that begins with its name."""
 
     advice = "fetch it again or choose another file"
 
@@ -449,7 +448,7 @@ class GgufFile:
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Map ``path`` and parse its GGUF header. Raises GgufError or OSError."""
+        """Map the file ``path`` into memory and parse its header. Raises GgufError or OSError."""
         if path.stat().st_size < 24:
             raise GgufError("is too short to be a GGUF file")
         data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
@@ -563,7 +562,7 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
 
 
 def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
-    """Read the entry of one tensor; return its type, shape and offset."""
+    """Read the entry of one tensor in the table of tensors; return its type, shape and offset."""
     num_dimensions = cursor.number("I")
     if not 1 <= num_dimensions <= MAX_DIMENSIONS:
         raise GgufError(DAMAGED)
@@ -641,10 +640,10 @@ _WHOLE_WORDS_FIRST = {"llama-bpe"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the contents of ``tokenizer.json`` and ``tokenizer_config.json``. Raises GgufError.
+    """Convert GGUF metadata to the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
 
     Every token that is not plain text (control, unknown, user-defined) is an added token. Tokens
-    that are marked as unused are left out.
+    that are marked as unused are left out. Raises GgufError.
     """
     kind, pre = (_scalar(metadata, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
     if kind is None:

@@ -203,7 +203,7 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
 
 
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
-    """Return the adapter in ``folder`` and the files of its weights; (None, []) without folder."""
+    """Return the adapter in ``folder`` and the files of its weights; (None, []) for no folder."""
     if folder is None:
         return None, []
     check_sums(folder)

@@ -4,9 +4,9 @@
 as in GGUF files.
 
 ``Int8Matrix`` is used by PyTorch's fbgemm kernels, which exist on x86 only, if there is no native
-forward pass. Weights and inputs have 8 bits. It needs a quarter of fp32's memory traffic, which
-limits the speed of a small forward pass. Every output and every token has its own scale, so the
-product of a token does not depend on the other tokens of the forward pass.
+forward pass. Weights and inputs have 8 bits, which needs a quarter of the memory traffic of fp32.
+Memory traffic limits the speed of a small forward pass. Every output and every token has its own
+scale, so the product of a token does not depend on the other tokens of the forward pass.
 
 The arithmetic of ``Int8Matrix`` differs from fp32, so answers may differ from those in fp32. With
 ``Int8Matrix``, the answers of lossless decoding methods may differ from those of AR in 8 bits:
@@ -28,7 +28,7 @@ from torch import Tensor
 GROUP = 32
 TINY = 1e-30  # minimum scale, for groups in which all entries are zero or equal
 ENGINE = "fbgemm"
-_OPS: Any = torch.ops.quantized  # PyTorch's types do not list its members
+_OPS: Any = torch.ops.quantized  # Any, because PyTorch's types do not list these operators
 
 
 @dataclass(frozen=True, slots=True, eq=False)

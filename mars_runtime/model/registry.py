@@ -1,4 +1,4 @@
-"""The registry: the checkpoints that load by name, and where their files come from.
+"""The registry: the checkpoints that can be loaded by name, and the sources of their files.
 
 ``fetch.py`` finds and downloads the files. Only the operator can name a Hub repository that is not
 in the registry. The page and the endpoint offer a fixed list of checkpoints, so no visitor can make
@@ -52,7 +52,7 @@ class Gguf:
 
     @property
     def path(self) -> Path:
-        """Path in the cache folder; the file may not be there yet."""
+        """Path of the file in the cache folder; the file may not exist yet."""
         return cache_folder() / self.file
 
 

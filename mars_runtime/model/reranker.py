@@ -23,14 +23,15 @@ ROWS_AT_ONCE = 4096
 TINY = 1e-30  # minimum scale, for a row of zeros
 
 Embed = Callable[[Tensor], Tensor]
-"""Returns the base model's embeddings, float32 [N, H], of token ids [N]."""
+"""A function that returns the base model's embeddings, float32 [N, H], for token ids [N]."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerWeights:
     """Weights of a sampler head.
 
-    first: W1 [width, 2 H]; its first H columns are for the embedding, the others for the state.
+    first: W1 [width, 2 H]; its first H columns are for the embedding, the others for the hidden
+    state.
     second: W2 [H, width].
     """
 
@@ -75,7 +76,7 @@ class Tables:
 
     @classmethod
     def of(cls, sampler: SamplerWeights, embed: Embed, vocab_size: int) -> Tables:
-        """Compute the tables of a sampler head. embed: the embedding of its base model."""
+        """Compute the tables of a sampler head. embed: returns embeddings of its base model."""
         hidden = len(sampler.second)
         return cls(
             QuantizedTable.of(sampler.first[:, :hidden].t(), embed, vocab_size),

@@ -20,18 +20,16 @@ Result = TypeVar("Result")
 
 NEW = 0.05  # minimum weight of a new measurement in the running mean
 OUTLIER = 2.0  # a measurement counts at most as this multiple of the mean
-# If SLOW_IN_A_ROW forward passes take more than SLOW times the mean, fewer threads are tried
-# immediately.
+# After SLOW_IN_A_ROW forward passes that take over SLOW times the mean, fewer threads are tried.
 SLOW = 1.5
 SLOW_IN_A_ROW = 3
 GAIN = 0.97  # another number of threads is better if it needs less than this share of the time
 TRIALS = 4  # number of forward passes in a trial, which ends early if one of them is slower
 SHARE = 0.02  # approximate share of the time that trials may cost
 WAITS = (0.06, 1.0)  # minimum and maximum time between two trials, in seconds of forward passes
-# Seconds of forward passes. If an increase is undone sooner than this, the next increase needs
-# twice as many successful trials in a row, up to PROOFS.
+# If an increase is undone within RETREAT seconds, the next one needs twice as many trials.
 RETREAT = 2.0
-PROOFS = 8
+PROOFS = 8  # maximum number of successful trials in a row that an increase can need
 FIXED = 6.0  # fixed cost of a forward pass, expressed as a number of positions
 
 HIDDEN = "hidden"
@@ -43,11 +41,11 @@ class Threads:
 
     fixed: if set, the number of threads to use; nothing is tried.
 
-    Each part and width of forward passes has its own choice. The load of the machine affects all of
-    them, so if a trial of one choice succeeds, the others run a trial soon. If the load changes
-    many times per second, a trial can fall into a short idle gap and make more threads look better
-    than they are. So if recent increases had to be undone, the number is increased only after
-    several successful trials in a row.
+    The choice is separate for each part of a forward pass and each range of widths. The load of the
+    machine affects all choices, so if a trial of one choice succeeds, the others run a trial soon.
+    If the load changes many times per second, a trial can fall into a short idle gap and make more
+    threads look better than they are. So if recent increases had to be undone, the number is
+    increased only after several successful trials in a row.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -161,7 +159,7 @@ class Trial(NamedTuple):
 
 
 class ThreadChoice:
-    """The number of threads for one part of the forward passes of similar width.
+    """Chooses the number of threads for one part of those forward passes that have a similar width.
 
     Stores the mean time per position for the chosen number of threads and the numbers tried.
     """

@@ -113,7 +113,7 @@ class Transformer(CausalModel):
         name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
         self._head = self._matrix(self._take(f"{name}.weight"))
         self._weights = {}
-        self.threads: TorchThreads | None = None  # None: PyTorch's number of threads
+        self.threads: TorchThreads | None = None  # None uses PyTorch's number of threads
         self._positions = Positions(config, dtype, self.device)
         self._adapter: MaskAdapter | None = None
         self._reranker: Reranker | None = None
@@ -152,7 +152,7 @@ class Transformer(CausalModel):
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
         """Return an empty cache for ``rows`` rows of at most ``capacity`` tokens.
 
-        If forward passes are captured, the memory of a dropped cache of the same size is reused,
+        If forward passes are captured, the memory of an unused cache of the same size is reused,
         together with the forward passes that were captured on it.
         """
         if self.record is None:
@@ -393,7 +393,7 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """Return a weight [out, in] as a matrix [in, out], quantised if the model is.
+        """Return a weight [out, in] as a matrix [in, out], quantised if the model has 8 bits.
 
         On a CPU the memory is transposed too. A product with 5 rows then takes nearly the same time
         as with 1 row; without this step it can take twice as long.

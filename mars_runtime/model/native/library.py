@@ -32,15 +32,13 @@ NO_COMPILER = (
     "This machine has no C++ compiler: run pip install -r requirements-compiler.txt, which makes "
     "models several times as fast."
 )
-# -ffp-contract=off: the compiler must not fuse operations, because it might do so differently for
-# different numbers of rows, and then the rounding of a row would depend on the other rows.
+# -ffp-contract=off: fused operations could make the rounding of a row depend on other rows.
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-pthread", "-w")
 Flags = tuple[str, ...]
 Compiler = tuple[str, ...]
 """The command that starts a compiler, without options."""
 IS_WINDOWS, IS_MAC = sys.platform == "win32", sys.platform == "darwin"
-# A library on Windows does not find other libraries in its own folder, so everything is linked
-# statically. -fPIC is not needed there.
+# -static: on Windows, a library does not find other libraries in its own folder.
 LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
 SUFFIX = ".dll" if IS_WINDOWS else ".so"
 SECONDS = 600
@@ -368,7 +366,7 @@ def open_library(path: Path) -> Any:
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         with suppress(OSError):
-            path.unlink()  # so that the next start compiles it again
+            path.unlink()  # so that the next start compiles the library again
         raise CompileError(
             f"The compiled library {path} can't be opened: restart to compile it again."
         ) from error

@@ -139,7 +139,7 @@ class NativeModel(CausalModel):
         # The model is not freed at exit, because a thread may still be running a forward pass.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._ranks = tables is not None
-        # The forbidden ids of the latest call, twice: in the caller's order, and sorted.
+        # The forbidden ids of the latest call: in the caller's order, and in ascending order.
         self._forbidden: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -208,7 +208,7 @@ class NativeModel(CausalModel):
             feed.num_threads = num_threads
             return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
 
-        # A call for some layers must not affect the choice of threads: it takes less time than all.
+        # A call for some layers must not affect the choice of threads, because it takes less time.
         threads = min(max(1, self.threads.in_force), self.most_threads)
         width = tokens.numel()
         is_rejected = (

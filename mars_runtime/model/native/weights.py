@@ -28,7 +28,7 @@ from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 
 LOW_BITS = 4  # number of bits per weight in an adapter's matrices
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""The dtypes that the library can quantise, with their values of ``Kind`` in ``quantise.h``."""
+"""The dtypes that the library can quantise, with their numbers in ``Kind`` of ``quantise.h``."""
 
 
 def not_finite(name: str) -> CheckpointError:
@@ -196,8 +196,8 @@ class Weights:
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
         """Return a weight as a matrix with the number of bits that it is packed with.
 
-        bits: given for matrices outside the layers. It replaces the number of bits for layers; a
-        quantised weight then keeps its own number.
+        bits: the number of bits for a dense weight outside the layers; a quantised weight then
+        keeps its own number. None uses the number of bits for layers.
         """
         weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
