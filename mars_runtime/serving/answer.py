@@ -198,7 +198,7 @@ class StopCutter:
         self.is_cut = False
 
     def push(self, text: str) -> str:
-        """Add text; return the text that is certainly before a stop string.
+        """Add text; return the text that can no longer be part of a stop string.
 
         After a cut (``is_cut``) the result is always empty.
         """
@@ -443,8 +443,7 @@ async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) ->
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # An exception refers to this frame, and the frame to the task with the exception. Breaking
-        # this cycle frees the request's body immediately.
+        # Breaking the reference cycle of exception, frame and task frees the request's body now.
         del tasks, task
 
 

@@ -18,7 +18,7 @@ from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
 BUSY_SECONDS, DEAD_SECONDS = 1, 10
-"""Seconds after which a client should retry: if the queue is full, and if an engine has died."""
+"""Seconds after which a client should retry if the queue is full or if an engine has died."""
 FAULT = "An error on the server interrupted this request. Send it again, or change it."
 KINDS = {
     400: "invalid_request_error",

@@ -36,8 +36,8 @@ MAX_DRAINED = 64_000_000  # maximum number of bytes of a rejected body that are 
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 BUSY = b'{"detail":"Too many requests from your address are being sent: wait for one to end."}'
 MAX_UNFINISHED = 16  # maximum number of bodies that an address may be sending at a time
-# Maximum size of all bodies in memory, in multiples of the largest allowed body: for one address,
-# and for all addresses together.
+# Maximum size of all bodies in memory, in multiples of the largest allowed body.
+# SHARE limits the bodies of one address, WHOLE those of all addresses together.
 SHARE, WHOLE = 2, 8
 MIN_SHARE = 4_000_000  # bytes; SHARE and WHOLE multiply at least this number
 LARGE = 1_000_000  # the memory of bodies above this size in bytes is returned to the system
@@ -291,7 +291,7 @@ class _Wrong:
 
 
 class KeyCheck:
-    """Checks the keys of clients in constant time, and blocks addresses that send wrong ones.
+    """Checks the keys of clients in constant time, and blocks addresses that send wrong keys.
 
     After ``MAX_WRONG`` wrong keys within a minute an address is blocked for a minute. Each further
     block is twice as long as the previous one, up to an hour.

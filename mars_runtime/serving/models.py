@@ -136,7 +136,7 @@ class ModelDescription:
 
 
 def about(model: ServedModel) -> dict[str, Any]:
-    """Return the description of a model as JSON, once its engine has measured its costs."""
+    """Return the description of a model as JSON. Waits until its engine has measured the costs."""
     return {
         "facts": asdict(model.facts),
         "tokenizer": model.tokenizer.parts(),

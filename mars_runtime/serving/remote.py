@@ -67,7 +67,10 @@ class RemoteEngine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine is open. It stays alive if the connection is lost, for later runs."""
+        """Whether the engine is open.
+
+        A lost connection does not close it, so that later runs are possible.
+        """
         return not self._is_closed
 
     @property

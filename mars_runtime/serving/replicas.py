@@ -36,8 +36,7 @@ from mars_runtime.serving.server import (
 APP, DEPLOYMENT = "mars", "Replica"
 RETRYING = "mars_runtime.serving.retry.middlewares"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
-# Number of requests that a replica accepts in addition to its runs: changes of settings, stops and
-# health checks.
+# Number of requests that a replica accepts in addition to runs, such as stops and health checks.
 NUM_STEERING = 4
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0

@@ -725,7 +725,7 @@ def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
 
 
 def check_depth(settings: DecodeSettings, depth: int) -> None:
-    """Raise ApiError if B is larger than the checkpoint's trained depth."""
+    """Raise ApiError if B is above ``depth``, the largest B that the model was trained with."""
     if isinstance(settings.block_size, int) and settings.block_size > depth:
         sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
         raise ApiError(400, sentence, "block_size")
@@ -739,7 +739,7 @@ def check_bias(settings: DecodeSettings, tokenizer: Tokenizer) -> None:
 
 
 def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
-    """Return the ids if a prompt may contain all of them; the mask is not allowed.
+    """Return ``ids`` if they are allowed in a prompt; the mask token is not allowed.
 
     Raises ApiError.
     """
@@ -755,7 +755,7 @@ def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
     if not isinstance(prompt[0], tuple):
         return check_ids(prompt, tokenizer)
     *before, (role, content) = (_in_tokens(message, tokenizer) for message in prompt)
-    if role == "assistant":  # an answer to continue
+    if role == "assistant":  # the last message is an answer to continue
         return [*tokenizer.encode_chat(before), *content]
     return tokenizer.encode_prompt(str(content), before=before)
 
@@ -763,8 +763,8 @@ def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
 def _in_tokens(said: Said, tokenizer: Tokenizer) -> Said:
     """Tokenize a message if it is an answer of the model; return other messages unchanged.
 
-    An answer that is tokenized separately has the tokens that the model wrote, so the prefix cache
-    of the previous turn can be reused.
+    When an answer is tokenized separately, it has the tokens that the model wrote, so the prefix
+    cache of the previous turn can be reused.
     """
     role, content = said
     is_answer = role == "assistant" and isinstance(content, str)

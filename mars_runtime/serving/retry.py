@@ -37,7 +37,7 @@ def middlewares() -> list[Middleware]:
 
 
 class Retry:
-    """ASGI middleware that sends a request to the endpoint's routes again when a replica dies."""
+    """ASGI middleware that repeats requests for paths of the endpoint when a replica dies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

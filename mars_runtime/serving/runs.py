@@ -150,7 +150,8 @@ def _event(name: str, data: str) -> str:
 class LaneGroup:
     """Runs that began together and can be changed while they are in flight.
 
-    block_size: the largest B of their model, stored here because the model may be unloaded.
+    block_size: the largest B that their model was trained with, stored here because the model may
+    be unloaded.
     """
 
     block_size: int

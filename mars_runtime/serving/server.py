@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10  # time for answers in progress to end at shutdown
 HEAD_SECONDS = BODY_SECONDS = 10.0
 """Time limits for receiving the headers and for receiving a body. The limit for the headers begins
-with their first byte, or with the connection."""
+with the connection or, for later requests, with their first byte."""
 BODY_RATE = 50_000  # received bytes that extend the time limit for a body by one second
 MAX_BODY_SECONDS = 180.0  # maximum time limit for a body
 LATE = b'{"detail":"The request was not complete in time: send it again."}'
@@ -92,7 +92,7 @@ class ServePlan:
     max_runs: maximum number of requests that a replica decodes at the same time.
     max_waiting: maximum number of requests in the queue of a replica.
     threads: number of compute threads of a replica, and of cores reserved for it.
-    min_replicas, max_replicas: range for the autoscaling.
+    min_replicas, max_replicas: minimum and maximum number of replicas with autoscaling.
     """
 
     checkpoint: str
@@ -160,9 +160,9 @@ def bound(host: str, port: int) -> socket.socket:
     addresses is bound to its IPv4 address. ``::`` also accepts IPv4 connections if the system
     supports it. port: 0 for any free port.
 
-    TCP_NODELAY is set, so that accepted connections send each write immediately. asyncio sets it
-    only on sockets that it opens itself. Without it, a small answer is delayed by about 40 ms,
-    until the client has acknowledged the header.
+    TCP_NODELAY is set, so that accepted connections send each write immediately. asyncio sets this
+    option only on sockets that it opens itself. Without it, a small answer is delayed by about 40
+    ms, until the client has acknowledged the header.
     """
     try:
         # getaddrinfo is called without the port, because it would convert 99999 to 34463.
