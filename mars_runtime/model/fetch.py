@@ -434,7 +434,7 @@ def _checked(path: Path, source: Gguf) -> Path:
 
 
 def _has(path: Path, size: int, sha256: str) -> bool:
-    """Return whether the file exists and has this size in bytes and this SHA-256."""
+    """Return whether the file exists and has the given size in bytes and the given SHA-256."""
     if not path.is_file() or path.stat().st_size != size:
         return False
     return sha256_of(path) == sha256

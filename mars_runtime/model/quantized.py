@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 GROUP = 32
-TINY = 1e-30  # minimum scale, for groups in which all entries are zero or equal
+TINY = 1e-30  # minimum scale, so that a group of equal entries is not divided by zero
 ENGINE = "fbgemm"
 _OPS: Any = torch.ops.quantized  # Any, because PyTorch's types do not list these operators
 

@@ -20,7 +20,7 @@ from mars_runtime.model.forward import MaskGroup
 from mars_runtime.transfers import to_device
 
 ROWS_AT_ONCE = 4096
-TINY = 1e-30  # minimum scale, for a row of zeros
+TINY = 1e-30  # minimum scale, so that a row of zeros is not divided by zero
 
 Embed = Callable[[Tensor], Tensor]
 """A function that returns the base model's embeddings, float32 [N, H], for token ids [N]."""
@@ -97,9 +97,9 @@ class Reranker:
     def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
         """Rerank the candidates of all masks in ``groups``, in place.
 
-        states: [R, S, H], hidden states of the read slots before the norm. best: [R, S, C], the
-        probabilities of the candidates, highest first. ids: int64 [R, S, C], their tokens. The host
-        does not wait for the device.
+        states: [R, S, H], the hidden states at the slots that are read, before the final norm.
+        best: [R, S, C], the probabilities of the candidates, highest first. ids: int64 [R, S, C],
+        their tokens. The host does not wait for the device.
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))

@@ -19,11 +19,11 @@ import torch
 Result = TypeVar("Result")
 
 NEW = 0.05  # minimum weight of a new measurement in the running mean
-OUTLIER = 2.0  # a measurement counts at most as this multiple of the mean
+OUTLIER = 2.0  # a measurement above this multiple of the mean is lowered to it
 # After SLOW_IN_A_ROW forward passes that take over SLOW times the mean, fewer threads are tried.
 SLOW = 1.5
 SLOW_IN_A_ROW = 3
-GAIN = 0.97  # another number of threads is better if it needs less than this share of the time
+GAIN = 0.97  # a trial succeeds if its mean time is below this share of the chosen number's
 TRIALS = 4  # number of forward passes in a trial, which ends early if one of them is slower
 SHARE = 0.02  # approximate share of the time that trials may cost
 WAITS = (0.06, 1.0)  # minimum and maximum time between two trials, in seconds of forward passes
@@ -62,7 +62,7 @@ class Threads:
         self._num_proofs, self._num_needed = 0, 1
 
     def run(self, part: str, width: int, most: int, call: Callable[[int], Result]) -> Result:
-        """Return ``call(number of threads)``, and use its time for later choices.
+        """Return ``call(number of threads)``, and use the time of the call for later choices.
 
         part: name of the part of the forward pass that ``call`` runs, such as HIDDEN. width: number
         of positions. most: maximum number of threads.
@@ -206,7 +206,7 @@ class ThreadChoice:
         return count == self.number and mean is not None and seconds > SLOW * mean * units
 
     def learn(self, count: int, seconds: float, units: float) -> Trial | None:
-        """Record the time of a forward pass with ``count`` threads; return the trial that it ended.
+        """Record the time of a forward pass with ``count`` threads; return the trial it ended.
 
         units: the work of the forward pass, in positions. Returns None if no trial ended.
         """

@@ -228,7 +228,7 @@ class Transformer(CausalModel):
         return states
 
     def _forward_on(self, cache: BlockKVCache) -> Run:
-        """Return the function to record for forward passes on the memory of a cache."""
+        """Return the function to record: it runs the layers on the memory of ``cache``."""
         memory = cache.uncaptured()
         self._positions.extend(memory.capacity)
 
