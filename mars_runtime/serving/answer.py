@@ -93,7 +93,7 @@ class StreamedAnswer:
         self._eos_ids = tokenizer.eos_ids
         self._min_tokens = min_tokens
         self._has_stop_token = False
-        self._length = self._num_shown = 0  # characters decoded, characters returned
+        self._length = self._num_shown = 0  # numbers of characters decoded and returned
         self._waiting: deque[AnswerToken] = deque()  # tokens with text that is not returned yet
 
     @property

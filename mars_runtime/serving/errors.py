@@ -87,7 +87,7 @@ def api_error(error: Exception) -> ApiError:
 class Faults:
     """ASGI middleware that converts exceptions to error responses.
 
-    It must enclose the app, because the server would log every exception that reaches it in full.
+    It must enclose the app: the server logs the full text of every exception that reaches it.
     respond: builds the response. If a response has already begun when the app fails, it is cut off.
     """
 

@@ -39,7 +39,7 @@ MAX_UNFINISHED = 16  # maximum number of bodies that an address may be sending a
 # Maximum size of all bodies in memory, in multiples of the largest allowed body.
 # SHARE limits the bodies of one address, WHOLE those of all addresses together.
 SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # bytes; SHARE and WHOLE multiply at least this number
+MIN_SHARE = 4_000_000  # minimum in bytes of the body size that SHARE and WHOLE multiply
 LARGE = 1_000_000  # the memory of bodies above this size in bytes is returned to the system
 TRIM_SECONDS = 2.0  # delay before memory is returned: one call then serves several bodies
 MIN_KEY = 16

@@ -46,7 +46,7 @@ MAX_OF_ADDRESS = 200
 connections then have the proxy's address.
 """
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
-"""Headers of every answer."""
+"""HTTP headers that every response contains."""
 CROWDED = b'{"detail":"Too many connections are open: close some and try again."}'
 KEY = "MARS_API_KEY"
 """Environment variable with the key that clients must send. If it is not set, no key is needed."""
@@ -209,7 +209,7 @@ class PunctualProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
     _since = 0.0  # when the awaited part of the request began
-    _num_received = _chunk = 0  # bytes received: of this part, in the latest read
+    _num_received = _chunk = 0  # bytes received of the awaited part, and in the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for the headers, or reject the connection with 503."""
@@ -438,7 +438,7 @@ class Server(uvicorn.Server):
         self._close = close
 
     def leave(self) -> None:
-        """Shut down as after a signal. Thread-safe."""
+        """Shut down in the same way as after SIGTERM. Thread-safe."""
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
