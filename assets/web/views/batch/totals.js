@@ -60,7 +60,7 @@ export class Totals {
     if (this.big.speedup) {
       const { rounds } = sides[0];
       if (rounds) drawSpeedup(this.big.speedup, steady(rounds), SPEED);
-      else this.set("speedup", "–", "shown when both methods have run");
+      else this.set("speedup", "–", "once both methods have run");
     }
     /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
     const show = (key, text, unit = "") =>
