@@ -36,8 +36,8 @@ LEFT_OUT = re.compile(
 script.
 """
 NO_GIT = (
-    "The folder of a Space contains the files that git tracks. Install git, and run this command "
-    "in a clone of the repository."
+    "The files of the repository cannot be listed. Install git, and run this command in a clone of "
+    "the repository."
 )
 NOT_HERE = (
     "{} is not installed. Run pip install -r requirements.txt, and try the page before you "
@@ -142,7 +142,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     size = sum((args.to / name).stat().st_size for name in names)
-    print(f"Wrote {len(names)} files, {size / 1e6:.0f} MB, to {args.to}. Upload it as a Space.")
+    print(
+        f"Wrote {len(names)} files, {size / 1e6:.0f} MB, to {args.to}. Upload this folder as a "
+        "Space."
+    )
     return 0
 
 

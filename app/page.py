@@ -67,7 +67,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with _tab("Throughput", "throughput"), _tabs("views"):
                 with _tab("Batch: many prompts", "batch"):
                     batch_tab(page, handlers.batch, tab.controls)
-                with _tab("Load: over time", "load"):
+                with _tab("Load: many requests", "load"):
                     traffic_tab(page, handlers.traffic, tab.controls)
             with _tab("Review", "review"), _tabs("views"):
                 with _tab("Compare runs", "compare"):

@@ -91,18 +91,22 @@ class AppSettings:
             "max_prompt_chars", "max_new_tokens", "max_runs", "max_runs_per_address",
             "max_body_bytes", "max_import_bytes",
         ):  # fmt: skip
-            if getattr(self, name) < 1:
-                raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 1.")
+            if (value := getattr(self, name)) < 1:
+                raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 1, got {value}.")
         for name in ("max_waiting", "num_proxies"):
-            if getattr(self, name) < 0:
-                raise AppSettingsError(f"{PREFIX}{name.upper()} must not be negative.")
+            if (value := getattr(self, name)) < 0:
+                raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 0, got {value}.")
         for name in ("review_key", "api_key"):
             if fault := weak_key(f"{PREFIX}{name.upper()}", getattr(self, name)):
                 raise AppSettingsError(fault)
         if not self.max_seconds > 0:
-            raise AppSettingsError(f"{PREFIX}MAX_SECONDS must be above 0.")
+            raise AppSettingsError(
+                f"{PREFIX}MAX_SECONDS must be above 0, got {self.max_seconds:g}."
+            )
         if not 0 <= self.port <= 65535:
-            raise AppSettingsError(f"{PREFIX}PORT must be a port number, or 0 for any free one.")
+            raise AppSettingsError(
+                f"{PREFIX}PORT must be a port number, or 0 for any free one, got {self.port}."
+            )
         try:
             read_origins(self.allowed_origins)
         except OriginsError as error:
@@ -134,10 +138,10 @@ def _parse(name: str, text: str, default: object) -> str | int | float | bool:
         return text
     if isinstance(default, bool):
         if text.lower() not in SWITCH:
-            raise AppSettingsError(f"{name} must be 1 or 0.")
+            raise AppSettingsError(f"{name} must be 1 or 0, got {text!r}.")
         return SWITCH[text.lower()]
     try:
         return int(text) if isinstance(default, int) else float(text)
     except ValueError:
         expected = "a whole number" if isinstance(default, int) else "a number"
-        raise AppSettingsError(f"{name} must be {expected}.") from None
+        raise AppSettingsError(f"{name} must be {expected}, got {text!r}.") from None

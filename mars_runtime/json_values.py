@@ -15,7 +15,7 @@ from pydantic import FailFast, Field, PlainValidator, Strict, ValidationError
 MAX_INT = 2**31 - 1
 NO_LIST = "expected a list that is not too long"
 NO_OBJECT = "expected an object"
-NO_TEXT = "expected a text"
+NO_TEXT = "expected a string"
 NO_WHOLE = "expected a whole number within its range"
 SENTENCES = {
     "int_type": NO_WHOLE,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import attrgetter, or_
+from reprlib import repr as shown
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -112,9 +113,9 @@ class Setting:
 
     @property
     def refusal(self) -> str:
-        """The error message for an invalid value."""
+        """The error message for an invalid value, without the value."""
         if self.choices:
-            return f"Choose {self.what} among {', '.join(self.choices)}."
+            return f"{self.what} must be one of {', '.join(self.choices)}."
         if self.type == LogitBias:
             limits = f"numbers from {-MAX_BIAS} to {MAX_BIAS}"
             return f"{self.what} must map at most {MAX_BIASES} token ids to {limits}."
@@ -216,7 +217,7 @@ class DecodeSettings:
 
     method: Method = setting(
         "mars",
-        "a method",
+        "The method",
         "mars, ar (one token per forward pass), jacobi (AR's text from guesses; B must be a "
         "number), speculative (AR's text, drafted by a second model; B must be a number) or "
         "block_diffusion (needs a checkpoint trained for it)",
@@ -235,7 +236,7 @@ class DecodeSettings:
     block_size: BlockSize = setting(
         4,
         "The block size B",
-        "B, proposals per forward pass, or auto",
+        "B, the number of proposals per forward pass, or auto",
         low=1,
         high=MAX_BLOCK_SIZE,
         label="B proposals",
@@ -244,7 +245,7 @@ class DecodeSettings:
     )
     metric: Metric = setting(
         "probability",
-        "a confidence metric",
+        "The confidence measure",
         "confidence measure that is compared with tau: probability, margin or entropy",
         label="Confidence measure",
         titles={"margin": "top-2 margin"},
@@ -271,7 +272,7 @@ class DecodeSettings:
     temperature: float = setting(
         0.0,
         "The temperature",
-        "0 is greedy",
+        "sampling temperature; 0 is greedy",
         low=0,
         high=2,
         step=0.05,
@@ -282,7 +283,7 @@ class DecodeSettings:
     seed: int = setting(
         0,
         "The seed",
-        "used only at temperatures above 0",
+        "random seed, used only at temperatures above 0",
         low=0,
         high=2**31 - 1,
         step=0,
@@ -292,8 +293,9 @@ class DecodeSettings:
     )
     mask_layout: MaskLayout = setting(
         "last",
-        "the mask layout",
-        "masks of a lossless run: every (after each draft) or last (after the last one)",
+        "The mask layout",
+        "where a lossless run feeds masks: after every drafted token (every) or only after the "
+        "last one (last)",
         label="Masks in lossless runs",
         link="mask_layout",
         is_steered=True,
@@ -301,7 +303,7 @@ class DecodeSettings:
     )
     lookup: bool = setting(
         False,
-        "Lookup",
+        "Prompt lookup",
         "prompt lookup: a lossless run also drafts the tokens that followed an earlier "
         "occurrence of its last tokens",
         label="Prompt lookup: also draft by copying earlier text (lossless only)",
@@ -310,12 +312,12 @@ class DecodeSettings:
     )
     draft: str = setting(
         "",
-        "The draft",
+        "The draft model",
         "name of the draft checkpoint for the method speculative; empty for the target's default",
     )
     masked: Masked = setting(
         "both",
-        "which model is fed masks",
+        "The setting masked",
         "for the method speculative: which of the two models is fed masks",
     )
     top_p: float = setting(
@@ -332,19 +334,19 @@ class DecodeSettings:
     )
     tau_policy: TauPolicy = setting(
         "fixed",
-        "the threshold rule",
+        "The threshold rule",
         "threshold rule of unverified runs: fixed, entropy (rises where AR's own token was "
         "uncertain) or agreement (keeps agreement with AR at agreement_target); tau is the lower "
         "bound of the adaptive rules",
         label="Threshold rule (unverified runs)",
-        info="Adaptive thresholds never go below the slider.",
+        info="Adaptive thresholds never go below τ.",
         titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
         link="tau_policy",
         is_steered=True,
     )
     agreement_target: float = setting(
         0.95,
-        "The target of agreement",
+        "The agreement target",
         "for tau_policy agreement: target share of accepted mask proposals that AR would also have "
         "chosen",
         low=0.5, high=0.999, step=0.01, label="Target agreement with AR",
@@ -352,11 +354,11 @@ class DecodeSettings:
     )  # fmt: skip
     auto_objective: AutoObjective = setting(
         "time",
-        "what auto optimises",
+        "The objective of auto",
         "objective when B is auto: least time on this machine, or fewest forward passes (the "
         "same number on every machine)",
         label="Auto optimises",
-        info="Fewest passes gives the same result on every machine, but is not always fastest.",
+        info="Minimising passes gives the same result on every machine, but is not always fastest.",
         link="auto_objective",
         is_steered=True,
     )
@@ -374,7 +376,7 @@ class DecodeSettings:
     )
     stop_loops: bool = setting(
         False,
-        "Stopping at a loop",
+        "The setting stop_loops",
         "end a run when its text begins to repeat itself",
         label="Stop when the text starts to loop",
         link="stop_loops",
@@ -382,15 +384,16 @@ class DecodeSettings:
     presence_penalty: float = setting(
         0.0,
         "The presence penalty",
-        "subtracted from the logits of tokens that occur in the answer so far; 0 disables it",
+        "subtracted once from the logit of each token that occurs in the answer so far; 0 disables "
+        "it",
         low=-MAX_ADDITIVE_PENALTY,
         high=MAX_ADDITIVE_PENALTY,
     )
     frequency_penalty: float = setting(
         0.0,
         "The frequency penalty",
-        "subtracted from the logits of tokens for each of their occurrences in the answer so far; "
-        "0 disables it",
+        "subtracted from the logit of a token once for each time it occurs in the answer so far; 0 "
+        "disables it",
         low=-MAX_ADDITIVE_PENALTY,
         high=MAX_ADDITIVE_PENALTY,
     )
@@ -415,12 +418,12 @@ class DecodeSettings:
     min_tokens: int = setting(
         0,
         "The minimum number of tokens",
-        "minimum number of tokens before an answer may end",
+        "minimum number of tokens in an answer",
         low=0,
         high=MAX_NEW_TOKENS,
     )
     ignore_eos: bool = setting(
-        False, "Ignoring the end of the text", "continue after the token that ends an answer"
+        False, "The setting ignore_eos", "continue after the token that ends an answer"
     )
 
     def __post_init__(self) -> None:
@@ -429,8 +432,10 @@ class DecodeSettings:
         try:
             _check(_VALUES(self))
         except ValidationError as error:
-            line = _LINES[int(error.errors()[0]["loc"][0])]
-            raise SettingsError(line.refusal) from None
+            index = int(error.errors()[0]["loc"][0])
+            value = shown(_VALUES(self)[index])
+            refusal = _LINES[index].refusal.removesuffix(".")
+            raise SettingsError(f"{refusal}, got {value}.") from None
         facts = METHODS[self.method]
         if self.block_size == AUTO and not facts.has_auto and "block_size" in facts.obeys:
             raise SettingsError(f"{facts.title} needs a number as B.")

@@ -439,7 +439,7 @@ def plain_encoder(
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if not {left, right, left + right} <= vocabulary.keys():
             raise TextError(
-                "This tokenizer's merges don't fit its vocabulary: fetch the checkpoint again."
+                "This tokenizer's merges do not fit its vocabulary: fetch the checkpoint again."
             )
     plain = {
         **spec,

@@ -84,7 +84,7 @@ def test_streams_of_one_model_run_at_the_same_time(model: Model) -> None:
 
 
 SENTENCES = {
-    "tau": (lambda model: model.generate("Once", tau=2), "τ must be a number from 0 to 1."),
+    "tau": (lambda model: model.generate("Once", tau=2), "τ must be a number from 0 to 1, got 2."),
     "name": (lambda model: model.generate("Once", taus=1), "There is no setting taus"),
     "method": (lambda model: model.stream("Once", method="beam"), "method"),
     "tokens": (lambda model: model.generate("Once", max_new_tokens=0), "whole number from 1 to"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import reprlib
 
 import pytest
 
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import SETTINGS, BlockSize, DecodeSettings, SettingsError
 
-METHOD = f"Choose a method among {', '.join(METHODS)}."
+METHOD = f"The method must be one of {', '.join(METHODS)}."
 NUMBER = " must be a number from {} to {}."
 WHOLE = " must be a whole number from {} to {}."
 NAN = math.nan
@@ -23,25 +24,25 @@ NAN = math.nan
         (
             "metric",
             ["p", None, 3],
-            "Choose a confidence metric among probability, margin, entropy.",
+            "The confidence measure must be one of probability, margin, entropy.",
         ),
-        ("mask_layout", [1], "Choose the mask layout among last, every."),
-        ("masked", ["all"], "Choose which model is fed masks among both, draft, target, none."),
-        ("tau_policy", [""], "Choose the threshold rule among fixed, entropy, agreement."),
+        ("mask_layout", [1], "The mask layout must be one of last, every."),
+        ("masked", ["all"], "The setting masked must be one of both, draft, target, none."),
+        ("tau_policy", [""], "The threshold rule must be one of fixed, entropy, agreement."),
         (
             "draft",
             ["x" * 201],
-            "The draft must be the name of a checkpoint, at most 200 characters long.",
+            "The draft model must be the name of a checkpoint, at most 200 characters long.",
         ),
         ("lossless", [1, "yes", None], "Lossless must be on or off."),
-        ("lookup", [None], "Lookup must be on or off."),
-        ("ignore_eos", [1], "Ignoring the end of the text must be on or off."),
+        ("lookup", [None], "Prompt lookup must be on or off."),
+        ("ignore_eos", [1], "The setting ignore_eos must be on or off."),
         (
             "tau",
             [NAN, math.inf, -0.01, 1.01, "0.9", None, True, 10**400],
             "The threshold τ" + NUMBER.format(0, 1),
         ),
-        ("agreement_target", [1], "The target of agreement" + NUMBER.format(0.5, 0.999)),
+        ("agreement_target", [1], "The agreement target" + NUMBER.format(0.5, 0.999)),
         ("temperature", [NAN, -1, 2.5, "hot", True], "The temperature" + NUMBER.format(0, 2)),
         ("top_p", [0, 1.1, NAN, "all", None], "Top-p" + NUMBER.format(0.01, 1)),
         ("min_p", [-0.1, 2, NAN, "all", None], "Min-p" + NUMBER.format(0, 1)),
@@ -64,7 +65,7 @@ def test_a_value_out_of_range_is_refused_in_one_sentence(name, values, sentence)
     for value in values:
         with pytest.raises(SettingsError) as error:
             DecodeSettings(**{name: value})
-        assert str(error.value) == sentence
+        assert str(error.value) == f"{sentence[:-1]}, got {reprlib.repr(value)}."
 
 
 def test_the_ends_of_the_ranges_are_allowed():

@@ -70,7 +70,7 @@ CHOSEN = tuple(
     )
 )
 FORMER = tuple(
-    Argument(former, _type_of(name) | None, f"the former name of {name}", None)
+    Argument(former, _type_of(name) | None, f"former name of {name}", None)
     for former, name in FORMER_NAMES.items()
 )
 """Parameters for clients that use former names of settings. They come last, so that the positions
@@ -108,7 +108,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
     for endpoint in (
         _endpoint(
             "generate",
-            "Generate text with one method. Streams the run as it grows.",
+            "Generate text with one method. Streams the result as it grows.",
             "text, num_tokens, num_forwards, tokens_per_forward, loops_at (number of tokens "
             "before the text begins to repeat itself, or null; tokens_per_forward and "
             "tokens_per_second count only up to there), tokens_per_second, seconds (of decoding), "
@@ -119,7 +119,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         ),
         _endpoint(
             "compare",
-            "Run MARS and plain AR on one prompt and time both fairly. Streams the race as it "
+            "Run MARS and plain AR on one prompt and compare their speed. Streams the result as it "
             "grows.",
             "mars and ar (each as in generate), speedup (decoding tokens per second divided by "
             "AR's, never above the ratio of forward passes; null if it cannot be reported, with "
@@ -131,7 +131,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         ),
         _endpoint(
             "batch",
-            "Decode several prompts together with one method. Streams the batch as it grows.",
+            "Decode several prompts together with one method. Streams the result as it grows.",
             "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, "
             "loops_at, ended), "
             "totals (of the whole batch, idle rows included), ended, message",
@@ -143,8 +143,8 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "traces",
             "Run a prompt and return its trace: every forward pass with all its proposals. "
             "Streams the trace as it grows.",
-            "lines of JSON: a header, one event per forward pass, an end; joined by newlines they "
-            "are a file for mars_runtime.trace.read_trace",
+            "lines of JSON: a header, one event per forward pass and an end; joined by newlines, "
+            "they form a file that mars_runtime.trace.read_trace can read",
             ONE,
             Iterator[list[str]],
             partial(traces, engines, book),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from reprlib import repr as shown
 from typing import Any, TypeVar
 
 from app.engines.engines import Engines, Served
@@ -246,7 +247,9 @@ def _method(values: Mapping[str, Any]) -> str:
     """Return the requested method. Raises RefusalError."""
     method = values.get("method")
     if not isinstance(method, str) or method not in TITLES:
-        raise RefusalError("method", f"Choose the method: {' or '.join(TITLES)}.")
+        raise RefusalError(
+            "method", f"The method must be {' or '.join(TITLES)}, got {shown(method)}."
+        )
     return method
 
 

@@ -45,13 +45,15 @@ if TYPE_CHECKING:
 ALL = "all"
 MAX_REPLACED = 3  # limit of replaced engines, because the memory of a hung engine stays in use
 UNLISTED = "Choose a model from the list."
-KEEPS_DYING = "The engine keeps failing. The operator of this page has to restart the server."
+KEEPS_DYING = (
+    "This model keeps failing. Choose another one, or ask the operator to restart the server."
+)
 # A checkpoint is not unloaded this soon after a request for it, because that visitor may be about
 # to run something.
 IDLE_SECONDS = 5.0
 PATIENCE = 120.0  # maximum seconds that a checkpoint waits for memory that others use
 CHECK_SECONDS = 0.2
-WAITING = "{} is waiting for memory: runs with other models have to end first…"
+WAITING = "{} is waiting for memory until runs with other models end…"
 LOADING = "load "  # prefix of the names of loading threads
 MEGABYTE = 1_000_000
 HUB_SECONDS = 2.0  # maximum time to wait for the Hub before rendering the page without it
@@ -547,7 +549,7 @@ def _is_idle(load: Load) -> bool:
 def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
     """Return the progress of a download, such as "Downloading mars-smollm2, 94 MB: 43 %"."""
     if num_in_all <= 0:
-        return f"Fetching {name}…"
+        return f"Downloading {name}…"
     percent = min(100, 100 * num_bytes // num_in_all)
     return f"Downloading {name}, {num_in_all / MEGABYTE:.0f} MB: {percent} %"
 

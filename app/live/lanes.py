@@ -43,7 +43,7 @@ NOTE_UNKNOWN = "This small model can only do tasks like the examples."
 FOREIGN = "This conversation belongs to another model. Press New conversation."
 OFFER = "Closest task: {}"
 OFFER_CHARS = 60
-NOTE_TOO_HARD = "This is too hard for a model of this size."
+NOTE_TOO_HARD = "This task is too hard for a model of this size."
 
 
 class LiveLog(RunLog):
@@ -297,7 +297,10 @@ def check_order(served: Served, order: LiveOrder) -> None:
     tokenizer = served.checkpoint.tokenizer
     given_tokens = {token for lane in order.lanes for token in order.given_to(lane)}
     if any(not 0 <= token < tokenizer.size for token in given_tokens):
-        raise RefusalError("given", "The tokens to continue from belong to another model.")
+        raise RefusalError(
+            "given",
+            "The tokens to continue from belong to another model. Press Run to start a new run.",
+        )
     if tokenizer.eos_ids.intersection(given_tokens):
         raise RefusalError("given", "This token ends the text, so nothing can follow it.")
     if tokenizer.forbidden_ids.intersection(given_tokens):

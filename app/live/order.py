@@ -39,7 +39,7 @@ UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to star
 UNREADABLE = "The conversation is not valid. Press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
 """Earlier turns of the conversation by lane."""
-IGNORED = "Some values of this link were ignored."
+IGNORED = "Some values in this link were ignored."
 MAX_DIGITS = 20
 SWITCH = {"true": True, "false": False}
 

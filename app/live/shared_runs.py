@@ -32,7 +32,7 @@ MAX_OF_ONE, HOUR = 30, 3600.0  # maximum number of runs that one address may sto
 NAME_BYTES = 16
 NAME = re.compile(r"[\w-]{22}", re.ASCII)
 UNREADABLE = "The run in this link cannot be read. Ask for a new link."
-GONE = "The run of this link is no longer stored on this server. Ask for a new link."
+GONE = "The run behind this link is no longer stored on this server. Ask for a new link."
 NOT_KEPT = (
     "This run is too long for a link, and this server stores no runs. Save it as a file instead."
 )

@@ -125,7 +125,7 @@ class Library:
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 raise StoreError(
-                    f"The server cannot store judgements at the moment ({reason}). Your browser "
+                    f"The server cannot store judgements right now ({reason}). Your browser "
                     "stores them and sends them again later."
                 ) from error
             return self._store

@@ -328,7 +328,7 @@ def _items(posted: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
 def _check_number(num_methods: int, most: int) -> None:
     """Check the number of methods. Raises SettingsError."""
     if not MIN_METHODS <= num_methods <= most:
-        raise SettingsError(f"Give {MIN_METHODS} to {most} methods.")
+        raise SettingsError(f"Choose {MIN_METHODS} to {most} methods, got {num_methods}.")
 
 
 def _of_pins(
@@ -357,7 +357,7 @@ def _of_pins(
         answers.setdefault(position, read["lines"])
     if not MIN_METHODS <= len(methods) <= MAX_METHODS:
         raise SetError(
-            f"A set has {MIN_METHODS} to {MAX_METHODS} methods, but the pinned runs have "
+            f"The pinned runs must use {MIN_METHODS} to {MAX_METHODS} different methods, got "
             f"{len(methods)}."
         )
     return list(items.values()), tuple(methods.values()), answers
@@ -380,21 +380,21 @@ def _of_samples(posted: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMeth
     """
     files = posted.get("samples")
     if not isinstance(files, list) or not MIN_METHODS <= len(files) <= MAX_METHODS:
-        raise SetError(
-            f"Give {MIN_METHODS} to {MAX_METHODS} files of samples, one for each method."
-        )
+        raise SetError(f"Choose {MIN_METHODS} to {MAX_METHODS} sample files, one for each method.")
     read: dict[str, dict[str, str]] = {}
     for number, file in enumerate(files, 1):
         name = str(file.get("name", ""))[:80] if isinstance(file, dict) else ""
         name = name or f"method {number}"
         if not isinstance(file, dict) or not isinstance(file.get("text"), str) or name in read:
-            raise SetError("Each file of samples needs a unique name and a text.")
+            raise SetError("Each sample file must be text and have a unique name.")
         read[name] = _samples(name, file["text"])
     shared = [
         prompt for prompt in next(iter(read.values())) if all(prompt in f for f in read.values())
     ]
     if not shared:
-        raise SetError("These files have no prompt in common. Choose samples of one task.")
+        raise SetError(
+            "These files have no prompt in common. Choose sample files of the same task."
+        )
     items = [Item(str(n), prompt) for n, prompt in enumerate(shared[:MAX_PROMPTS], 1)]
     answers: Answers = {
         (n, method): by_prompt[item.prompt]
@@ -421,7 +421,8 @@ def _samples(name: str, text: str) -> dict[str, str]:
             first.encode(), answer.encode()
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             raise SetError(
-                f"{name}, line {number} is not an lm_eval sample with a text answer."
+                f"{name}, line {number} is not an lm_eval sample with a text answer. Choose a file "
+                "that lm_eval wrote with --log_samples."
             ) from None
         answers.setdefault(first[:8000], answer)
     return answers

@@ -74,7 +74,7 @@ NO_JSON = "The request must be one JSON object."
 OFTEN = "Too many requests came from your address. Wait a minute, then try again."
 TOO_LARGE = "This request is too large. Send less at a time."
 BUSY = "Too many of your requests are in progress. Wait until one of them ends."
-HALF = "A text contains half of a character (a lone surrogate). Enter the text again."
+HALF = "A text contains an incomplete character (a lone surrogate). Enter the text again."
 JsonObject = dict[str, Any]
 log = logging.getLogger(__name__)
 

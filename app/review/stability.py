@@ -17,7 +17,7 @@ from app.ui.one_prompt import PromptRun
 from app.ui.run_log import RunLog, RunLogs
 from app.ui.stream import TabHandlers, Wait
 
-FULL = "Waiting for a free slot to run the next answer."
+FULL = "Waiting for a free slot to generate the next answer."
 
 
 class StabilityRun(PromptRun[StabilityOrder]):

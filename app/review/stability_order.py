@@ -39,7 +39,7 @@ STABILITY = (
     PROMPT,
     choice("method", METHODS, "Choose one of these methods"),
     setting("temperature"),
-    count("seeds", MIN_SEEDS, MAX_SEEDS),
+    count("seeds", "The number of seeds", MIN_SEEDS, MAX_SEEDS),
     MAX_NEW_TOKENS,
     CHECKPOINT,
     SYSTEM,

@@ -44,8 +44,8 @@ Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
 CANNOT_PAY = (
-    "Drafting does not save time here. This batch already uses the whole machine, so longer passes "
-    "cost as much time as fewer passes save."
+    "Drafting does not save time here. This batch already uses the whole machine, so drafts make "
+    "each forward pass slower, which cancels the gain from fewer passes."
 )
 LOOPED = "One text repeats itself. Its figures cover only the part before the loop."
 LOOPED_SEVERAL = "{} texts repeat themselves. Their figures cover only the parts before the loops."

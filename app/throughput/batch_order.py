@@ -134,12 +134,12 @@ BATCH = (
     Control("prompts", read_prompts),
     _method("method"),
     Control("second", read_second),
-    count("batch_size", 1, MAX_BATCH),
+    count("batch_size", "The batch size", 1, MAX_BATCH),
     TAU,
     BLOCK_SIZE,
     AUTO_BLOCK_SIZE,
     LOSSLESS,
-    count("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
+    count("cache_block", "The cache block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
     MAX_NEW_TOKENS,
     rounds.CONTROL,
     CHECKPOINT,
@@ -157,10 +157,13 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
         settings["block_size"] = AUTO
     if read["method"] == read["second"]:
         raise RefusalError(
-            "second", "Choose a second method that differs from the first, or choose nothing."
+            "second", 'Choose a second method that differs from the first, or select "nothing".'
         )
     if read["max_new_tokens"] > MAX_TOKENS:
-        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")
+        raise RefusalError(
+            "max_new_tokens",
+            f"Choose at most {MAX_TOKENS} tokens per row, got {read['max_new_tokens']}.",
+        )
     return BatchOrder(
         read["prompts"],
         tuple(read[name] for name in ("method", "second") if read[name] != NOTHING),

@@ -57,12 +57,14 @@ serve.
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
 """Seconds after the last arrival; then unfinished requests are cancelled."""
-ELSEWHERE = "Load runs are not available, because the model runs on another machine."
+ELSEWHERE = (
+    "Load runs are not available, because the model runs on another machine. Choose another tab."
+)
 NUM_SAMPLED = 8
 """Number of requests that plain AR answers at the end, if AR was not one of the methods."""
 CANNOT_PAY = (
     "Drafting does not save time at this rate. The requests already use the whole machine, so "
-    "longer passes cost as much time as fewer passes save."
+    "drafts make each forward pass slower, which cancels the gain from fewer passes."
 )
 Records = tuple[RequestRecord, ...]
 THREAD = "traffic"

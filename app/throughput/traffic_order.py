@@ -42,12 +42,12 @@ IN_ALL = (
     "At most {} requests per round are possible, got {}. Choose fewer methods, a lower rate or a "
     "shorter duration."
 )
-LATE = "The last arrival time must be at most {:g} s."
+LATE = "The last arrival time must be at most {:g} s, got {:g} s."
 MAX_RECORDED_CHARS = 4000
 ARRIVAL_TIMES = (
     f"Enter the arrival times as a list of seconds, with at most {MAX_RECORDED_CHARS} characters."
 )
-LOWEST_TAU = "Choose a lowest τ that is not above τ."
+LOWEST_TAU = "Lowest τ must not be above τ. Lower it, or raise τ."
 SEED = 13
 
 
@@ -134,7 +134,7 @@ TRAFFIC = (
     choice("mix", workload.MIXES),
     Control("ways", read_methods),
     number("high", "τ", 0.0, 1.0),
-    number("low", "The lower bound of τ", 0.0, 1.0),
+    number("low", "Lowest τ", 0.0, 1.0),
     number("budget", DEADLINE, 0.0, MAX_BUDGET),
     MAX_NEW_TOKENS,
     rounds.CONTROL,
@@ -147,7 +147,7 @@ TRAFFIC = (
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
     """Validate the values of all controls of the tab. Raises RefusalError."""
     read = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
-    count("max_new_tokens", 2, MAX_TOKENS).read(read["max_new_tokens"], limits)
+    count("max_new_tokens", "Max tokens", 2, MAX_TOKENS).read(read["max_new_tokens"], limits)
     try:
         bounds = Bounds(read["low"], read["high"], 1, limits.block_size)
     except SettingsError:
@@ -189,14 +189,14 @@ def _parts(method: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
     if kind == "recorded":
         if read["question"] == CURVE:
             raise RefusalError(
-                "kind", "A curve needs Poisson arrivals or bursts. Choose one of them."
+                "kind", "A curve cannot use recorded arrivals. Choose Poisson or bursts."
             )
         try:
             moments = workload.read_recorded(read["recorded"])
         except workload.ArrivalsError as error:
             raise RefusalError("recorded", str(error)) from None
         if moments[-1] > MAX_SECONDS:
-            raise RefusalError("recorded", LATE.format(MAX_SECONDS))
+            raise RefusalError("recorded", LATE.format(MAX_SECONDS, moments[-1]))
         return [Traffic(method, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
     make = workload.poisson if kind == "poisson" else workload.bursts
     shares = RATE_SHARES if read["question"] == CURVE else (1.0,)

@@ -146,7 +146,9 @@ def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
         raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells, got {counted}.")
     most = read["max_new_tokens"]
     if most > MAX_TOKENS:
-        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell.")
+        raise RefusalError(
+            "max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell, got {most}."
+        )
     return GridOrder(
         read["prompt"],
         tuple(thresholds),

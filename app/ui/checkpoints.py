@@ -15,7 +15,7 @@ from mars_runtime.serving.models import ModelDescription
 POLL_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
 INSTEAD = "{} is used instead."
-INSTEAD_TASKS = f"{INSTEAD} It can only do its own tasks."
+INSTEAD_TASKS = f"{INSTEAD} It can only do tasks like the examples."
 OPENING_SECONDS = 30.0  # maximum time that one event waits for a checkpoint to load
 
 
@@ -76,7 +76,7 @@ class CheckpointHandlers:
             yield CheckpointChoice(str(error), entry.block_size)
             return
         if served is None:
-            notice = f"{entry.name} is still loading. A run starts when it is ready."
+            notice = f"{entry.name} is still loading. Runs start when it is ready."
             yield CheckpointChoice(notice, entry.block_size)
             return
         depth = served.checkpoint.block_size
@@ -142,8 +142,8 @@ def footer(served: Served) -> str:
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
-        f"lossless is {'bitwise' if served.is_bitwise else 'exact up to near ties'}",
-        f"live runs are measured by {'another machine' if served.is_elsewhere else 'this process'}",
+        f"lossless is {'bitwise exact' if served.is_bitwise else 'exact up to near ties'}",
+        f"live runs are timed {'on another machine' if served.is_elsewhere else 'on this server'}",
         *([served.advice] if served.advice else []),
     ]
     return " · ".join(parts)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from reprlib import repr as shown
 from typing import Any, cast
 
 from app.engines.limits import Limits, RefusalError
@@ -114,7 +115,8 @@ def read_setting(name: str, value: Any, limits: Limits) -> Any:
     if name == "block_size" and isinstance(value, int) and value > limits.block_size:
         depth = limits.block_size
         raise RefusalError(
-            name, f"Choose a B of at most {depth}, this checkpoint's trained depth; got {value}."
+            name,
+            f"This model is trained for a B of at most {depth}, got {value}. Choose a smaller B.",
         )
     if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
         raise RefusalError(
@@ -151,21 +153,27 @@ def number(name: str, label: str, low: float, high: float, is_steered: bool = Fa
     def read(value: Any, limits: Limits) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not low <= value <= high:  # NaN compares false
-            raise RefusalError(name, f"{label} must be a number from {low:g} to {high:g}.")
+            raise RefusalError(
+                name, f"{label} must be a number from {low:g} to {high:g}, got {shown(value)}."
+            )
         return float(value)
 
     return Control(name, read, is_steered=is_steered)
 
 
-def count(name: str, low: int, high: int) -> Control:
-    """Return a control for a whole number from ``low`` to ``high``."""
+def count(name: str, label: str, low: int, high: int) -> Control:
+    """Return a control for a whole number from ``low`` to ``high``. ``label`` is the start of its
+    error message.
+    """
 
     def read(value: Any, limits: Limits) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not int or not low <= value <= high:
-            label = name.replace("_", " ")
-            raise RefusalError(name, f"The {label} must be a whole number from {low} to {high}.")
+            raise RefusalError(
+                name,
+                f"{label} must be a whole number from {low} to {high}, got {shown(value)}.",
+            )
         return value
 
     return Control(name, read)
@@ -176,7 +184,7 @@ def switch(name: str, label: str, is_steered: bool = False) -> Control:
 
     def read(value: object, limits: Limits) -> bool:
         if not isinstance(value, bool):
-            raise RefusalError(name, f"{label} must be on or off.")
+            raise RefusalError(name, f"{label} must be on or off, got {shown(value)}.")
         return value
 
     return Control(name, read, is_steered=is_steered)
@@ -221,7 +229,7 @@ TAU = setting("tau")
 BLOCK_SIZE = setting("block_size")
 LOSSLESS = setting("lossless")
 MAX_NEW_TOKENS = setting("max_new_tokens")
-AUTO_BLOCK_SIZE = switch("auto", "Choosing B automatically", is_steered=True)
+AUTO_BLOCK_SIZE = switch("auto", "Auto B", is_steered=True)
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
 
 LIVE_SETTINGS = settings_with(

@@ -139,9 +139,11 @@ def _check(trace: Trace) -> None:
     """Raise TraceError for a valid trace that cannot be compared with other runs."""
     rows = folds.rows(trace.events)
     if not rows:
-        raise TraceError("This run has no forward pass, so it cannot be compared. Import another.")
+        raise TraceError(
+            "This run has no forward passes, so it cannot be compared. Import another."
+        )
     if rows != (0,):
-        raise TraceError(f"This run has {len(rows)} rows. Import a run with one prompt.")
+        raise TraceError(f"This run has {len(rows)} prompts. Import a run with one prompt.")
 
 
 def _pin(line: str) -> dict[str, Any] | None:

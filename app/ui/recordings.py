@@ -82,7 +82,7 @@ def load(folder: Path = FOLDER) -> list[Recording]:
         return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise RecordingsError(
-            f"{folder} has no recordings. Make some with python -m tools.record_runs --out "
+            f"{folder} has no recordings. Create them with python -m tools.record_runs --out "
             f"{folder}."
         ) from error
 

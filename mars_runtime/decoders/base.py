@@ -43,7 +43,7 @@ class Vocabulary(Protocol):
 
 
 NOT_MEASURED = (
-    "B can't be auto, because this model's forward passes were not timed: choose a number as B."
+    "B cannot be auto, because this model's forward passes were not timed: choose a number as B."
 )
 
 
@@ -209,7 +209,7 @@ def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
     context together with ``limit`` new tokens.
     """
     if not prompt:
-        raise DecodeError("The prompt has no tokens: type something.")
+        raise DecodeError("The prompt is empty: enter some text.")
     if min(prompt) < 0 or max(prompt) >= model.config.vocab_size:
         raise DecodeError(
             f"The prompt contains token ids outside 0 to {model.config.vocab_size - 1}: encode "
@@ -218,8 +218,8 @@ def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
     capacity = model.config.max_positions
     if len(prompt) + limit > capacity:
         raise DecodeError(
-            f"The prompt has {len(prompt)} tokens and the limit is {limit}; this model supports "
-            f"{capacity} together: shorten the prompt or lower the limit."
+            f"The prompt has {len(prompt)} tokens and the token limit is {limit}, but this model "
+            f"supports only {capacity} in total: shorten the prompt or lower the limit."
         )
 
 
@@ -235,8 +235,8 @@ def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
     """Raise DecodeError if the prompt and its answer do not fit a row of ``capacity`` tokens."""
     if len(prompt) + limit > capacity:
         raise DecodeError(
-            f"The prompt has {len(prompt)} tokens and the limit is {limit}; each row of this batch "
-            f"fits {capacity} together: shorten the prompt or lower the limit."
+            f"The prompt has {len(prompt)} tokens and the token limit is {limit}, but each row of "
+            f"this batch fits only {capacity} in total: shorten the prompt or lower the limit."
         )
 
 

@@ -444,6 +444,7 @@ def unverified_settings(source: SettingsSource) -> DecodeSettings:
         raise DecodeError("Only the cursor cache supports an adaptive τ: choose a fixed threshold.")
     if settings.is_verified:
         raise DecodeError(
-            "Only the cursor cache supports lossless: switch lossless off or choose cursor."
+            "Only the cursor cache supports lossless: turn lossless off, or choose the "
+            "method cursor."
         )
     return settings

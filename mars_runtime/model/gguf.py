@@ -318,12 +318,12 @@ def _has_no_effect(name: str, value: Any, config: Mapping[str, Any]) -> bool:
 def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedMatrix]:
     names = {_transformers_name(name): name for name in file.tensors if name != DIVISORS}
     for differing, fault in (
-        (expected_names(config) - names.keys(), "lacks"),
-        (names.keys() - expected_names(config), "has unknown"),
+        (expected_names(config) - names.keys(), "missing"),
+        (names.keys() - expected_names(config), "unknown"),
     ):
         if differing:
             first = printable(min(differing))
-            raise GgufError(f"{fault} weights (number: {len(differing)}, first: {first})")
+            raise GgufError(f"has {len(differing)} {fault} weights, such as {first}")
     weights: dict[str, Tensor | GroupedMatrix] = {}
     for name, stored in names.items():
         tensor = file.tensors[stored]

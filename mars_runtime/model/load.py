@@ -344,13 +344,13 @@ def _weights(
     config = _with_its_head(folder, weights, config)
     expected = expected_names(config)
     for names, fault in (
-        (expected - weights.keys(), "lacks"),
-        (weights.keys() - expected, "has unknown"),
+        (expected - weights.keys(), "missing"),
+        (weights.keys() - expected, "unknown"),
     ):
         if names:
             raise CheckpointError(
-                f"The checkpoint in {folder} {fault} weights (number: {len(names)}, first: "
-                f"{printable(min(names))}): fetch a complete checkpoint of type "
+                f"The checkpoint in {folder} has {len(names)} {fault} weights, such as "
+                f"{printable(min(names))}: fetch a complete checkpoint of type "
                 f"{config.model_type}."
             )
     return config, weights

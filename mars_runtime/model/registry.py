@@ -133,15 +133,15 @@ def is_chat(name: str) -> bool:
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
-    """Return the registry's entry with this name or hub id, or None. Raises CheckpointError."""
+    """Return the registry's entry with this name or Hub id, or None. Raises CheckpointError."""
     known = registry(path)
     return known.get(name) or next((entry for entry in known.values() if entry.hub == name), None)
 
 
 def unlisted_entry(name: str) -> Entry:
-    """Return a new entry for a path or hub id (``owner/name``) that is not in the registry.
+    """Return a new entry for a path or Hub id (``owner/name``) that is not in the registry.
 
-    A path that exists takes precedence over a hub id.
+    A path that exists takes precedence over a Hub id.
     """
     is_hub = HUB_ID.fullmatch(name) is not None and not Path(name).exists()
     return Entry(name, DEFAULT_BLOCK_SIZE, hub=name if is_hub else None)

@@ -41,12 +41,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     making = verbs.add_parser(
-        "make", help="decode prompts with several methods; continues where it was stopped"
+        "make",
+        help="decode prompts with several methods; an interrupted run continues where it stopped",
     )
     add = making.add_argument
     add(
         "prompts",
-        help="a file (text, CSV, TSV, JSON), or the name study, requests or a task family",
+        help="a file (text, CSV, TSV or JSON), or a built-in set: study, requests or a task family",
     )
     add(
         "--methods",
@@ -77,7 +78,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--max-new-tokens",
         type=int,
         default=MAX_TOKENS,
-        help="longest answer, in tokens (%(default)s)",
+        help="maximum number of tokens in an answer (%(default)s)",
     )
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
@@ -93,7 +94,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     exporting.add_argument(
         "--judgements",
         type=Path,
-        help="file of judgements; without it only automatic checks are exported",
+        help="file of judgements; if omitted, only automatic checks are exported",
     )
     exporting.add_argument("--out", type=path_of, required=True, help="folder to write")
     exporting.set_defaults(work=_export)

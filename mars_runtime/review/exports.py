@@ -147,8 +147,7 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
         try:
             if number > MAX_LINES:
                 raise JudgementError(
-                    f"This file has more than {MAX_LINES:,} lines, the most that can be read. "
-                    "Split it."
+                    f"This file has more than {MAX_LINES:,} lines, the maximum. Split it."
                 )
             value = json.loads(line)
             if not is_headed:
@@ -157,16 +156,18 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
                 judgements.append(read_judgement(value))
         except (JudgementError, RecursionError, ValueError) as error:
             is_explained = isinstance(error, JudgementError)
-            reason = str(error) if is_explained else "The line is not a judgement in JSON."
+            reason = str(error) if is_explained else "This is not a judgement in JSON."
             raise JudgementError(f"Line {number}: {reason}") from error
     if not is_headed:
-        raise JudgementError("This file is empty. Choose one that Review exported.")
+        raise JudgementError("This file is empty. Choose a file exported from the Review tab.")
     return judgements
 
 
 def _check_head(head: Any, set_id: str) -> bool:
     if not isinstance(head, dict) or head.get("type") != HEAD:
-        raise JudgementError("This is not a file of judgements. Choose one that Review exported.")
+        raise JudgementError(
+            "This is not a file of judgements. Choose a file exported from the Review tab."
+        )
     if set_id and head.get("set") != set_id:
         raise JudgementError("These judgements belong to another set. Open that set first.")
     return True
@@ -305,7 +306,11 @@ def _sentence(row: Judgement) -> str:
         rating, tags = row.of(method)
         words += [f"{method} rated {rating}"] if rating else []
         words += [f"{method}: {', '.join(tags)}"] if tags else []
-    masked = ["masked, after the reveal" if row.is_revealed else "masked"] if row.is_masked else []
+    masked = (
+        ["masked, judged after the reveal" if row.is_revealed else "masked"]
+        if row.is_masked
+        else []
+    )
     return "; ".join([*words, *([row.note] if row.note else []), *masked])
 
 

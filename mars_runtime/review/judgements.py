@@ -105,7 +105,7 @@ def read_judgement(value: Any) -> Judgement:
         fields = as_mapping(value)
         names = Judgement.__dataclass_fields__
         if unknown := fields.keys() - names:
-            raise JudgementError(f"A judgement has no field {sorted(unknown)[0][:MAX_ID]!r}.")
+            raise JudgementError(f"Unknown field in a judgement: {sorted(unknown)[0][:MAX_ID]!r}.")
         texts = {
             name: _words(fields.get(name, ""), name, most)
             for name, most in (
@@ -154,7 +154,7 @@ def _words(value: Any, name: str, most: int) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(
-            f"the {name} of a judgement contains half of a character (a lone surrogate)"
+            f"the {name} of a judgement contains an incomplete character (a lone surrogate)"
         ) from None
     return text
 
@@ -217,8 +217,8 @@ class JudgementStore:
         except sqlite3.Error as error:
             log.error("the judgements in %s cannot be used: %s", self._path.name, error)
             raise StoreError(
-                f"The server cannot store judgements right now ({error}). This browser keeps "
-                "yours and sends them again."
+                f"The server cannot store judgements right now ({error}). Your browser stores "
+                "them and sends them again later."
             ) from error
 
     def add(self, set_id: str, row: Judgement) -> Judgement:
@@ -237,7 +237,8 @@ class JudgementStore:
             (count,) = database.execute("SELECT COUNT(*) FROM judgements").fetchone()
             if count >= MAX_ROWS:
                 raise JudgementError(
-                    f"The server stores at most {MAX_ROWS:,} judgements. Export yours to keep them."
+                    f"The server already stores {MAX_ROWS:,} judgements, the maximum. Export yours "
+                    "to keep them."
                 )
             last = database.execute(
                 "SELECT time FROM judgements ORDER BY number DESC LIMIT 1"

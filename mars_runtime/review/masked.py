@@ -27,7 +27,7 @@ from mars_runtime.inputs import read_bytes
 NUM_BYTES = 32
 MAX_SEALED = 16_000_000
 """Maximum length of a sealed set in characters; the server accepts no larger one."""
-NOT_OURS = "This set was sealed by another server or an earlier version. Create it again."
+NOT_OURS = "Another server or an earlier version created this set. Create it again."
 
 
 class SealError(ValueError):

@@ -27,7 +27,7 @@ MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 UNREPEATABLE = (
-    "Choose a number as B, or lossless: with B = auto, other methods give texts that depend on the "
+    "Choose a number as B, or lossless. With B = auto, the text of other methods depends on the "
     "speed of this machine."
 )
 
@@ -62,7 +62,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     values: dict[str, Any] = {}
     if not is_text(text):
         raise SettingsError(
-            "A method contains half of a character (a lone surrogate). Type it again."
+            "A method contains an incomplete character (a lone surrogate). Type it again."
         )
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in word.partition("="))
@@ -117,7 +117,7 @@ def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[R
     """Parse MIN_METHODS to MAX_METHODS different methods. Raises SettingsError."""
     methods = tuple(read_method(text, checkpoint, **usual) for text in texts)
     if not MIN_METHODS <= len(methods) <= MAX_METHODS:
-        raise SettingsError(f"Give {MIN_METHODS} to {MAX_METHODS} methods, got {len(methods)}.")
+        raise SettingsError(f"Choose {MIN_METHODS} to {MAX_METHODS} methods, got {len(methods)}.")
     names = {method.name for method in methods}
     decodings = {(method.checkpoint, method.settings) for method in methods}
     if min(len(names), len(decodings)) < len(methods):

@@ -210,7 +210,9 @@ def made_item(record: Mapping[str, Any], number: str) -> Item:
         record = _from_alpaca(record)
     unknown = record.keys() - {*MOST, "turns", "task"}
     if unknown:
-        raise ValueError(f"{sorted(unknown)[0]!r} is none of {', '.join([*MOST, 'turns', 'task'])}")
+        raise ValueError(
+            f"{sorted(unknown)[0]!r} is not one of the keys {', '.join([*MOST, 'turns', 'task'])}"
+        )
     if "prompt" not in record:
         raise ValueError("'prompt' is missing")
     texts = {name: _text(record, name) for name in MOST if record.get(name) is not None}
@@ -227,7 +229,7 @@ def _from_alpaca(record: Mapping[str, Any]) -> dict[str, Any]:
     instruction, extra_input, output = (record.get(name) or "" for name in ALPACA)
     for name, value in zip(ALPACA, (instruction, extra_input, output), strict=True):
         if not isinstance(value, str):
-            raise ValueError(f"{name!r} must be a text")
+            raise ValueError(f"{name!r} must be text")
     renamed = {"prompt": f"{instruction}\n\n{extra_input}" if extra_input.strip() else instruction}
     if output:
         renamed["reference"] = output
@@ -241,11 +243,11 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     if name == "id" and type(value) is int:
         value = str(value)
     if not isinstance(value, str):
-        raise ValueError(f"{name!r} must be a text")
+        raise ValueError(f"{name!r} must be text")
     if len(value) > MOST[name]:
         raise ValueError(f"{name!r} is longer than {MOST[name]:,} characters")
     if LONE.search(value):
-        raise ValueError(f"{name!r} contains half of a character (a lone surrogate)")
+        raise ValueError(f"{name!r} contains an incomplete character (a lone surrogate)")
     return value
 
 
@@ -254,7 +256,7 @@ def _turns(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     turns = []
     posted = as_list(record.get("turns") or [])
     if len(posted) > MAX_TURNS:
-        raise ValueError(f"it has more than the allowed {MAX_TURNS} earlier turns")
+        raise ValueError(f"it has {len(posted)} earlier turns, but at most {MAX_TURNS} are allowed")
     for number, turn in enumerate(posted):
         pair = [turn.get("role"), turn.get("content")] if isinstance(turn, dict) else as_list(turn)
         if len(pair) != 2 or pair[0] != ("user", "assistant")[number % 2]:
@@ -264,7 +266,7 @@ def _turns(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         turns.append((pair[0], _text({"prompt": pair[1]}, "prompt")))
     if len(turns) % 2:
         raise ValueError(
-            "its last turn must be the assistant's; the user's next message is the prompt"
+            "its last turn must be the assistant's, because the prompt is the user's next message"
         )
     return tuple(turns)
 
@@ -435,7 +437,7 @@ def _csv(text: str, name: str) -> Records:
 def _of_row(head: list[str], row: list[str]) -> Callable[[str], Item]:
     def make(number: str) -> Item:
         if len(row) != len(head):
-            raise ValueError(f"it has {len(row)} columns, not {len(head)}")
+            raise ValueError(f"it has {len(row)} columns, but the first line has {len(head)}")
         record: dict[str, Any] = {
             name: value for name, value in zip(head, row, strict=True) if value
         }

@@ -110,7 +110,7 @@ class ReviewSet:
         check_folder(folder)
         if not all(map(is_text, (about.name, *(method.name for method in about.methods)))):
             raise SetError(
-                "The name of the set or of a method contains half of a character (a lone "
+                "The name of the set or of a method contains an incomplete character (a lone "
                 "surrogate). Choose another name."
             )
         if (folder / ABOUT).exists():

@@ -136,7 +136,7 @@ def _content(value: Any) -> Any:
     for part in value:
         is_text = isinstance(part, dict) and part.get("type") in TEXT_PARTS
         if not is_text or not isinstance(part.get("text"), str):
-            reject("must be a text, or a list of parts of type text")
+            reject("must be a string, or a list of parts of type text")
     return "".join(part["text"] for part in value)
 
 
@@ -177,7 +177,7 @@ def _prompts(value: Any) -> Any:
     """Return the posted prompts as a list, each a text or a list of token ids."""
     prompts = [value] if _is_prompt(value) else value
     if not isinstance(prompts, list) or not prompts or not all(map(_is_prompt, prompts)):
-        reject("must be a text, a list of token ids, or a list of either")
+        reject("must be a string, a list of token ids, or a list of either")
     return prompts
 
 
@@ -252,7 +252,7 @@ class MessageBody(Body):
     tool_calls: NoTools = None
     function_call: NoTools = None
     content: Annotated[Text, BeforeValidator(_content)] = Field(
-        description="a text, or a list of parts of type text; may be null for the assistant"
+        description="a string, or a list of parts of type text; may be null for the assistant"
     )
 
     @model_validator(mode="before")
@@ -313,7 +313,7 @@ class TextFields(AnswerBody):
     prompt: Annotated[
         list[PostedPrompt],
         BeforeValidator(_prompts, json_schema_input_type=PostedPrompt | list[PostedPrompt]),
-    ] = Field(description="a text, a list of token ids, or a list of either")
+    ] = Field(description="a string, a list of token ids, or a list of either")
     echo: bool = Field(default=False, description="true to begin the answer with the prompt")
     logprobs: NumRunnersUp | None = None
 
@@ -480,7 +480,7 @@ def _expected(node: dict[str, Any]) -> str:
         return f"a whole number from {node['minimum']} to {node['maximum']}"
     if kind == "array" and "maxItems" in node:
         return f"a list of {node['minItems']} to {node['maxItems']} values"
-    words = {"string": "a text", "boolean": "true or false", "object": "an object"}
+    words = {"string": "a string", "boolean": "true or false", "object": "an object"}
     return words.get(str(kind)) or str(node["description"])
 
 

@@ -41,7 +41,7 @@ from mars_runtime.settings import RECOMMENDED
 
 UNSTORED = "This server stores no responses. Send the whole conversation as input."
 NO_LOGPROBS = "{} is not supported. Use a chat completion with logprobs."
-WANTED = f"a text or a list of 1 to {MAX_MESSAGES} messages"
+WANTED = f"a string or a list of 1 to {MAX_MESSAGES} messages"
 LAST = "The last message of input must have the role user."
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     **CHAT_NEUTRAL,

@@ -75,7 +75,8 @@ def arrivals_of(listed: object) -> tuple[float, ...]:
     values = listed if isinstance(listed, (list, tuple)) else ()
     if not 0 < len(values) <= MAX_RECORDED or not all(_is_moment(value) for value in values):
         raise ArrivalsError(
-            "Give the arrivals as seconds from the start, separated by commas, such as 0, 0.4, 1.2."
+            "Enter the arrival times in seconds from the start, separated by commas, such as "
+            "0, 0.4, 1.2."
         )
     return tuple(sorted(float(value) for value in values))
 

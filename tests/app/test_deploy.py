@@ -228,7 +228,7 @@ def test_one_variable_opens_the_cpu_space_with_the_authors_checkpoint_in_int8(
         page.wait_for_selector("#footer:has-text('mars-0.5b-blk4:')", timeout=60_000)
         assert page.input_value("#checkpoint input") == "mars-0.5b-blk4"
         assert "By the authors of the paper" in page.inner_text("#notice")
-        assert "lossless is bitwise" in page.inner_text("#footer")
+        assert "lossless is bitwise exact" in page.inner_text("#footer")
         run(page, "Count from 1 to 5.")
         assert "int8 weights" in page.inner_text("#race .rv-env")
         page.click("#checkpoint input")

@@ -198,7 +198,7 @@ def test_a_fetch_that_hangs_keeps_no_process_from_ending(handlers: Handlers) -> 
 
 @pytest.mark.parametrize(
     ("is_bitwise", "words"),
-    [(True, "lossless is bitwise"), (False, "lossless is exact up to near ties")],
+    [(True, "lossless is bitwise exact"), (False, "lossless is exact up to near ties")],
 )
 def test_the_footer_says_how_exact_lossless_is(
     handlers: Handlers, is_bitwise: bool, words: str
@@ -435,7 +435,7 @@ class Published:
         return self.has_chat and entry.gguf is not None
 
     def fetch(self, entry: Entry, progress: object, offline: bool = False) -> Path:
-        raise CheckpointError(f"The checkpoint {entry.name} could not be fetched from the hub.")
+        raise CheckpointError(f"The checkpoint {entry.name} could not be fetched from the Hub.")
 
 
 @pytest.mark.parametrize(("has_chat", "stands_in"), [(True, "mars-smollm2"), (False, "mars-tiny")])

@@ -184,9 +184,9 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
     [
         ({"taus": [], "lossless": False}, "taus", "Choose at least one τ, or the lossless row."),
         ({"block_sizes": []}, "block_sizes", "Choose at least one B."),
-        ({"block_sizes": [2, 16]}, "block_sizes", "at most 8, this checkpoint's trained depth"),
+        ({"block_sizes": [2, 16]}, "block_sizes", "for a B of at most 8, got 16"),
         ({"block_sizes": ["auto", 2]}, "block_sizes", "Choose values from the list."),
-        ({"taus": [1.5]}, "taus", "The threshold τ must be a number from 0 to 1."),
+        ({"taus": [1.5]}, "taus", "The threshold τ must be a number from 0 to 1, got 1.5."),
         ({"taus": [0.5] * 10_000}, "taus", "Choose up to 20 values from the list."),
         (
             {"taus": list(TAUS), "block_sizes": [2, 4, 8]},
@@ -194,7 +194,7 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
             "at most 20 cells, got 9 rows × 3",
         ),
         ({"rounds": 4}, "rounds", "Choose 3 or 5 rounds."),
-        ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens per cell."),
+        ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens per cell, got 257."),
     ],
 )
 def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None:

@@ -136,7 +136,7 @@ NO_FILES = (
     [
         ([], {}, ["127.0.0.1:{port}", "--port"]),
         (["-c", NO_FILES], {}, ["TMPDIR"]),
-        ([], {"MARS_MAX_RUNS": "many"}, ["MARS_MAX_RUNS must be a whole number."]),
+        ([], {"MARS_MAX_RUNS": "many"}, ["MARS_MAX_RUNS must be a whole number, got 'many'."]),
     ],
     ids=["taken port", "no temporary files", "nonsense variable"],
 )

@@ -61,7 +61,7 @@ def test_a_race_is_drawn_as_one_that_is_decoded_here(place: Place, handlers: Han
     assert len(mars.events) < len(ar.events)
     *_, choice = handlers.checkpoints.choose(NAME)
     assert choice.footer is not None
-    assert "measured by another machine" in choice.footer
+    assert "timed on another machine" in choice.footer
     value = last(handlers.batch.run("a", batch_controls()))
     assert NO_BATCH in value
 

@@ -427,7 +427,7 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     opened(page)
     page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
     fill_new_set(page, "fast")
-    page.wait_for_selector(".rw-making .rw-progress:text('Give 2 to 3 methods')")
+    page.wait_for_selector(".rw-making .rw-progress:text('Choose 2 to 3 methods')")
 
 
 def test_a_set_outlives_the_server_that_makes_it(

@@ -316,7 +316,7 @@ def test_refusals_of_tools_are_sentences_and_who_leaves_frees_the_place(
 
     wrong, full = with_client(address, use)
     assert wrong.isError
-    assert wrong.content[0].text.endswith("The threshold τ must be a number from 0 to 1.")
+    assert wrong.content[0].text.endswith("The threshold τ must be a number from 0 to 1, got 9.0.")
     assert full.isError
     assert full.content[0].text == run_limits.FULL.format(3)
     assert eventually(lambda: num_runs(handlers) == 0, 10)  # each run takes 80 s

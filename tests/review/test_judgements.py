@@ -42,14 +42,14 @@ def test_a_row_comes_back_from_json() -> None:
         ({"ratings": 3}, "Expected a list"),
         ({"tags": [["x" * 41], []]}, "The tag of a judgement must have at most 40 characters"),
         ({"tags": [["x"] * 13, []]}, "An answer must have at most 12 tags"),
-        ({"note": "\ud800"}, "The note of a judgement contains half of a character"),
+        ({"note": "\ud800"}, "The note of a judgement contains an incomplete character"),
         ({"note": "x" * 2001}, "The note of a judgement must have at most 2,000"),
         ({"reviewer": " "}, "The reviewer of a judgement must not be empty"),
         ({"right": "ar"}, "must compare two different methods"),
         ({"preference": "up"}, "The preference must be left, right, equal or empty"),
         ({"is_masked": 1}, "is_masked and is_revealed must be true or false"),
-        ({"shown": 1}, "A judgement has no field 'shown'"),
-        ({"id": 5}, "Expected a text"),
+        ({"shown": 1}, "Unknown field in a judgement: 'shown'"),
+        ({"id": 5}, "Expected a string"),
     ],
 )
 def test_a_row_of_a_stranger_is_refused_in_a_sentence(
@@ -167,5 +167,5 @@ def test_a_seal_hides_and_opens_only_here(tmp_path: Path) -> None:
     for damaged in ("", "é", sealed[:-4], *changed):
         with pytest.raises(SealError):
             unseal(secret, damaged)
-    with pytest.raises(SealError, match="another server or an earlier version"):
+    with pytest.raises(SealError, match="Another server or an earlier version"):
         unseal(b"x" * 32, sealed)

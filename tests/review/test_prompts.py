@@ -58,10 +58,10 @@ def test_json_lines_bring_everything_and_come_back_as_they_were() -> None:
         ("[1]", "expected an object"),
         ("[" * 100_000, "it is nested too deeply"),
         ("{}", "'prompt' is missing"),
-        ('{"prompt": 1}', "'prompt' must be a text"),
+        ('{"prompt": 1}', "'prompt' must be text"),
         ('{"prompt": " "}', "its prompt is empty"),
-        ('{"prompt": "a", "promt": "b"}', "'promt' is none of id, prompt, system"),
-        ('{"prompt": "\\ud800"}', "'prompt' contains half of a character"),
+        ('{"prompt": "a", "promt": "b"}', "'promt' is not one of the keys id, prompt, system"),
+        ('{"prompt": "\\ud800"}', "'prompt' contains an incomplete character"),
         ('{"prompt": "a", "category": "%s"}' % ("x" * 61), "'category' is longer than 60"),
         ('{"prompt": "a", "id": "1"}', "the id '1' occurs twice"),
         (
@@ -193,7 +193,7 @@ def test_an_array_that_was_cut_short_says_so() -> None:
         ("prompt,prompt\na,b\n", "x.csv", r"Two columns of x\.csv have the same name"),
         ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not UTF-8 text"),
         (" \n", "empty.txt", r"empty\.txt has no valid prompts"),
-        ('[{"instruction": 3}]', "x.json", "'instruction' must be a text"),
+        ('[{"instruction": 3}]', "x.json", "'instruction' must be text"),
     ],
 )
 def test_a_file_of_another_form_is_named(text: str, name: str, sentence: str) -> None:

@@ -115,21 +115,21 @@ def message(role: str = "user", **more: Any) -> list[dict[str, Any]]:
 
 
 NEITHER = "The {} does not work with block diffusion: leave it out."
-CONTENT = "messages.0.content must be a text"
+CONTENT = "messages.0.content must be a string"
 ROLES = "messages.0.role must be one of system, developer, user, assistant."
 SECONDS = "lanes.0.seconds must be a whole number from 1 to 86400."
 LIMIT = " must be a whole number from 1 to 2147483647, or -1 for as many as fit."
 TOP = "must be a whole number from 0 to 3."
 BIAS = "The logit bias must map at most 300 token ids to numbers from -100 to 100."
 BIASES = ({"1": 101}, {"x": 1}, {"-1": 1}, {"1": "2"}, {"1": [2]}, [1], "x")
-PROMPT = "prompt must be a text, a list of token ids, or a list of either."
+PROMPT = "prompt must be a string, a list of token ids, or a list of either."
 PROMPTS = (None, [], [True], [[]], ["a", [True]], ["a", 1], [["a"]])
 INCLUDED = "stream_options.include_usage must be true or false."
 DIFFUSION: dict[str, Any] = {"method": "block_diffusion", "field": "method"}
 LANE = GOOD[RUN]["lanes"][0]
 
 WRONG: list[Case] = [
-    *wrong(CHAT, "model", "model must be a text.", None, 7),
+    *wrong(CHAT, "model", "model must be a string.", None, 7),
     *wrong(CHAT, "stream", "stream must be true or false.", 1),
     *wrong(CHAT, "stream_options", "stream_options must be an object.", []),
     *wrong(CHAT, "stream_options", INCLUDED, {"include_usage": "yes"}),

@@ -139,7 +139,7 @@ def test_fields_that_change_nothing_are_ignored(place: Place) -> None:
 
 
 MESSAGE = {"role": "user", "content": "Hello"}
-PARTS = "input.0.content must be a text, or a list of parts of type text."
+PARTS = "input.0.content must be a string, or a list of parts of type text."
 INCLUDED = "message.output_text.logprobs"
 POSITIVE = "a whole number from 1 to 2147483647"
 
@@ -171,7 +171,7 @@ POSITIVE = "a whole number from 1 to 2147483647"
         ({"input": [MESSAGE, {"role": "assistant", "content": "Hi"}]}, "input", LAST),
         ({"input": "\ud800"}, "input.0.content", NO_TEXT),
         ({"metadata": {"of": "\ud800"}}, "metadata", NO_TEXT),
-        ({"instructions": 7}, "", "instructions must be a text."),
+        ({"instructions": 7}, "", "instructions must be a string."),
         ({"max_output_tokens": 0}, "", f"max_output_tokens must be {POSITIVE}."),
         ({"tau": 2}, "tau", "The threshold τ must be a number from 0 to 1."),
     ],

@@ -66,7 +66,7 @@ def test_what_was_recorded_is_read_in_order() -> None:
     "bad", ["", "soon", "[", "-1", "nan", "[1e999]", "[true]", "[[1]]", "[" * 10_000, "{}"]
 )
 def test_what_is_no_list_of_seconds_is_one_sentence(bad: str) -> None:
-    with pytest.raises(ArrivalsError, match="Give the arrivals as seconds"):
+    with pytest.raises(ArrivalsError, match="Enter the arrival times in seconds"):
         read_recorded(bad)
     for value in ([0.0] * 10_001, None, [math.inf], [None], 3):
         with pytest.raises(ArrivalsError):
