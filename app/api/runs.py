@@ -248,7 +248,7 @@ def _method(values: Mapping[str, Any]) -> str:
     method = values.get("method")
     if not isinstance(method, str) or method not in TITLES:
         raise RefusalError(
-            "method", f"The method must be {' or '.join(TITLES)}, got {shown(method)}."
+            "method", f"The method must be one of {', '.join(TITLES)}, got {shown(method)}."
         )
     return method
 

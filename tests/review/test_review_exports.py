@@ -164,7 +164,7 @@ def test_judgements_come_back_from_their_file(review: ReviewSet) -> None:
     assert exports.read_jsonl(text, review.id) == rows
     with pytest.raises(JudgementError, match="belong to another set"):
         exports.read_jsonl(text, "other")
-    with pytest.raises(JudgementError, match=r"Line 3: The line is not a judgement"):
+    with pytest.raises(JudgementError, match=r"Line 3: This is not a judgement"):
         exports.read_jsonl("\n".join([*text.split("\n")[:2], "{", ""]))
     with pytest.raises(JudgementError, match="This file is empty"):
         exports.read_jsonl("")
