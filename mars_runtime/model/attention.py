@@ -236,7 +236,7 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Return an order of a head's features in which i and i + D/2 are adjacent.
+    """Return an order of a head's features in which features i and i + D/2 are adjacent.
 
     These two features are rotated together.
     """

@@ -179,7 +179,7 @@ def _layer_weights(config: ModelConfig) -> int:
 class _Part(Mapping[str, Tensor]):
     """The weights of the trial model in ``quickest``.
 
-    It has some layers and embeddings of the full model.
+    They are some of the layers and embeddings of the full model.
     """
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:

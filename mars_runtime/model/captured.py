@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 TOKENS = (1, 2, 4, 8, 16, 32, MAX_FED)
 """The numbers of tokens per row that a bucket can have."""
 FIRST_CONTEXT = 256
-"""Number of slots that attention reads in the smallest bucket. Each larger bucket doubles it."""
+"""Number of slots that attention reads in the smallest bucket. The next has twice as many."""
 NUM_WARM_UPS = 2
 """Number of runs before a capture, so that libraries choose kernels and allocate workspaces."""
 

@@ -416,7 +416,10 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 
 def _reason(errors: str) -> str:
-    """Return the reason for a failed download, as a short clause. errors: its error output."""
+    """Return the reason for a failed download, as a short clause.
+
+    errors: the error output of the download process.
+    """
     for sign, reason in (
         ("No module named pip", "this Python has no pip"),
         ("No space left", "no space left on the disk"),

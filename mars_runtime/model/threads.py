@@ -159,7 +159,7 @@ class Trial(NamedTuple):
 
 
 class ThreadChoice:
-    """Chooses the number of threads for one part of those forward passes that have a similar width.
+    """Chooses the number of threads for one part of forward passes of similar width.
 
     Stores the mean time per position for the chosen number of threads and the numbers tried.
     """
@@ -171,7 +171,7 @@ class ThreadChoice:
         self._num_measured = 0  # number of forward passes in the mean of the chosen number
         self._step = 0  # step of the current trial: 1, -1, or 0 for none
         self._tried: list[float] = []
-        self._wanted = 0  # step of the next trial
+        self._wanted = 0  # requested step of the next trial, or 0 for none
         self._last_step = 1
 
     @property

@@ -393,7 +393,7 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """Return a weight [out, in] as a matrix [in, out], quantised if the model has 8 bits.
+        """Return a weight [out, in] as a matrix [in, out], quantised if ``is_int8`` is set.
 
         On a CPU the memory is transposed too. A product with 5 rows then takes nearly the same time
         as with 1 row; without this step it can take twice as long.
