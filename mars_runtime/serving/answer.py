@@ -173,7 +173,7 @@ class StreamedAnswer:
 def _up_to(step: Step, num_tokens: int) -> Step:
     """Return the step with only its first ``num_tokens`` tokens.
 
-    This removes the tokens after a stop string, so that the figures of the answer do not count
+    Used to remove the tokens after a stop string, so that the figures of the answer do not count
     them.
     """
     (row,) = step.rows
@@ -225,7 +225,7 @@ class StopCutter:
         """Return how many of the last characters could be the beginning of a stop string."""
         for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
-            index = bisect_left(self._stops, tail)  # where a stop that begins with tail would be
+            index = bisect_left(self._stops, tail)  # first stop that could begin with tail
             if index < len(self._stops) and self._stops[index].startswith(tail):
                 return length
         return 0

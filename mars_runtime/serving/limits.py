@@ -186,7 +186,7 @@ class Proxies:
         self._number = number
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle the request with the client's address in its scope."""
+        """Put the client's address into the scope, then handle the request."""
         if self._number and scope["type"] == "http":
             values = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             addresses = b",".join(values).decode("latin-1").split(",")

@@ -158,7 +158,7 @@ _ABOUT = TypeAdapter(ModelDescription)
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """A model with an engine object in this process."""
+    """A model and the engine object in this process that runs it."""
 
     name: str
     tokenizer: Tokenizer

@@ -176,7 +176,7 @@ def bound(host: str, port: int) -> socket.socket:
         listener = socket.create_server(
             (address, port, *scope), family=family, backlog=512, dualstack_ipv6=is_dual
         )
-    except (OSError, OverflowError, ValueError):  # ValueError: not a valid name
+    except (OSError, OverflowError, ValueError):  # ValueError: the host is not a valid name
         raise AddressInUseError(host, port) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
