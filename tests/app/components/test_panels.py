@@ -179,7 +179,7 @@ def test_the_pictures_are_the_folds_of_what_is_shown_and_keys_read_them(
     proposed = sum(len(row.proposals) > 1 for row in ROWS)
     emitted = sum(len(row.accepted) > 1 for row in ROWS)
     said = page.inner_text(f"{picture(panel, 'positions')} .rv-pic-say")
-    assert said.startswith(f"Position 2: {emitted} of {proposed} passes")
+    assert said.startswith(f"Position 2: accepted in {emitted} of {proposed} passes")
     page.keyboard.press("Escape")
     said = page.inner_text(f"{picture(panel, 'positions')} .rv-pic-say")
     assert said.startswith("Share of passes in which the proposal")
@@ -197,7 +197,7 @@ def test_one_sentence_where_nothing_can_be_said(still: playwright.Page) -> None:
     said, none = f"{calibration} .rv-pic-say", f"{calibration} .rv-pic-none"
     meter, detail = f"{against} .rv-ag-head", f"{against} .rv-ag-detail"
     for scene, there, sentence, meant, other in (
-        ("uncheckedalone", none, "does not contain AR's choices", meter, "does not say"),
+        ("uncheckedalone", none, "does not contain AR's choices", meter, "does not contain"),
         ("unchecked", said, "up to the first difference", detail, "after the first difference"),
         ("plainar", none, "AR's own choice", meter, "is plain AR"),
         ("losslessdone", said, "tokens and drafts", meter, "by construction"),
