@@ -149,10 +149,10 @@ def test_nan_is_a_sentence_and_names_the_rows_and_the_rest_goes_on() -> None:
 @pytest.mark.parametrize(
     ("prompt", "limit", "sentence"),
     [
-        ([], 4, "no tokens"),
+        ([], 4, "prompt is empty"),
         ([3, 18], 4, "outside 0 to 17"),
         ([-1], 4, "outside 0 to 17"),
-        ([3] * 509, 4, "this model supports 512 together"),
+        ([3] * 509, 4, "this model supports only 512 in total"),
     ],
 )
 def test_prompts_that_cannot_be_served_are_refused_at_once(prompt, limit, sentence) -> None:
@@ -163,7 +163,7 @@ def test_prompts_that_cannot_be_served_are_refused_at_once(prompt, limit, senten
 
 def test_a_full_batch_and_a_short_cache_say_so() -> None:
     batch = CursorBatch(ScriptedModel(counting), IDS, 1, 10)
-    with pytest.raises(DecodeError, match="each row of this batch fits 10 together"):
+    with pytest.raises(DecodeError, match="each row of this batch fits only 10 in total"):
         batch.add(0, [3, 4, 5], lambda: COUNT)
     batch.add(0, [3, 4], lambda: COUNT)
     with pytest.raises(DecodeError, match="rows are in use"):

@@ -459,7 +459,7 @@ def test_the_costs_come_from_the_worker_and_let_b_be_chosen(engines, prompt) -> 
 
 
 def test_what_does_not_fit_is_refused_here(engines: list[BaseEngine], prompt: list[int]) -> None:
-    with pytest.raises(RequestError, match="lower it to"):
+    with pytest.raises(RequestError, match="lower the limit to"):
         engines[1].submit(Request(prompt, replace(MARS, max_new_tokens=CAPACITY)))
     with pytest.raises(RequestError, match="token ids"):
         engines[1].submit(Request([10**6], MARS))
