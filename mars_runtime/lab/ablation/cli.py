@@ -125,9 +125,9 @@ def _work(args: argparse.Namespace, until: float) -> int:
 
 @contextmanager
 def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
-    """Start the worker processes and yield their pool; yield None if one worker is enough.
+    """Start the worker processes and yield their pool.
 
-    In the latter case, this process does the work itself.
+    With a single worker, yields None instead: this process then does the work itself.
     """
     from mars_runtime.lab.ablation.jobs import start_worker
 

@@ -92,8 +92,8 @@ def write_shard(plan: AblationPlan, shard: int) -> None:
 def shards_from(plan: AblationPlan, first: int) -> Examples:
     """Return a function that reads training shards from disk, by number.
 
-    The numbers are relative: the function's shard 0 is shard ``first`` on disk. After the last
-    shard on disk, shard 0 on disk follows.
+    Shard 0 of this function is shard ``first`` on disk. After the last shard on disk, the function
+    continues with the first shard on disk.
     """
 
     def read(shard: int) -> list[TrainingExample]:

@@ -146,7 +146,7 @@ class AblationPlan:
     - start: name of the checkpoint from which all variants start.
     - tokens, seconds: limits of each training, which ends when it reaches one of them. ``tokens``
       counts the tokens of both streams (clean and noisy) and padding.
-    - num_prompts: held-out prompts per family.
+    - num_prompts: number of held-out prompts per family.
     - until: the time at which unfinished trainings are stopped, as a value of ``time.monotonic``.
     """
 

@@ -74,7 +74,7 @@ class _Moments:
 
 
 def generate_ask(model: Any, decoding: AnswerEnd, **more: Any) -> Ask:
-    """Return a function that answers prompts with ``model.generate`` and times the answer.
+    """Return a function that answers prompts with ``model.generate`` and measures the time.
 
     more: additional fields of the GenerationConfig.
     """
@@ -224,9 +224,9 @@ def _padded(
 
 
 def _row(output: list[int], eos_ids: Container[int], streamer: _Moments) -> TimedRow:
-    """Return the row of an output up to its first EOS.
+    """Return a row of the output of ``generate``, up to the first EOS.
 
-    ``generate`` adds padding after EOS while other rows are unfinished.
+    After EOS, a row has padding if other rows were unfinished.
     """
     length = next((i + 1 for i, token in enumerate(output) if token in eos_ids), len(output))
     ends = [0, *(min(end, length) for end in accumulate(streamer.counts))]

@@ -35,7 +35,7 @@ class LlamaCpp:
     """Decodes with llama.cpp, through the low-level interface of llama-cpp-python."""
 
     def __init__(self, path: str, num_tokens: int) -> None:
-        """Load a GGUF file. Raises ValueError.
+        """Load a GGUF file. Raises ValueError if this fails.
 
         num_tokens: maximum number of tokens of a prompt and its answer together.
         """
@@ -91,7 +91,7 @@ class OpenVino:
     """Decodes a GGUF file with OpenVINO GenAI, with one pipeline per number of threads.
 
     The pipelines compute in fp32. On processors with AMX the default is bf16, which is slower for
-    single tokens and changes the text. The attention backend SDPA caches no prefixes.
+    single tokens and changes the text. The attention backend is SDPA, which caches no prefixes.
     """
 
     def __init__(self, path: str, num_tokens: int) -> None:

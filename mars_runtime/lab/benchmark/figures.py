@@ -51,7 +51,7 @@ class SeriesSamples:
 
 @dataclass(frozen=True, slots=True)
 class PeerFigures:
-    """Figures of a peer over a set of samples.
+    """The speed and the output of a peer, computed from a set of samples.
 
     - decode_rate, whole_rate: tokens per second without and with prefill; median over answers.
     - ttft: seconds from the start to the first tokens of a row.
@@ -80,7 +80,7 @@ class PeerFigures:
 
 
 def figures_of(samples: Sequence[Sample], peers: Sequence[str]) -> dict[str, PeerFigures]:
-    """Return name of a peer -> its figures, for each of ``peers`` that has samples."""
+    """Return the figures of each of ``peers`` that has samples, by name of the peer."""
     by_peer = {peer: [sample for sample in samples if sample.peer == peer] for peer in peers}
     return {peer: _figures(peer, own) for peer, own in by_peer.items() if own}
 

@@ -48,7 +48,7 @@ class ForwardWork:
 class Rho:
     """The time of a forward pass of ``width`` tokens per row.
 
-    seconds: median time. rho: this time divided by that of a pass of one token per row, as the
+    seconds: median time. rho: time divided by the time of a pass of one token per row, as the
     median over rounds.
     """
 
@@ -127,9 +127,9 @@ def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
 def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float:
     """Measure the memory bandwidth in bytes per second, with the current number of threads.
 
-    num_bytes: amount of memory to read repeatedly. With the size of the weights, the result
-    includes the effect of processor caches that are large enough for them. int8 is read as fp32,
-    which is equally fast. The measurement takes less than a second.
+    num_bytes: amount of memory to read repeatedly. If this is the size of the weights, the result
+    includes the effect of processor caches that can hold the weights. int8 is read as fp32, which
+    is equally fast. The measurement takes less than a second.
     """
     dtype = torch.float32 if dtype == torch.int8 else dtype
     count = max(1, num_bytes // dtype.itemsize)

@@ -229,7 +229,7 @@ def best_threads(samples: Sequence[Sample]) -> dict[str, int]:
 
 
 def fastest(samples: Sequence[Sample], peers: Sequence[str]) -> str | None:
-    """Return the name in ``peers`` with the most tokens per second, or None without samples."""
+    """Return which of ``peers`` has the most tokens per second, or None if there are no samples."""
     own = [sample for sample in samples if sample.peer in peers]
     groups = _by(own, lambda sample: sample.peer)
     rates = {peer: _pooled_rate(answers) for peer, answers in groups.items()}

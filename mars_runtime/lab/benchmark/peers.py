@@ -67,7 +67,7 @@ class Peers:
         self._stack.close()
 
     def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
-        """Return name of a peer -> its function, for the peers in transformers and in this runtime.
+        """Return the functions of the peers in transformers and in this runtime, by name.
 
         Questions must have ``batch_size`` prompts of at most ``longest`` tokens.
         """

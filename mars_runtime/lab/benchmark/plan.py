@@ -163,7 +163,7 @@ def task_methods(
     lossless_block_sizes: Sequence[int],
     max_new_tokens: int,
 ) -> dict[str, DecodeSettings]:
-    """Return name -> settings of the methods for tasks: AR, MARS and lossless MARS.
+    """Return the settings of the methods for tasks, by name: AR, MARS and lossless MARS.
 
     MARS and lossless MARS are also included with automatic B. Raises SettingsError.
     """
@@ -182,7 +182,7 @@ def task_methods(
 
 
 def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """Return name -> settings of the methods for open requests: AR, MARS and lossless MARS.
+    """Return the settings of the methods for open requests, by name: AR, MARS, lossless MARS.
 
     Lossless MARS is included with masks after the last token, with masks after every draft, with
     prompt lookup, and with both masks and prompt lookup. Raises SettingsError.
@@ -204,7 +204,7 @@ def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
 def speculative_methods(
     drafts: Mapping[str, bool], max_new_tokens: int
 ) -> dict[str, DecodeSettings]:
-    """Return name -> settings of speculative decoding with the paper's K and τ (section 4.6).
+    """Return settings of speculative decoding, by name, with the paper's K and τ (section 4.6).
 
     drafts: name of a draft checkpoint -> whether it was trained with masks. Methods with masks in
     the target are included for all draft models. Methods with masks in the draft model are included

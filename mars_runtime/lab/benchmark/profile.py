@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _methods(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """Return name -> settings of the methods to profile. Raises SettingsError."""
+    """Return the settings of the methods to profile, by name. Raises SettingsError."""
     lossless = DecodeSettings("mars", args.lossless_tau, args.lossless_block_size, lossless=True)
     methods = [
         DecodeSettings("ar", 1.0, 1),

@@ -33,7 +33,7 @@ class Findings:
     - quiet: how idle the machine was.
     - bytes_per_second: memory bandwidth with ``forward_threads`` threads.
     - work: bytes that a forward pass reads.
-    - curves: batch size -> rho for each width.
+    - curves: batch size -> relative time (rho) of forward passes of each width.
     """
 
     origin: Mapping[str, Any]

@@ -140,7 +140,7 @@ def _compared(
 def series_of(
     wanted: BenchmarkPlan, target: Target, peers: Peers, batch_size: int
 ) -> tuple[Series, dict[str, str]]:
-    """Return the series of one batch size, and the versions of its other engines."""
+    """Return the series of one batch size, and the versions of the other engines in this series."""
     questions = plan.questions(target.prompts, batch_size, wanted.num_prompts, wanted.seed)
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = peers.of(batch_size, longest)
@@ -155,7 +155,7 @@ def series_of(
 
 
 def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> SeriesSamples:
-    """Measure a series. Each peer uses the number of ``threads`` with which it is fastest."""
+    """Measure a series. Each peer uses the value in ``threads`` with which it is fastest."""
     asks, left_out = warmed_up(series, threads)
     questions = series.questions
     chosen = dict.fromkeys(asks, threads[0])

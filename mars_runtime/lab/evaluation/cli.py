@@ -1,6 +1,6 @@
 """``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass.
 
-Every combination of the given settings is measured, for example with ``--taus 0.5 0.8 0.95
+Every combination of the settings on the command line is measured, for example ``--taus 0.5 0.8 0.95
 --block-sizes 2 4 8``. After an interruption, the same command continues the run. Chat models answer
 open requests, which have no checker, so they get no accuracy.
 """
@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _with_current_names(args: argparse.Namespace) -> argparse.Namespace:
-    """Replace former names of arguments with current ones.
+    """Replace former names of arguments with their current names.
 
     Raises SettingsError if an argument is present under both names.
     """

@@ -38,7 +38,7 @@ class RowOutput:
     def without_loop(self) -> RowOutput:
         """Return the output up to its repetition loop, or unchanged without a loop.
 
-        If the loop begins inside a forward pass, the tokens of this pass before the loop count.
+        If the loop begins inside a forward pass, the tokens of this pass before the loop are kept.
         """
         loop = find_loop(self.tokens)
         if loop is None:
@@ -117,7 +117,8 @@ def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:
     """Return the acceptance rate at each position of a forward pass.
 
     This is the share of the passes that emitted a token at the position, among the passes that
-    offered one. forwards: (number of emitted tokens, number of offered tokens) of each pass.
+    could have emitted one there. forwards: (number of emitted tokens, number of offered tokens) of
+    each pass.
     """
     pairs = list(forwards)
     widest = max((offered for _, offered in pairs), default=0)

@@ -3,7 +3,7 @@
     python -m lm_eval --model mars --model_args checkpoint=mars-smollm2,tau=0.95 --tasks …
 
 Importing this module registers the model. lm-eval has no plug-ins, so the task files in ``tasks/``
-or the command in ``cli.py`` cause the import.
+and the command in ``cli.py`` import it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Return (log-probability, whether greedy decoding emits it) of each continuation.
+        """Return the log-probability of each continuation, and whether greedy decoding emits it.
 
         Both values are computed with plain AR.
         """

@@ -28,8 +28,8 @@ PAPER = ASSETS / "results" / "paper.json"
 class Benchmark:
     """A benchmark, which is a column of the tables.
 
-    name: the paper's name. task: our task. metric: name of lm-eval's metric. heading: the column's
-    heading.
+    name: its name in the paper. task: name of our task in lm-eval. metric: name of lm-eval's
+    metric. heading: heading of the column.
     """
 
     name: str

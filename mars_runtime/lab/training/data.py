@@ -31,7 +31,7 @@ Examples = Callable[[int], list[TrainingExample]]
 
 
 class Corpus:
-    """Draws pairs (prompt, answer) in the proportions that a recipe specifies.
+    """Chooses random pairs (prompt, answer) in the proportions that a recipe specifies.
 
     folder: the data folder with natural text, which is read into memory.
     """

@@ -17,8 +17,8 @@ class Noise:
     """How to build the noisy stream. The defaults are those of MARS (paper, section 3.1).
 
     - masking: ``block``: all positions of a block are masks. ``random``: a position is a mask with
-      a probability that is drawn for its block; otherwise it has its real token. ``everywhere``:
-      like ``random``, with the whole response as one block.
+      a probability that is chosen at random for its block; otherwise it has its real token.
+      ``everywhere``: like ``random``, with the whole response as one block.
     - is_causal: whether a position attends only to earlier positions of its block, or to all.
     - is_shifted: whether a mask predicts the next token, or the token at its own position.
     - has_clean_stream: whether blocks attend to the clean stream, so that a text trains all of its
@@ -80,8 +80,8 @@ class Recipe:
     - mixture: pairs (source of examples, share of examples); ``data.py`` reads the sources.
     - block_size: B, the number of proposals for which masks are trained.
     - clean_weight: weight of the clean loss in stage ``mars`` ("SFT loss", paper, section 3.2).
-    - masked_share: share of a response's blocks in the noisy stream of stage ``mars``. The paper
-      uses 1. A smaller share leaves more of the token budget for other texts.
+    - masked_share: share of the blocks of a response that are in the noisy stream of stage
+      ``mars``. The paper uses 1. A smaller share leaves more of the token budget for other texts.
     - tokenizer: name of a bundled checkpoint that provides the tokenizer; None trains a new one.
     - precision: the ``mixed_precision`` of accelerate.
     """

@@ -176,7 +176,7 @@ def _positions(
 
 
 def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
-    """Draw which positions of a block are masks. At least one position is a mask."""
+    """Choose at random which positions of a block are masks. At least one position is a mask."""
     if noise.masking == "block":
         return [True] * size
     level, always_masked = rng.random(), rng.randrange(size)

@@ -39,7 +39,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(A-Z])")
 def _is_held_out(name: str) -> bool:
     """Return whether the tale with this title is held out for evaluation.
 
-    Titles are normalised, so a tale that occurs in two sources is in the same split.
+    Titles are normalised, so a tale that occurs in two sources is in the same split in both.
     """
     title = re.sub(r"^(the|a|an)[^a-z]+|[^a-z0-9/]", "", name.strip().lower())
     return zlib.crc32(title.encode()) % EVAL_ONE_IN == 0

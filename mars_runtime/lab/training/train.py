@@ -316,7 +316,7 @@ def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str,
 
     One forward pass reads both streams.
     """
-    # An additive mask works with every attention implementation: 0 or the lowest float.
+    # An additive mask (0 or the lowest float) works with every attention implementation.
     bias = torch.zeros(streams.mask.shape, device=streams.mask.device)
     hidden = model.model(
         input_ids=streams.ids,

@@ -1,8 +1,8 @@
 """``python -m mars_runtime verify``: check a promise of the runtime for a checkpoint.
 
 - ``lossless``: every lossless method emits the same tokens as AR, for single prompts and batches.
-- ``sampling``: lossless decoding with a seed draws the same tokens as AR with this seed, and the
-  draws follow AR's probabilities.
+- ``sampling``: lossless decoding with a seed samples the same tokens as AR with this seed, and the
+  sampled tokens follow AR's probabilities.
 - ``logits``: greedy answers in fp32 have the same tokens as those of transformers. The logits in
   the requested dtype are also compared.
 

@@ -54,7 +54,8 @@ class Case:
 class Evidence:
     """The result of checking a promise.
 
-    document: content of the result file. sentence: summary. is_kept: whether the promise holds.
+    document: content of the result file. sentence: the result in one sentence. is_kept: whether the
+    promise holds.
     """
 
     document: dict[str, Any]

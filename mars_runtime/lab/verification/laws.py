@@ -1,6 +1,6 @@
 """Compare decoded tokens and logits with a reference, to check the promises of the runtime.
 
-- Lossless: the tokens must equal AR's, for any drafts and any other rows of the batch.
+- Lossless: the tokens must equal AR's, regardless of the drafts and of other rows in the batch.
 - Sampling: the distance between drawn tokens and AR's probabilities must be explained by chance.
 - Logits: the logits of this runtime are compared with those of transformers on the same weights.
 """
@@ -138,7 +138,7 @@ def shares(logits: Tensor, temperature: float, top_p: float) -> Tensor:
 class PromptDistance:
     """The distance at one position of the answers to one prompt.
 
-    chance: [ROUNDS], distances of random draws from the same probabilities.
+    chance: [ROUNDS], distances that result if tokens are drawn at random from AR's probabilities.
     """
 
     num_draws: int

@@ -43,8 +43,9 @@ def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
     """Return the held-out figures as JSON values.
 
     ``by_depth`` and ``by_kind`` have pairs of tokens per forward pass: with one group of masks, and
-    with a group after every pending token. ``by_depth`` is for each B, ``by_kind`` for the largest
-    B. ``by_position`` is the share of groups in which the first j masks are right.
+    with a group after every pending token. ``by_depth`` has a pair for each B, ``by_kind`` a pair
+    for each kind of text with the largest B. ``by_position`` is the share of groups in which the
+    first j masks are right.
     """
     every = [right for _, right in rows]
     kinds = sorted({kind for kind, _ in rows})

@@ -153,7 +153,7 @@ def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
 def right_masks(
     model: Backbone, parameters: Parameters | FullWeights, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
-    """Return the number of leading masks that predict the right token, per text and anchor."""
+    """Return how many masks are right before the first wrong one, for each text and anchor."""
     clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)

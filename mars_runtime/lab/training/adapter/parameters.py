@@ -47,12 +47,12 @@ class Form:
     full: bool = False
 
     def ranks(self) -> dict[str, int]:
-        """Return part of a layer -> rank of its update."""
+        """Return the rank of the update for each part of a layer."""
         return {"qkv": 2 * self.rank, "o": self.rank, "gate_up": 2 * self.rank, "down": self.rank}
 
 
 class Parameters(nn.Module):
-    """The parameters of an adapter for ``model``, in float32. Its update is zero at first."""
+    """The parameters of an adapter for ``model``, in float32. The update is zero at first."""
 
     def __init__(self, model: Backbone, form: Form, seed: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Parameters(nn.Module):
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
-        """Load a saved adapter of the same form. Raises CheckpointError."""
+        """Load a saved adapter with the same ``Form``. Raises CheckpointError."""
         saved = read_tensors(folder)
         tensors = dict(self.saved())
         if saved.keys() != tensors.keys() or any(saved[k].shape != tensors[k].shape for k in saved):

@@ -38,7 +38,8 @@ class AdapterRecipe:
 
     - masks: number of masks per group in each step of a repeated cycle. Most groups are short,
       because decoding rarely accepts more than three masks.
-    - measure_steps: steps between held-out measurements; each measurement also saves.
+    - measure_steps: number of steps between held-out measurements. After each measurement, the
+      state of the run is saved.
     - patience: number of measurements without an improvement after which the training stops.
     """
 
@@ -120,9 +121,10 @@ class AdapterTrainer:
         self.save()
 
     def _is_any(self, value: bool) -> bool:
-        """Return whether ``value`` is true in any process. With it, all processes stop together.
+        """Return whether ``value`` is true in any process; all processes get the same result.
 
-        If only one process stopped, the others would wait for its gradients forever.
+        Thus all processes stop together. If only one process stopped, the others would wait for its
+        gradients forever.
         """
         if self.world == 1:
             return value
@@ -237,7 +239,7 @@ class AdapterTrainer:
         self.parameters.load(folder)
 
     def resume(self) -> None:
-        """Load the last save in ``out``, to continue from there."""
+        """Load the state that was last saved in ``out``, to continue the run from it."""
         device = torch.get_default_device()
         state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         self.parameters.load_state_dict(state["parameters"])
@@ -276,7 +278,8 @@ def new_optimizer(
 class TrainingProgress:
     """The progress of a run. seconds: CPU time of this process in training steps.
 
-    masks: number of trained masks. best: best held-out tokens per forward pass, at best_step.
+    masks: number of masks that were trained so far. best: highest number of tokens per forward pass
+    on held-out texts, measured at ``best_step``.
     """
 
     step: int = 0

@@ -41,7 +41,7 @@ class Prompt:
 def mixture(
     data: Path, written: list[str], benchmarks: Set[int], seed: int, count: int
 ) -> list[Prompt]:
-    """Return the first ``count`` prompts of the mixture.
+    """Return the first ``count`` prompts of the training mixture.
 
     written: prompts that the base model wrote. benchmarks: hashes of word sequences (see ``runs``)
     that no prompt may contain.

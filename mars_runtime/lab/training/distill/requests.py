@@ -1,7 +1,8 @@
 """Generate requests like those that people send to a chat model.
 
-Kinds are everyday requests, code, word problems, and requests about a passage. Subjects and
-phrasings are in ``requests.json``. Passages and questions come from a folder of public texts.
+The kinds of requests are everyday requests, code, word problems, and requests about a passage.
+Subjects and phrasings are in ``requests.json``. Passages and questions come from a folder of public
+texts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MIN_WORDS, MAX_WORDS = 40, 150
 
 
 def chat_requests(draw: random.Random) -> Iterator[Turns]:
-    """Yield everyday requests without end. One in eight follows a greeting and a reply."""
+    """Yield everyday requests without end. One in eight comes after a greeting and a reply."""
     while True:
         request = _everyday(draw)
         if draw.random() < 0.125:
