@@ -86,8 +86,8 @@ class Backend(ABC):
     def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
         """Return what a forward pass predicts after each layer, computed in pieces.
 
-        The worker thread runs the pieces. Raises RequestError
-        immediately if this backend cannot do it.
+        The worker thread runs the pieces. Raises RequestError immediately if this backend cannot
+        read layers.
         """
         raise RequestError(NO_LAYERS)
 

@@ -49,7 +49,7 @@ class BackgroundJob:
             self.result.set_exception(error)
 
     def _claim(self) -> bool:
-        """Return false if the caller has cancelled the job; otherwise prevent a later cancellation."""
+        """Return false if the caller has cancelled the job, else prevent a later cancellation."""
         return self.result.set_running_or_notify_cancel()
 
 

@@ -116,17 +116,17 @@ class BaseEngine(ABC):
         pace: float = 0.0,
         owner: str = "",
     ) -> Run:
-        """Start a run of any decoder, alone on the device. Its Steps may have many rows.
+        """Start a run of any decoder, which uses the device exclusively.
 
-        The worker thread calls ``decode`` with the model, its vocabulary, the source of this run's
-        settings and the costs (see Solo). The run ends with ``limit`` if any row ended at its
-        limit, else with ``repeats`` if any row repeated itself, else with ``eos``. Raises the same
-        errors as ``submit``.
+        Its Steps may have many rows. The worker thread calls ``decode`` with the model, its
+        vocabulary, the source of this run's settings and the costs (see Solo). The run ends with
+        ``limit`` if any row ended at its limit, else with ``repeats`` if any row repeated itself,
+        else with ``eos``. Raises the same errors as ``submit``.
         """
         return self._serve([Solo(decode, settings, deadline, owner)], pace)[0]
 
     def race(self, requests: Sequence[AnyRequest], pace: float = 0.0) -> list[Run]:
-        """Start several runs that take turns: the one with the least device time so far is next.
+        """Start several runs that take turns: the run with the least device time so far is next.
 
         All runs reuse the same number of cached tokens of their prompts. The runs of a race share
         no forward passes. A single request is served as by ``submit``. Raises the same errors as

@@ -24,9 +24,9 @@ from mars_runtime.settings import MAX_FED, Metric
 MASKED = range(2, 6)  # lengths at which the additional cost of masks is measured
 CONTEXT = 128  # number of tokens in the KV cache before the timed ones
 SHORT = 0.02  # if a pass of one token takes less than this many seconds, MANY lengths are timed
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # lengths for one row with all threads
-FEW = (1, 2, 3, 5, 8, 16, 32)  # lengths otherwise; those in between are interpolated linearly
-BUDGET = 1.2  # seconds of rounds for each number of rows, after the minimum number of rounds
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # timed lengths for one row with all threads
+FEW = (1, 2, 3, 5, 8, 16, 32)  # timed lengths otherwise; others are interpolated
+BUDGET = 1.2  # seconds after which no further round starts, except for the minimum
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 
 

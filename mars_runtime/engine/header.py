@@ -36,7 +36,7 @@ class Facts:
 
 
 def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
-    """Return the facts of a loaded checkpoint. ``costs``: measured by its engine."""
+    """Return the facts of a loaded checkpoint. ``costs``: the costs measured by its engine."""
     from mars_runtime.engine.memory import slot_bytes
 
     model = checkpoint.model

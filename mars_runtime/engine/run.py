@@ -19,7 +19,7 @@ MAX_PACE = 10_000.0
 
 
 class WakeCondition(threading.Condition):
-    """Lock of the state that the engine's worker and the handles share; it also wakes the worker.
+    """Lock that guards the state shared by the worker and the runs; it also wakes the worker.
 
     ``has_news`` is true if another thread changed something since the worker last checked.
     """
@@ -95,8 +95,9 @@ class Run(Lane):
 
     @property
     def pace(self) -> float:
-        """Slow motion of the whole job: a pause of ``pace`` times each forward pass; 0 is full
-        speed.
+        """Slow motion of the whole job: after each forward pass, it pauses ``pace`` times as long.
+
+        0 is full speed.
 
         Assigning raises SettingsError if the value is out of range.
         """

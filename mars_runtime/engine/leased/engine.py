@@ -1,4 +1,4 @@
-"""Engine on a device that is leased for each run; it implements the usual interface of an engine.
+"""Engine on a device that is leased for each run; it implements ``BaseEngine``.
 
 Every job is one call of a lease (``worker.py``), which decodes it in another process. For each job
 a thread with the caller's context passes the events on. The usual scheduler decides which jobs may
@@ -39,7 +39,7 @@ _numbers = itertools.count(1)
 class LeasedEngine(BaseEngine):
     """Serves runs of one checkpoint.
 
-    checkpoint: name of the checkpoint, for the other process.
+    checkpoint: name of the checkpoint that the other process loads.
     lease: decodes a call on a leased device.
     slots: shared memory, created before any process was forked.
     check: raises RequestError for an invalid request.
@@ -177,8 +177,8 @@ class LeasedEngine(BaseEngine):
         run.add(event)
 
     def _enforce_deadlines(self) -> None:
-        """End runs that were cancelled or passed their deadlines, whatever the other processes
-        do."""
+        """End runs that were cancelled or passed their deadlines, even if the other processes do
+        not react."""
         with self._condition:
             while not self._is_closed:
                 now = time.monotonic()
@@ -191,7 +191,7 @@ class LeasedEngine(BaseEngine):
                 run.cancel()
 
     def _end_all(self, runs: Sequence[Run], end: End) -> None:
-        """End those of the runs that have not finished. Call with the lock held."""
+        """End all of ``runs`` that have not finished. Call with the lock held."""
         for run in runs:
             if not run.is_finished:
                 run.add(end)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 START_SECONDS = 15.0
 PREFILL_RATE, DECODE_RATE = 1000.0, 25.0
-"""Tokens per second of a lane, from which the requested device time is computed.
+"""Assumed tokens per second of a lane, from which the requested device time is computed.
 
-They are cautious assumptions and not measured.
+The rates are cautious and not measured.
 """
 SOLO_SECONDS, MOST_SECONDS = 60.0, 90.0
 SLOT_BYTES = 8192
@@ -175,7 +175,7 @@ class SharedMemory:
 
 
 class Reader:
-    """Reads the settings of one call from shared memory, starting with those of the call itself."""
+    """Reads the settings of one call from shared memory; the call contains the initial ones."""
 
     def __init__(self, slots: SharedMemory, slot: int, shared: SharedSettings) -> None:
         self._slots = slots
