@@ -149,8 +149,8 @@ class _BlockFiller:
         return step
 
     def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
-        """Return the predictions for the block, the cursor before, and the number of clean tokens
-        fed.
+        """Return the predictions for the block, the cursor before the forward pass, and the number
+        of clean tokens that it fed.
 
         The keys and values of the clean tokens are final afterwards.
         """

@@ -166,7 +166,7 @@ class TimeBudget:
         self._left -= cost
 
     def earn(self, num_tokens: int) -> None:
-        """Add the time that AR would need for these tokens."""
+        """Add the time that AR would need for these tokens at PACE times its speed."""
         self._left = min(FULL, self._left + num_tokens / PACE)
 
 
@@ -543,7 +543,7 @@ def rate_of(
 
 
 class FeedRequest(NamedTuple):
-    """What a row of a batch would like the next forward pass to feed.
+    """What a row requests the next forward pass to feed; ``best_width`` decides for the batch.
 
     width: number of tokens to feed.
     has_masks: whether some of the fed tokens are masks.
@@ -599,7 +599,7 @@ class Drafter:
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
         self._chances: list[float] = []  # acceptance probabilities of the current drafts
         self._policy = AR_POLICY
-        self._best_masks, self._rate = min(2, most_masks), 1.0  # result of the last comparison
+        self._best_masks, self._rate = min(2, most_masks), 1.0  # result of the latest comparison
         self._num_forwards = 0
         self._probes = Probes()
         self._num_accepted = 0  # accepted drafts since the last choice

@@ -29,11 +29,10 @@ ACCEPTED, REJECTED = 1.0, -1.0
 class ForcedAcceptance:
     """Acceptance histogram: ``shares[k - 1]`` is the share of forward passes that accept k tokens.
 
-    The shares add up to 1. A forward pass never accepts more than B tokens. The number
-    depends only on the seed, the row and the position in the answer, so all compared methods draw
-    the same numbers. In
-    lossless mode every draft is confirmed, so the same histogram applies one forward pass later.
-    Raises DecodeError for an invalid histogram.
+    The shares add up to 1. A forward pass never accepts more than B tokens. The number of accepted
+    tokens depends only on the seed, the row and the position in the answer, so all compared methods
+    draw the same numbers. In lossless mode every draft is confirmed, so the same histogram applies
+    one forward pass later. Raises DecodeError for an invalid histogram.
     """
 
     shares: tuple[float, ...]

@@ -23,8 +23,8 @@ from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
-NUM_TOKENS = 16  # maximum number of earlier tokens in a piece
-NUM_PARTS = 8  # number of pieces that run the layers for the same earlier tokens
+NUM_TOKENS = 16  # maximum number of tokens before the pass that one piece runs
+NUM_PARTS = 8  # number of pieces into which the layers are divided for these tokens
 NUM_STATES = 8  # maximum number of hidden states that the output head reads in a piece
 UNFIT = "This forward pass cannot be run again: choose another one."
 
@@ -153,7 +153,7 @@ class _LayerReader:
         return [tuple(column) for column in predictions]
 
     def _real_columns(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
-        """Return the columns of the tokens that the run emitted at the positions of the masks."""
+        """Return columns for the tokens that the run has emitted at the positions of masks."""
         fed = self._fed
         wanted = {column.position for column in columns if column.root is not None}
         end = min(len(fed.text), max(wanted, default=-1) + 1)

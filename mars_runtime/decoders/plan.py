@@ -8,9 +8,9 @@ cache.
 τ may adapt in unverified runs, by one of two rules. Both start from the τ of the settings and never
 go below it.
 
-- Entropy: the more uncertain AR's own prediction, the higher τ. Its entropy, computed from the
-  token's runners-up, falls into one of ``CLASSES``, and each class moves τ a share of the distance
-  to 1.
+- Entropy: the more uncertain AR's own prediction, the higher τ. The entropy of the prediction,
+  computed from its runners-up, falls into one of ``CLASSES``, and each class raises τ by a share of
+  the distance to 1.
 - Agreement: accepted tokens are fed again as real tokens, so the same forward pass also predicts
   AR's choices for their positions at no extra cost. Each token that AR would not have chosen raises
   τ, and every other token lowers it. The two balance when the share of agreement equals the target
@@ -54,7 +54,7 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
-"""For each class: its maximum entropy in nats, and by what share of the distance to 1 τ rises."""
+"""For each class: its maximum entropy in nats, and the share of the distance to 1 added to τ."""
 RATE = 0.2  # share of the distance to 1 by which a disagreement raises τ if the target is 1
 MAX_RAISED = 0.98
 """Maximum of ``Row.raised``. At τ = 1 no proposal would be accepted, so τ could not adapt again."""
@@ -211,7 +211,7 @@ class RowOutcome:
     """Result of a forward pass for one row, before the row is updated.
 
     next_drafts: drafts for the next forward pass, without those of a draft model.
-    raised: how far agreement with AR has raised τ.
+    raised: the next value of ``Row.raised``.
     checks: AR's choices for the row's latest emitted tokens.
     threshold: the τ that was used, or None if τ does not adapt.
     """
@@ -382,7 +382,7 @@ class Steering:
         """Return what the next forward pass may feed for one row.
 
         ``size`` is the common B of all unverified rows with the objective ``time``. Rows with the
-        objective ``passes`` choose their own.
+        objective ``passes`` choose their own B.
         """
         if not settings.is_auto:
             return FeedLimits.of(settings, self._block_size)
