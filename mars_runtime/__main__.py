@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader closed the pipe, for example `head`
         return 1
     except OSError as error:
-        with suppress(OSError):  # writing to standard error can fail for the same reason
+        with suppress(OSError):  # standard error may be unwritable as well
             print(in_words(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -50,7 +50,7 @@ class Draw:
 
     positions: for each slot, the absolute position (prompt included) of the token that it predicts.
         Slots without a position are ignored.
-    top_k, top_p, min_p: as in ``draw_tokens``.
+    top_k, top_p, min_p: as in ``filtered``.
     """
 
     temperature: float
@@ -144,7 +144,7 @@ class Penalty:
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
             first = np.full(vocab_size, NEVER, np.int32)
-            # Reversed, because numpy stores the last of several values assigned to an index.
+            # Reversed, because numpy stores the last value of a repeated index, not the first.
             first[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
             first_at = torch.from_numpy(first)
         additions: list[Addition] = []
@@ -408,7 +408,8 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
     """Return the tokens of each row's text, int64 [R, N], and their first positions, int32 [R, N].
 
-    Shorter rows repeat their tokens up to length N. A row without a penalty has token 0 at NEVER.
+    Shorter rows repeat their tokens up to length N. A row without a penalty has token 0 with
+    the position NEVER.
     """
     rows = []
     for penalty in penalties:
@@ -427,7 +428,7 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
-    """Convert one slot of ``read``.
+    """Convert the numbers that ``read`` computed for one slot to a Proposal.
 
     A slot is [probabilities, ids, (sampled id, its probability), (certainty)]; the parts in
     parentheses are optional.
@@ -540,8 +541,9 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
     """Return which tokens of logits [R, H, V] belong to the nucleus (top-p sampling).
 
-    The nucleus consists of the most probable tokens until their sum reaches the row's entry in
-    ``top_ps`` [R], and of ties with the last of them. The best token always belongs to it.
+    The nucleus consists of the most probable tokens until the sum of their probabilities reaches
+    the row's entry in ``top_ps`` [R], and of ties with the last of them. The best token always
+    belongs to it.
     """
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values

@@ -275,9 +275,8 @@ class Model:
 
         A prompt is a text or a conversation. The prompts of a list share forward passes.
         Interrupting the call ends their runs. ``settings`` are fields of DecodeSettings; omitted
-        ones have the defaults of ``read_keywords``.
-        Raises MarsError: SettingsError, TextError, RequestError (too long), EngineBusy or
-        GenerationError.
+        ones have the defaults of ``read_keywords``. Raises MarsError: SettingsError, TextError,
+        RequestError (too long), EngineBusy or GenerationError.
         """
         if _is_one(prompt):
             with self.stream(cast(Prompt, prompt), **settings) as stream:

@@ -32,7 +32,7 @@ class KVCache:
     store: [layers, rows, units, ...], with ``slots_per_unit`` consecutive slots per unit.
     cursors: for each row, the number of leading slots that are final. The slots after them are
         scratch memory that the next forward pass overwrites.
-    captured: the forward passes that were captured on this memory (``model/captured.py``).
+    captured: CUDA graphs of forward passes that use this memory (``model/captured.py``).
     """
 
     slots_per_unit = 1
@@ -61,7 +61,7 @@ class KVCache:
         return fresh
 
     def uncaptured(self: C) -> C:
-        """Return the same cache without captured forward passes."""
+        """Return a cache on the same memory, but without CUDA graphs (``captured``)."""
         plain = copy.copy(self)
         plain.captured = None
         return plain

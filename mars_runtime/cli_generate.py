@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     from mars_runtime.model.config import CheckpointError, memory_for
 
     try:
-        with memory_for(args.checkpoint):  # includes the import of torch
+        with memory_for(args.checkpoint):  # also covers the import of torch
             return _decode(args, settings)
     except (CheckpointError, TextError) as error:
         return _report(error)
@@ -141,7 +141,7 @@ def _generate(
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B may give worse text.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
-        # Import and compute everything before the run, which would otherwise wait for the GIL.
+        # Import and compute everything before the run, to avoid competing with it for the GIL.
         context = Context(system=checkpoint.tokenizer.system_in_force(system))
         header = make_header(checkpoint, prompt, request, costs=engine.costs(), context=context)
         output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)

@@ -1,4 +1,4 @@
-"""Predictions of a model after each of its layers: inputs, results, and figures from them.
+"""Predictions of a model after each of its layers: inputs, results, and statistics of the results.
 
 After every layer, the model's own final norm and output head read the hidden state of each token of
 a forward pass, as if that layer were the last one (the logit lens, nostalgebraist 2020). After the
@@ -76,7 +76,7 @@ class Column:
 
     @property
     def settled(self) -> int:
-        """The first layer from which on the most probable token is the final one.
+        """The first layer from which on the most probable token no longer changes.
 
         0 means the state before layer 1.
         """

@@ -66,7 +66,10 @@ class Phrases(NamedTuple):
 
 
 PHRASES = Phrases(4, 96, 86, 41)
-"""Human refrains do not match this rule: they have more distinct tokens, or verses in between."""
+"""Rule for repeated phrases.
+
+Human refrains do not match it: they have more distinct tokens, or verses in between.
+"""
 
 
 class Loop(NamedTuple):

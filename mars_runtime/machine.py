@@ -77,8 +77,8 @@ def cache_folder() -> Path:
     """Return the folder for files that can be created or downloaded again.
 
     MARS_CACHE sets the folder. Otherwise it is in the platform's cache folder or, without a home
-    folder, in the folder for temporary files. Raises OSError if the folder for temporary files
-    already contains such a folder of another user.
+    folder, in the folder for temporary files. Raises OSError if the cache folder there
+    belongs to another user or others can write to it.
     """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:

@@ -10,10 +10,10 @@ Blocks are copied: into the cache when a text is finished, and out of it to a ro
 begins with them. So the cache shares no memory with rows that are being decoded, needs no reference
 counts, and may evict a block that a caller is about to copy.
 
-Privacy: a block is returned only for a text that contains all of its tokens, and its values depend
-only on these tokens, so visitors cannot read each other's texts. From the time
-to the first token or the number of reused tokens, a visitor can detect that somebody's text began
-in the same way, but only by guessing whole blocks of that text.
+Privacy: a block is returned only for a text that begins with all tokens of its key, and its values
+depend only on these tokens, so visitors cannot read each other's texts. From the time to the first
+token or the number of reused tokens, a visitor can detect that somebody's text began in the same
+way, but only by guessing whole blocks of that text.
 
 The module uses no tensors, model or rows.
 """

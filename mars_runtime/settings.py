@@ -1,8 +1,8 @@
 """Settings of decoding, defined in one table and validated on construction.
 
-Each field of ``DecodeSettings`` is one row of the table. Validation, command-line flags, endpoints,
-the page's controls and the types of its scripts are derived from it. The module uses no model,
-tokenizer or torch.
+Each field of ``DecodeSettings`` is one entry of the table. Validation, command-line flags,
+endpoints, the page's controls and the types of its scripts are derived from it. The module uses no
+model, tokenizer or torch.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SettingsError(MarsError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table of settings.
+    """One entry of the table of settings.
 
     what: how its error messages name it.
     says: its description in one line, for flags and schemas.
@@ -167,7 +167,7 @@ def setting(default: T, what: str, says: str, **options: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
-    """Settings for decoding one row (arXiv 2604.07023). Each field is a row of the table of
+    """Settings for decoding one row (arXiv 2604.07023). Each field is an entry of the table of
     settings.
 
     method: ``ar`` emits one token per forward pass. ``mars`` accepts proposals from left to right.
@@ -185,10 +185,10 @@ class DecodeSettings:
     temperature: 0 is greedy. Above 0, tokens are sampled with noise that depends on (seed,
         position).
     mask_layout: after which tokens masks are fed. ``last``: B - 1 masks after the last pending
-        token. ``every``: B - 1 masks after each draft as well, so proposals are available for any
-        last accepted draft. Without lossless there are no drafts, so ``every`` equals
-        ``last``. With automatic B, ``every`` lets each forward pass choose the tokens that masks
-        follow.
+        token. ``every``: B - 1 masks after each draft as well, so proposals are available no matter
+        which draft is the last accepted one. Without lossless there are no drafts, so ``every``
+        equals ``last``. With automatic B, ``every`` lets each forward pass choose the tokens that
+        masks follow.
     lookup: also draft tokens that followed an earlier occurrence of the last tokens; lossless only.
     draft: name of the draft model for ``speculative``; empty for the checkpoint's default.
     masked: which models are fed masks with ``speculative``: the draft model, to propose several
@@ -483,7 +483,7 @@ class DecodeSettings:
 
     @property
     def is_ar_lookup(self) -> bool:
-        """Whether this is AR that verifies drafts from prompt lookup, without masks."""
+        """Whether the settings are AR that verifies drafts from prompt lookup, without masks."""
         return self.method == "mars" and self.lossless and self.lookup and self.block_size == 1
 
     @property

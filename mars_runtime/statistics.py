@@ -108,7 +108,7 @@ def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0
 def ratios_of_sums(
     rows: Sequence[Sequence[float]], bottoms: Sequence[float], seed: int = 0
 ) -> list[Estimate]:
-    """Return ``ratio_of_sums`` for each row of tops; all rows share the same resamples."""
+    """Return ``ratio_of_sums`` of each list in ``rows``; all lists share the same resamples."""
     if any(len(tops) != len(bottoms) for tops in rows):
         raise ValueError("Every row of tops must be as long as the bottoms.")
     _check_groups([bottoms, *rows])

@@ -28,7 +28,7 @@ MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
 """Maximum number of characters in a system prompt from a visitor, a link or a command."""
 MAX_TOKENS = 1 << 20
-"""Maximum number of tokens in a tokenizer; the largest published ones have a fourth of it."""
+"""Maximum number of tokens in a tokenizer; the largest published ones have a fourth of that."""
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # bytes that every tokenizer must have
 Said = tuple[str, "str | Sequence[int]"]
 """A turn of a chat: its role, and its text or token ids."""
@@ -340,7 +340,7 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, ids: Iterable[int]) -> str:
-        """Return the text that ``ids`` complete."""
+        """Return the characters that are complete after the tokens ``ids``."""
         return self._decoder.decode(b"".join(map(self._token_bytes, ids)))
 
     def flush(self) -> str:

@@ -374,7 +374,7 @@ class TraceReader:
         return step
 
     def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
-        """Add the current settings to the fields of a row; a trace contains only changes of them."""
+        """Add the current settings to the fields of a row; a trace contains only their changes."""
         if not isinstance(line, dict) or "settings" in line:
             return line
         number = line.get("row")

@@ -85,7 +85,7 @@ def bundle(entries: Sequence[str]) -> str:
 
 
 def styles() -> str:
-    """Return the page's style sheets as one."""
+    """Return all style sheets of the page as one text."""
     return "\n".join((WEB / name).read_text("utf-8") for name in STYLES)
 
 
@@ -132,7 +132,7 @@ def _resolved(name: str, path: str) -> str:
 
 
 def _reject_duplicates(names: Mapping[str, str]) -> None:
-    """Raise BundleError if two owners have the same name. names: owner -> name."""
+    """Raise BundleError if two values of ``names`` (owner -> name) are equal."""
     owners: dict[str, str] = {}
     for owner, name in names.items():
         if name in owners:
