@@ -128,8 +128,8 @@ def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float
     """Measure the memory bandwidth in bytes per second, with the current number of threads.
 
     num_bytes: amount of memory to read repeatedly. If this is the size of the weights, the result
-    includes the effect of processor caches that can hold the weights. int8 is read as fp32, which
-    is equally fast. The measurement takes less than a second.
+    includes the effect of processor caches that can hold the weights. For int8, fp32 is measured
+    instead, because its bandwidth is the same. The measurement takes less than a second.
     """
     dtype = torch.float32 if dtype == torch.int8 else dtype
     count = max(1, num_bytes // dtype.itemsize)

@@ -208,7 +208,7 @@ def spread_out(questions: Sequence[PromptGroup], count: int) -> list[PromptGroup
 
 
 def use_threads(peer: Peer) -> None:
-    """Set torch's number of threads to that of a peer."""
+    """Set the number of torch threads to the number that a peer uses."""
     set_threads(peer.threads)
 
 

@@ -39,8 +39,8 @@ class Grid:
       last of ``mask_layouts``.
     - methods: Jacobi and speculative decoding are measured with ``block_sizes``, block diffusion
       with every combination of ``block_sizes`` and ``taus``.
-    - drafts: draft checkpoints for speculative decoding. Each is measured with masks in neither
-      model, in one of them, and in both.
+    - drafts: draft checkpoints for speculative decoding. Each is measured with masks in neither the
+      target nor the draft model, in one of them, and in both.
     - repetition_penalties: each method that supports them is measured with every penalty, and
       compared with AR with the same penalty.
     """

@@ -1,4 +1,4 @@
-"""``python -m mars_runtime lm_eval …``: run lm-eval with the model ``mars`` registered.
+"""``python -m mars_runtime lm_eval …``: run lm-eval, with ``mars`` as an available model.
 
 This command is needed for tasks that are part of lm-eval. The task files in ``tasks/`` also work
 with ``python -m lm_eval``, because they register the model (``documents.py``).

@@ -1,7 +1,8 @@
 """Encode the texts of lm-eval as token ids, and compute their log-probabilities.
 
 lm-eval passes a conversation as one string. With a rendered chat template, text in a question could
-become control tokens. Therefore the string is JSON here, and control tokens are added by id.
+become control tokens. Therefore this module encodes a conversation as JSON, and adds control tokens
+by id.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ class Noise:
     - masking: ``block``: all positions of a block are masks. ``random``: a position is a mask with
       a probability that is chosen at random for its block; otherwise it has its real token.
       ``everywhere``: like ``random``, with the whole response as one block.
-    - is_causal: whether a position attends only to earlier positions of its block, or to all.
+    - is_causal: whether a position attends only to earlier positions of its block, or to the whole
+      block.
     - is_shifted: whether a mask predicts the next token, or the token at its own position.
     - has_clean_stream: whether blocks attend to the clean stream, so that a text trains all of its
       blocks. If not, each text is cut to end with one block of masks.
@@ -55,7 +56,7 @@ class Stage:
 
     - tokens: total number of tokens in all forward passes, including both streams, prompts and
       padding.
-    - batch_tokens: approximate number of tokens per step, counted in the same way.
+    - batch_tokens: approximate number of tokens per step, counted like ``tokens``.
     - learning_rate: peak of the learning rate. final_ratio: last learning rate as a share of the
       peak.
     - prompt_weight: weight of the prompt tokens in the loss. Models without pretraining need it to

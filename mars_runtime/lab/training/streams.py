@@ -144,7 +144,7 @@ def _draw_blocks(
     noise: Noise,
     rng: random.Random,
 ) -> list[list[range]]:
-    """Draw the blocks of the noisy stream of each row; return their positions in order."""
+    """Choose the blocks of each row's noisy stream at random; return the spans of these blocks."""
     rows = []
     spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
     for start, length, first_block in spans:

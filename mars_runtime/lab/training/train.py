@@ -213,7 +213,7 @@ class Trainer:
         return {name: float(term.detach()) for name, term in terms.items()}
 
     def stream(self) -> Iterator[list[TrainingExample]]:
-        """Yield batches, starting at the current progress, until the budget is used up."""
+        """Yield batches, starting with the next unread one, until the token budget is used up."""
         progress = self.progressed
         while self.spent < self.stage.tokens:
             # Tokens of the clean and of the noisy stream count towards ``batch_tokens``.
