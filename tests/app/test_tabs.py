@@ -212,7 +212,8 @@ def test_runs_are_compared_before_any_is_pinned(page: playwright.Page) -> None:
     assert page.get_attribute("#compare .mars-compare", "data-pins") == "0"
     assert page.inner_text("#compare .cv-empty").startswith("Recorded 20")
     match = re.match(
-        r"B wrote the same text as A in (\d+) % fewer forward passes[^;]*; C differs from A at token \d+\.",
+        r"B wrote the same text as A in (\d+) % fewer forward passes[^;]*; "
+        r"C differs from A at token \d+\.",
         page.inner_text("#compare .rv-finding"),
     )
     assert match

@@ -80,7 +80,9 @@ def test_memory_is_fixed_up_front_and_the_error_names_what_fits(checkpoint) -> N
     assert room_for(model, 8, (100 + MAX_FED) * a_token) == Room(1, 100)
     assert room_for(model, 8, 0) == Room(1, 1)
     with Engine(CheckpointBackend(checkpoint, (100 + MAX_FED) * a_token), max_runs=8) as engine:
-        with pytest.raises(RequestError, match="memory for only 100 in total: lower the limit to 30"):
+        with pytest.raises(
+            RequestError, match="memory for only 100 in total: lower the limit to 30"
+        ):
             engine.submit(Request([1] * 70, AR))
         with pytest.raises(RequestError, match="memory for only 100 in total: shorten the prompt"):
             engine.submit(Request([1] * 100, AR))

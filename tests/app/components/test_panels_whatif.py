@@ -429,7 +429,9 @@ def test_its_own_threshold_shows_a_run_as_it_was_written(still: playwright.Page)
         steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
         look(still, steps[0].settings.tau)
         assert still.evaluate(GROUPS) == [[len(step.accepted), False] for step in steps]
-        assert "No group would change, so this is exact." in still.inner_text(f"{ROOT} .rv-lens-say")
+        assert "No group would change, so this is exact." in still.inner_text(
+            f"{ROOT} .rv-lens-say"
+        )
 
 
 def test_in_a_lossless_run_the_lens_says_that_no_token_changes(still: playwright.Page) -> None:

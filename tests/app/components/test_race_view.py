@@ -132,7 +132,9 @@ def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show)
     assert f"{folds.tokens_per_second(trace.events):.0f}" in speed
     set_clock(page, "Passes")
     said = page.inner_text(f"{ROOT} .rv-saying")
-    assert said.startswith(f"The text repeats itself after token {loop}. Up to that point: {num} passes")
+    assert said.startswith(
+        f"The text repeats itself after token {loop}. Up to that point: {num} passes"
+    )
     assert f"{loop - num} passes saved" in page.inner_text(f"{ROOT} .rv-because")
     set_clock(page, "Seconds")
 
