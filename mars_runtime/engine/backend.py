@@ -162,7 +162,7 @@ class CheckpointBackend(Backend):
         try:
             self._warm_up()
         except Exception:
-            self._batch = None  # It still contains rows of the warm-up.
+            self._batch = None  # The batch still contains rows of the warm-up.
             raise
         finally:
             if self._store is not None:

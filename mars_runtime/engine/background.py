@@ -1,9 +1,9 @@
 """Background jobs on the model, run in pieces between the forward passes of runs.
 
 While no run decodes, the pieces follow each other without a pause. Otherwise the job pauses after
-each piece, so that all pieces together take SHARE of the time and most gaps between forward passes
-of a run do not change. Jobs run one after the other, and each owner may queue MAX_OF_OWNER of them.
-The module only does bookkeeping: it uses no model, thread or clock.
+each piece, so that all pieces together take SHARE of the time and most forward passes of a run
+follow each other without a piece in between. Jobs run one after the other, and each owner may queue
+at most MAX_OF_OWNER. The module only does bookkeeping: it uses no model, thread or clock.
 """
 
 from __future__ import annotations

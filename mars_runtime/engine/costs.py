@@ -25,7 +25,7 @@ MASKED = range(2, 6)  # lengths at which the additional cost of masks is measure
 CONTEXT = 128  # number of tokens in the KV cache before the timed ones
 SHORT = 0.02  # if a pass of one token takes less than this many seconds, MANY lengths are timed
 MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # timed lengths for one row with all threads
-FEW = (1, 2, 3, 5, 8, 16, 32)  # timed lengths otherwise; others are interpolated
+FEW = (1, 2, 3, 5, 8, 16, 32)  # timed lengths in other cases; costs in between are interpolated
 BUDGET = 1.2  # seconds after which no further round starts, except for the minimum
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 

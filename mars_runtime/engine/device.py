@@ -162,7 +162,8 @@ class Device:
     def _affected(self, turn: DeviceTurn[Run], error: Exception) -> list[Run]:
         """Return the runs that an error ends.
 
-        These are the runs whose rows the error names, or all runs of the turn if it names none.
+        These are the runs of the rows that the error names, or all runs of the turn if it names no
+        row.
         """
         from mars_runtime.acceptance import DecodeError
 

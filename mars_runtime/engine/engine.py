@@ -1,7 +1,7 @@
 """Engine in this process: serves many runs on one model with one worker thread.
 
 Only the worker thread uses the device and measures time. Single runs share forward passes; races
-and solo runs have exclusive ones. ``scheduler.py`` decides which run is next, and ``device.py``
+and solo runs do not. ``scheduler.py`` decides which run is next, and ``device.py``
 carries out the turn. No clock includes waiting, the pauses of slow motion, or the readers of
 events. An error ends only the runs that it concerns, with a message of one sentence. If the worker
 dies or hangs in a forward pass, every run ends with a message, ``is_alive`` becomes false, and the
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_TURN_SECONDS = 180.0
 """Maximum seconds of a turn before the worker counts as hanging."""
 MAX_WARM_UP_SECONDS = 900.0
-"""Maximum seconds of the warm-up, which may compile, before the worker counts as hanging."""
+"""Maximum seconds of the warm-up, which may compile code, before the worker counts as hanging."""
 HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Maximum seconds that ``close`` waits for an unfinished warm-up."""

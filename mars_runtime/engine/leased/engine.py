@@ -1,9 +1,9 @@
 """Engine on a device that is leased for each run; it implements ``BaseEngine``.
 
 Every job is one call of a lease (``worker.py``), which decodes it in another process. For each job
-a thread with the caller's context passes the events on. The usual scheduler decides which jobs may
-start, but jobs share no forward passes. A run that is cancelled or passes its deadline ends
-immediately, regardless of what the other process is doing.
+a thread with the caller's context receives the events and adds them to the runs. The usual
+scheduler decides which jobs may start, but jobs share no forward passes. A run that is cancelled or
+passes its deadline ends immediately, regardless of what the other process is doing.
 """
 
 from __future__ import annotations

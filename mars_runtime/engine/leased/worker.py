@@ -138,7 +138,7 @@ class SharedMemory:
         self._lock = threading.Lock()
 
     def acquire(self) -> int | None:
-        """Reserve a free slot; return None if there is none."""
+        """Reserve a free slot and return its number, or None if all slots are in use."""
         with self._lock:
             return self._free.pop() if self._free else None
 
@@ -157,8 +157,8 @@ class SharedMemory:
         _HEAD.pack_into(self._memory, start, version, len(content), _sum(version, content))
 
     def version(self, slot: int) -> int:
-        """Return the version of the last write. This is fast enough to call before every forward
-        pass.
+        """Return the version of the last write. The call is fast enough to be made before every
+        forward pass.
         """
         number: int = _VERSION.unpack_from(self._memory, slot * SLOT_BYTES)[0]
         return number
