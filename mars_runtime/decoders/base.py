@@ -181,7 +181,7 @@ def _events(
 def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
     """Feed the next chunk of a prompt without computing logits, and remove it from ``unread``.
 
-    ``cache`` is a KV cache of one row, whose cursor advances. Returns the length of the chunk.
+    ``cache`` is a KV cache of one row; its cursor advances. Returns the length of the chunk.
     """
     chunk = unread[:at_most]
     if chunk:
@@ -262,7 +262,7 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
     """Return a settings source that replaces ``method`` in the settings of another source.
 
-    Until the other source returns a new object, the returned source returns the same object.
+    The returned source returns the same object as long as the other source does.
     """
     latest = fixed = settings()
     if latest.method != method:

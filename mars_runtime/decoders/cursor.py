@@ -238,7 +238,7 @@ class CursorBatch(Batch):
         if not wanted:
             return step
         indices, counts = zip(*(fed_again[row.row] for row in wanted), strict=True)
-        draws = [  # with the noise that AR would use at these positions
+        draws = [  # how AR would sample at these positions
             Draw.of(row.settings, range(row.cursor + 1, row.cursor + 1 + row.num_pending))
             for row in wanted
         ]

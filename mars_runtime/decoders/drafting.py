@@ -42,22 +42,22 @@ MIN_GAIN = 1.02  # minimum speed-up over AR; a smaller gain is within the error 
 PROBE_SHARE = 0.025  # upper bound on the share of time spent on unsuccessful probes
 MAX_SPACING = 128  # maximum number of forward passes between probes
 
-# Used only for the objective "passes".
+# Constants that only the objective "passes" uses.
 PACE = 0.9  # minimum speed relative to AR, computed from ``reference_curve``
 LEAST_SHARE = 0.05  # minimum weight of the cost of extra positions
 ADVANCE, FULL = 2.0, 6.0  # initial and maximum time budget, in AR steps
 
-# Used only to choose the B of unverified rows.
+# Constants that are used only to choose the B of unverified rows.
 POSITION_MEMORY = 0.95  # decay of the acceptance counts at each new observation
 PRIOR_WEIGHT = 1.5  # weight of a prior probability, in observations
 FIRST_POSITION = 0.6  # prior acceptance probability of the first draft
 POSITION_OUTWARD = 0.93  # prior of a position / acceptance probability of the one before
 SIZE_PATIENCE = 2  # forward passes before a B above 1 is chosen again
 
-# Used only to choose the drafts and masks of verified rows.
+# Constants that are used only to choose the drafts and masks of verified rows.
 NUM_SAMPLES = 20  # number of recent forward passes from which the number of masks is chosen
 NUM_PROBES = 2  # number of mask samples that are kept when no masks are chosen
-# Forward passes before the number of masks is chosen again, if it stayed the same or changed.
+# Passes before the number of masks is chosen again: PATIENCE if it stayed the same, else HASTE.
 PATIENCE, HASTE = 16, 3
 MIN_SPACING = 8  # minimum number of forward passes between probes, because a choice takes time
 OUTWARD = 0.95  # assumed decay of the acceptance probability from mask to mask
@@ -377,7 +377,7 @@ def chains_of(
 class Calibration:
     """Acceptance probability of each category of predictions.
 
-    It also stores predictions whose positions have not been emitted yet, to score them later.
+    It also stores predictions for positions that have not been emitted yet, to score them later.
     """
 
     def __init__(self) -> None:
@@ -427,8 +427,8 @@ class DraftPolicy:
 
     num_masks: masks per group.
     rate: expected number of emitted tokens in the time of one AR step.
-    worth: value, in tokens, of a forward pass that starts with proposals. It equals the cost of the
-        extra pass that would otherwise compute them, less the token that this pass emits.
+    worth: value, in tokens, of having proposals when a forward pass starts. It is the cost of an
+        extra pass that computes them, minus the token that the extra pass emits.
     """
 
     num_masks: int

@@ -19,9 +19,13 @@ from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
 STEP_VARIANCE = 0.06**2  # variance of the log time of a single step
-DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2  # added to the factors' variances at each step
+DRIFT_VARIANCES = (
+    0.01**2,
+    0.005**2,
+    0.03**2,
+)  # added at each step to the variances of level, apartness, dearness
 INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2  # initial variance of each factor of ``Tracking``
-MAX_LEVEL_VARIANCE = 0.1**2  # if exceeded, a one-token step must measure the level
+MAX_LEVEL_VARIANCE = 0.1**2  # above it, a one-token step must measure the level (``Tracking``)
 JUMP = 4.0  # a residual above this many standard deviations: the machine's speed has changed
 
 

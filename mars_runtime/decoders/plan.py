@@ -70,8 +70,8 @@ class RowPlan:
     layout: order of the fed tokens and masks.
     is_tree: whether masks follow a token other than the last pending one.
     first_slot: index of the fed token that predicts the first position not emitted yet.
-    num_checks: number of fed tokens before ``first_slot`` whose predictions are read. They are AR's
-        choices for positions that were emitted before.
+    num_checks: number of fed tokens before ``first_slot`` from which predictions are read. These
+        predictions are AR's choices for positions that were emitted before.
     """
 
     row: Row
@@ -193,7 +193,8 @@ def group_sizes(
 ) -> tuple[int, ...]:
     """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts.
 
-    Omits masks with proposals that could not be used, and feeds at most MAX_FED tokens in total.
+    Masks with proposals that could not be used are left out. Drafts and masks are limited so that
+    the forward pass feeds at most MAX_FED tokens.
     """
     tokens = range(num_drafts + 1)
     roots = {num_drafts} if feed.roots is None else set(tokens).intersection(feed.roots)
