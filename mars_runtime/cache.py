@@ -83,7 +83,7 @@ class KVCache:
         self.store[:, row, :end].zero_()
 
     def move(self, source: int, target: int, num_slots: int | None = None) -> None:
-        """Move row ``source`` to index ``target``, whose row was removed.
+        """Move row ``source`` to index ``target``, where a row was removed.
 
         ``num_slots`` is the number of slots that the removed row may have written; None means all.
         """

@@ -84,7 +84,7 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Return the tokens per forward pass of this row, without prefill and a repetition loop."""
+    """Return the tokens per forward pass of this row, excluding prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
@@ -99,13 +99,13 @@ def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Return the emitted tokens per second of decoding, without prefill and a repetition loop."""
+    """Return the emitted tokens per second, excluding prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Return the mean milliseconds per forward pass, without prefill and a repetition loop."""
+    """Return the mean milliseconds per forward pass, excluding prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
@@ -216,7 +216,7 @@ class Totals:
       every rate excludes them.
     - num_loop_tokens, num_loop_forwards: tokens and row-forwards inside of loops.
     - num_loop_steps: forward passes in which every active row was in its loop.
-    - loop_seconds: time of loops; each row counts for an equal share of a forward pass.
+    - loop_seconds: time spent in loops; each row counts for an equal share of a forward pass.
     """
 
     num_tokens: int

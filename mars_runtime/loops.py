@@ -22,7 +22,7 @@ EVERY = 16  # number of tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
-    """Rule for near repetition: ``percent`` % of the last tokens equal those one period before.
+    """Rule for near repetition: ``percent`` % of the last tokens recur after one period.
 
     The rule covers the last ``at_least`` tokens, or ``halves`` half periods if these are longer.
     Periods have at most ``longest`` tokens.

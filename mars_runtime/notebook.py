@@ -23,7 +23,7 @@ FRAME = (
 
 
 def framed(page: str, title: str, text: str) -> str:
-    """Return HTML that shows a document, and ``text`` where frames are not shown."""
+    """Return HTML that shows a document in a frame, or ``text`` where frames are not supported."""
     parts = {"text": text, "title": title, "page": page}
     escaped = {name: html.escape(part) for name, part in parts.items()}
     return FRAME.format(**escaped, height=HEIGHT)

@@ -44,7 +44,7 @@ class Turn:
     """A question as typed, and the tokens of its answer without the EOS token.
 
     The answer is stored as tokens, because encoding its text again could yield other tokens. So the
-    next prompt begins with exactly the tokens whose keys and values are in the prefix cache.
+    next prompt begins with exactly the tokens that have keys and values in the prefix cache.
     """
 
     prompt: str
