@@ -169,6 +169,7 @@ const RECORDED = "recorded";
 const KINDS = { Poisson: "Poisson arrivals", bursts: "Arrivals in bursts", [RECORDED]: "Recorded arrivals" };
 
 const [PLAIN, LOSSLESS] = ["ar", "lossless"];
+export const NO_GAIN = "it saves no time under this load.";
 
 /**
  * Returns the result of a load test, in passes and in time; "" before plain AR and another method have ended a round.
@@ -182,6 +183,7 @@ export function loadFinding({ head, ways }) {
   if (!way || !plain || !other || !plain.tpf || !other.tpf) return "";
   const passes = `${capitalised(way.title)}: answers ${passesAgainst(plain.tpf / other.tpf, 1, ar?.title ?? PLAIN)}`;
   if (!plain.latency || !other.latency) return `${passes}.`;
+  if (other.latency.p50 > plain.latency.p50) return `${passes}; ${NO_GAIN}`;
   return `${passes}; the median answer took ${figure(other.latency.p50)} s instead of ${figure(plain.latency.p50)} s.`;
 }
 
