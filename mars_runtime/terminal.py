@@ -83,7 +83,9 @@ def figures(events: Sequence[Event]) -> str:
     ttft, loops_at = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
     loop = (
-        "" if loops_at is None else f"the text repeats itself after token {loops_at}; up to there: "
+        ""
+        if loops_at is None
+        else f"the text repeats itself after token {loops_at}; up to that point: "
     )
     parts = [
         f"{loop}TPF {folds.tpf(events):.2f}",

@@ -120,7 +120,7 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     answer = PresetAnswer.of(events)
     assert (answer.num_tokens, answer.num_forwards, answer.pace) == (5, 3, 0.3)
     assert len(answer.tokens) == 75
-    loop = "the text repeats itself after token 5; up to there: "
+    loop = "the text repeats itself after token 5; up to that point: "
     assert figures(events).startswith(f"{loop}TPF 1.67")
     assert "5 tokens in 3 forward passes" in figures(events)
 
