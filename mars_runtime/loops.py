@@ -86,8 +86,8 @@ class Loop(NamedTuple):
 def num_repeated(period: int) -> int:
     """Return how many tokens must equal the token one period before to count as a loop.
 
-    That is one and a half periods, but at least MIN_REPEATED: a long sentence must occur two and a
-    half times, and a single token 49 times.
+    The number is one and a half periods, but at least MIN_REPEATED: a long sentence must occur two
+    and a half times, and a single token 49 times.
     """
     return max(MIN_REPEATED, period + period // 2)
 

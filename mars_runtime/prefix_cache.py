@@ -110,8 +110,8 @@ class BlockPrefixCache(PrefixCache):
     def _path(self, chunks: Sequence[Chunk]) -> list[tuple[int, Chunk]]:
         """Return the keys of a text's cached blocks and mark the blocks as used.
 
-        The first block becomes the most recent, so a block is evicted only after those that follow
-        it.
+        The first block becomes the most recent, so a block is evicted only after the blocks that
+        follow it.
         """
         path: list[tuple[int, Chunk]] = []
         before = 0

@@ -176,10 +176,10 @@ class DecodeSettings:
         (``decoders/draft_model.py``). ``block_diffusion`` fills blocks in order of confidence
         (``decoders/diffusion.py``).
     tau: minimum confidence of an accepted proposal. The first proposal is always accepted.
-    block_size: B. B - 1 of the proposals of a forward pass come from masks, or are guesses of
-        ``jacobi``. ``auto`` chooses the B with the most expected tokens per second; it uses the
-        costs of forward passes on the device and the row's acceptance so far. With ``speculative``
-        it is also the number of tokens to draft.
+    block_size: the block size B. Of the proposals of a forward pass, B - 1 come from masks, or
+        are guesses of ``jacobi``. ``auto`` chooses the B with the most expected tokens per second;
+        it uses the costs of forward passes on the device and the row's acceptance so far. With
+        ``speculative`` it is also the number of tokens to draft.
     metric: the confidence measure that is compared with tau (``acceptance.py``).
     max_new_tokens: maximum number of tokens in the answer, EOS included.
     temperature: 0 is greedy. Above 0, tokens are sampled with noise that depends on (seed,

@@ -78,7 +78,7 @@ def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the mean of at least one value, with a bootstrap interval over the values."""
+    """Return the mean with a bootstrap interval. ``values`` must not be empty."""
     return mean_of_means([values], seed)
 
 
@@ -129,7 +129,7 @@ def ratios_of_sums(
 
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the median of at least one value, with a bootstrap interval over the values."""
+    """Return the median with a bootstrap interval. ``values`` must not be empty."""
     return quantile(values, 50, seed)
 
 

@@ -16,8 +16,7 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Header
 
-# Background colours for passes of 2, 3, ... tokens. Two ramps alternate, so that consecutive passes
-# of equal length can be distinguished.
+# Background colours for passes of 2, 3, ... tokens. Two ramps alternate from pass to pass.
 _RAMPS = (
     ("#dbe9f6", "#b5d1e8", "#8ab8da", "#5f9bc9", "#3a7cb4", "#215f9a", "#0f437c"),
     ("#d9f0e3", "#b3dfc8", "#88cbab", "#5eb18d", "#3a946f", "#217654", "#0d573b"),

@@ -12,8 +12,9 @@ alternate:
   real, so their keys and values become final. No masks are fed, and each row gets one prediction:
   the block's last token predicts the first token of the next block. The first commit feeds only the
   last token of the prompt.
-- **Fill** feeds the whole block: its accepted tokens (the commit predicted the first one) and masks
-  up to its end. The last accepted token predicts as AR does, and the masks after it predict further
+- **Fill** feeds the whole block: its accepted tokens (the commit predicted the first of them) and
+  masks up to its end. The last accepted token predicts as AR does, and the masks after it predict
+  further
   tokens: at most B proposals in total and none beyond the block. Proposals are accepted from left
   to right while their confidence is at least τ.
 

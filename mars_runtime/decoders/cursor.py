@@ -46,9 +46,10 @@ class CursorBatch(Batch):
     """Rows that share one KV cache and one forward pass per step.
 
     Rows may be added and dropped between steps. ``add`` is ``join`` followed by ``read`` until the
-    prompt is prefilled; calling these two directly lets other rows continue during a long prompt. A
-    step that raises leaves every row unchanged. A row that ended is no longer in ``rows``, but uses
-    its cache memory until ``release_ended`` is called or another row needs the memory.
+    prompt is prefilled; calling ``join`` and ``read`` directly lets other rows continue during a
+    long prompt. A step that raises leaves every row unchanged. A row that ended is no longer in
+    ``rows``, but uses its cache memory until ``release_ended`` is called or another row needs the
+    memory.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class _BlockFiller:
     """Decodes one row by filling one block after the other.
 
     _pending: clean tokens after the cursor, which the next forward pass feeds.
-    _block: for each position, the prediction that filled it, or None while it is open.
+    _block: for each position, the prediction that filled it, or None while the position is open.
     _num_emitted: number of leading positions of the block that have been emitted.
     _limit: maximum number of emitted tokens.
     """
