@@ -160,7 +160,7 @@ class PrefixHit(PrefixCache):
 
 
 def grant_alike(hits: Sequence[PrefixHit]) -> None:
-    """Grant every lane the smallest number of cached tokens among them, so none is faster."""
+    """Grant every lane the number of tokens that the lane with the fewest has in the cache."""
     least = min((hit.num_found for hit in hits), default=0)
     for hit in hits:
         hit.grant(least)

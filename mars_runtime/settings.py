@@ -538,7 +538,7 @@ def number(text: str) -> object:
 def with_current_names(
     values: Mapping[str, Any], former: Mapping[str, str] = FORMER_NAMES
 ) -> dict[str, Any]:
-    """Return ``values`` with former names and former words replaced by the current ones.
+    """Return ``values`` with former names and former words replaced by current ones.
 
     ``former`` maps former to current names. Unknown names are included unchanged. Raises
     SettingsError if a setting has a value under both its names.

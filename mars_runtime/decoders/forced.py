@@ -61,7 +61,7 @@ class ForcedAcceptance:
 
     @classmethod
     def recorded(cls, counts: Mapping[int, int], seed: int = 0) -> ForcedAcceptance:
-        """Build the histogram of real runs.
+        """Build the acceptance histogram of real runs.
 
         ``counts`` maps k to the number of forward passes that accepted k tokens.
 

@@ -19,11 +19,7 @@ from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
 STEP_VARIANCE = 0.06**2  # variance of the log time of a single step
-DRIFT_VARIANCES = (
-    0.01**2,
-    0.005**2,
-    0.03**2,
-)  # added at each step to the variances of level, apartness, dearness
+DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2  # growth of each variance in ``Tracking`` per step
 INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2  # initial variance of each factor of ``Tracking``
 MAX_LEVEL_VARIANCE = 0.1**2  # above it, a one-token step must measure the level (``Tracking``)
 JUMP = 4.0  # a residual above this many standard deviations: the machine's speed has changed
@@ -33,7 +29,7 @@ class Curve(NamedTuple):
     """Costs of forward passes for a fixed number of rows. The unit is a pass of one token per row.
 
     plain: cost of a pass of 1, 2, 3 ... tokens per row.
-    masks: additional cost of a pass that contains masks, if an adapter acts on masks; else 0.
+    masks: additional cost of a pass that contains masks, on which an adapter may act.
     is_sure: false if the time of a one-token step is uncertain; callers should then run one.
     """
 

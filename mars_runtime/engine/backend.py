@@ -350,7 +350,7 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
 
 
 def _check_draft(models: DraftModels, request: AnyRequest) -> None:
-    """Raise RequestError if the requested draft model cannot be loaded or is too short."""
+    """Raise RequestError if the draft model cannot be loaded or its context is too short."""
     from mars_runtime.acceptance import DecodeError
 
     settings = request.settings

@@ -114,7 +114,8 @@ def _seconds(lane: AnyRequest, num_tokens: int) -> float:
 class News:
     """Events as (lane number, event), in order, and the costs once they are measured.
 
-    It may contain no events: the consumer can close the stream only when it receives something.
+    There may be no events: an empty News lets the consumer close the stream, which it can do only
+    when it receives something.
     """
 
     events: tuple[tuple[int, Event], ...] = ()
