@@ -95,7 +95,7 @@ class Run(Lane):
 
     @property
     def pace(self) -> float:
-        """Slow motion of the whole job: it pauses ``pace`` times as long as each forward pass takes.
+        """Slow motion of the job: it pauses ``pace`` times as long as each forward pass takes.
 
         0 is full speed.
 
