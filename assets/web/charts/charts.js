@@ -1,7 +1,7 @@
-// The Plotly charts of a race. Plotly is loaded when the first chart is visible, and hidden charts are not drawn. Each
-// chart keeps its node: it is created by newPlot and then updated by react. One chart is drawn at a time, at most eight
-// per second and fewer if drawing is slow, so that charts do not delay the text. Charts on the same clock share the
-// time axis and its zoom; all charts share the cursor and the chosen pass.
+// The Plotly charts of a race. Plotly is loaded when the first chart is visible, and hidden charts are not drawn. The
+// node of a chart is created once by Plotly.newPlot and then updated by Plotly.react. One chart is drawn at a time, at
+// most eight per second and fewer if drawing is slow, so that charts do not delay the text. Charts on the same clock
+// share the time axis and its zoom; all charts share the cursor and the chosen pass.
 
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put, watchSight } from "../core/dom.js";
@@ -13,8 +13,8 @@ import { chartFrame, loadPlotly, noCharts } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
 /**
- * isOfOne: whether the chart shows only the main lane. isFirst: whether it is next to the text. clock: the chart's
- * clock, if it does not use the chosen one.
+ * The charts of a race. isOfOne: whether the chart shows only the main lane. isFirst: whether the chart is next to the
+ * text. clock: the chart's clock, if it does not use the chosen one.
  * @type {{ key: string, title: string, isOfOne: boolean, isFirst: boolean, clock?: Clock }[]}
  */
 const CHARTS = [
@@ -204,7 +204,7 @@ export class Charts {
   }
 
   /**
-   * Sets the displayed position: every chart gets a veil over the part after it.
+   * Sets the displayed position in all charts: a veil covers the part of each chart after this position.
    * @param {Playhead} playhead
    */
   place(playhead) {
@@ -279,7 +279,7 @@ export class Charts {
   }
 
   /**
-   * Marks the time of the pass that the visitor points at in every chart; null removes the marks.
+   * Adds a mark to every chart at the time of the pass that the visitor points at; null removes the marks.
    * @param {Focus | null} pointed
    */
   cursor(pointed) {
@@ -295,8 +295,9 @@ export class Charts {
  */
 const spanOf = ({ lane, step }, clock) => ({ from: clock.begin(lane.steps[step]), to: clock.end(lane.steps[step]) });
 
-// Marks over a chart: the pass that the visitor points at, the chosen pass, and a veil over the part after the
-// displayed position. They are HTML elements instead of Plotly shapes, so that the chart is not redrawn when they move.
+// The marks drawn over a chart: the pass that the visitor points at, the chosen pass, and a veil over the part after
+// the displayed position. The marks are HTML elements instead of Plotly shapes, so that moving them does not redraw the
+// chart.
 export class Overlay {
   /** @param {PlotNode} node */
   constructor(node) {
@@ -304,7 +305,8 @@ export class Overlay {
     this.cursor = make("div", { class: "rv-cursor", hidden: "" });
     this.chosen = make("div", { class: "rv-cursor rv-cursor-chosen", hidden: "" });
     this.later = make("div", { class: "rv-later", hidden: "" });
-    // Inside the plot's node they are positioned by Plotly's own offsets, so that moving them causes no layout.
+    // The marks are inside the plot's node, where Plotly's own offsets give their positions, so that moving a mark
+    // causes no layout.
     node.append(this.later, this.chosen, this.cursor);
   }
 
@@ -357,8 +359,8 @@ function stepAt(lane, time, clock) {
 }
 
 /**
- * Returns the pass under the pointer: the one at the pointer's time, at any height. In a chart of several lanes,
- * returns the lane with the value that is nearest to the pointer. Returns null outside the plot.
+ * Returns the pass at the pointer's time; the pointer's height does not matter. In a chart of several lanes, chooses
+ * the lane with the value nearest to the pointer. Returns null outside the plot.
  * @param {string} key
  * @param {PlotNode} node
  * @param {Charts} charts
@@ -400,8 +402,8 @@ function listen(key, node, charts) {
     return report.step(pass.lane, pass.index, pass.anchor);
   });
   node.addEventListener("pointerleave", () => report.leave());
-  // There are no click events, because Plotly covers the page while a button is down. A press that ends where it began
-  // counts as a click.
+  // Clicks have to be detected here, because Plotly covers the page while a mouse button is down and no click event
+  // occurs. A press that ends where it began counts as a click.
   node.addEventListener(
     "pointerdown",
     (press) => {

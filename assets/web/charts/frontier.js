@@ -1,5 +1,5 @@
 // The chart of the Frontier view as SVG: axes, the paper's curves, methods with their intervals, and the visitor's run.
-// Also the texts about them.
+// This file also contains the sentences about the results.
 
 import { OUTLINES, frontierLine, lengthOf, lineThrough, markKeys, planeAxes, planeScale, takesRoom } from "./plane.js";
 import { make, shape } from "../core/dom.js";
@@ -23,8 +23,8 @@ export const kindOf = (settings) => (settings.method === "ar" ? "ar" : isVerifie
 
 export class Chart {
   /**
-   * report.open: called with a point that the visitor presses. report.point: called with the point that the visitor
-   * points at, null for none.
+   * report.open: called with the point that the visitor presses. report.point: called with the point that the visitor
+   * points at, or with null when the pointer leaves the points.
    * @param {HTMLElement} element
    * @param {{ open(point: FrontierPoint): void, point(point: FrontierPoint | null): void }} report
    * @param {Margin} [margin]
@@ -174,8 +174,8 @@ function ownShapes({ x: tpf, y: share }, { x, y }, width) {
 const PAPER_BLOCK_SIZE = 4; // B of the paper's curves that are drawn; most measured methods have the same B
 
 /**
- * Returns the points to draw for a set's methods. x: tokens per pass, or speed relative to AR's. y, low, high: quality
- * with its interval, in percent. isBest: whether no other method is better in both x and y.
+ * Returns one point to draw for each method of a set. x: tokens per pass, or speed relative to AR's. y, low, high:
+ * quality with its interval, in percent. isBest: whether no other method is better in both x and y.
  * @param {FrontierSet} set
  * @param {"tpf" | "speed"} [measure]
  * @returns {FrontierMark[]}
@@ -217,7 +217,7 @@ const fastText = (ratio) =>
 
 /**
  * Returns the point of the visitor's finished run, null if there is none; recordings do not count. y is NaN if the
- * quality is unknown: always for accuracy, and for agreement if plain AR did not run next to it.
+ * quality is unknown: always for accuracy, and for agreement if plain AR did not run in the same race.
  * @param {Run | undefined} run
  * @param {"accuracy" | "agreement"} quality
  * @returns {OwnMark | null}

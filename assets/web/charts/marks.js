@@ -16,15 +16,16 @@ const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 /**
- * The smallest visible differences. time: smallest visible gap on the time axis. height: unit to which heights are
- * rounded. 0: no limit.
+ * The smallest differences that are visible in a chart. time: smallest visible gap on the time axis. height: unit to
+ * which heights are rounded. A value of 0 means that there is no limit.
  * @typedef {{ time: number, height: number }} Finest
  */
 
 const JOINED = 0.02; // share of a pass's time; a smaller gap between marks results only from rounding
 
-// Marks at given heights, as wide as the times of their passes. Equal marks without a visible gap are merged, because
-// the time to draw a path depends on its length, and a run of thousands of passes would block the page.
+// Collects the marks of a chart, one or more for each pass: a mark is as wide as the pass is long. Marks at the same
+// height without a visible gap between them are merged: a path with thousands of marks would take so long to draw that
+// it blocks the page.
 class Marks {
   /**
    * @param {number} gap smallest visible gap on the time axis
@@ -60,7 +61,7 @@ class Marks {
   }
 }
 
-// Filled rectangles in one colour.
+// Marks that are drawn as filled rectangles in one colour.
 export class Boxes extends Marks {
   /**
    * @param {string} color
@@ -80,7 +81,7 @@ export class Boxes extends Marks {
   }
 }
 
-// Horizontal lines in one style.
+// Marks that are drawn as horizontal lines in one style.
 export class Dashes extends Marks {
   /**
    * @param {Json} line
@@ -143,7 +144,8 @@ export const stepsIn = (lane, { from, to }, clock) =>
 const [WIDE, HIGH] = [900, 150]; // approximate size of a chart in pixels
 
 /**
- * Returns the smallest visible differences in a chart; no limit if there are few steps.
+ * Returns the smallest differences that are visible in a chart, below which marks are merged and heights rounded. If
+ * there are few steps, there is no limit (0).
  * @param {Step[]} steps
  * @param {Span} span
  * @param {number} height

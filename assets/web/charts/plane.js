@@ -75,7 +75,7 @@ export const markKeys = (kinds) =>
 export const lengthOf = (text) => LETTER * text.length;
 
 /**
- * Returns whether a label overlaps none of the placed boxes. If so, adds the label to the placed boxes.
+ * Places a label if it overlaps none of the placed boxes: adds it to them and returns true. Otherwise returns false.
  * @param {LabelBox[]} taken
  * @param {LabelBox} box
  */

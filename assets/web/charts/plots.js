@@ -1,5 +1,5 @@
-// Plotly charts with titles, for all views except the race view. Their nodes stay in the page as long as the view;
-// visible charts are updated by Plotly.react. If Plotly did not load, a sentence replaces the charts.
+// Plotly charts with titles, for all views except the race view. The nodes of the charts stay in the page as long as
+// the view, and Plotly.react updates the visible charts. If Plotly did not load, a sentence replaces the charts.
 
 import { coloursOf } from "../core/colours.js";
 import { make, watchSight } from "../core/dom.js";
@@ -55,7 +55,8 @@ export class Plots {
   inSight = new Set();
 
   /**
-   * figure: returns the chart for a key and its frame, null if it is not to be drawn. rest: see noCharts.
+   * figure: returns the chart for a key and its frame, or null to hide the chart. rest: names what is complete without
+   * charts (noCharts).
    * @param {HTMLElement} root
    * @param {HTMLElement} element
    * @param {ReturnType<typeof chartFrame>[]} charts
@@ -76,7 +77,7 @@ export class Plots {
   }
 
   /**
-   * Draws the charts whenever a node becomes visible.
+   * Draws the charts each time that the node `holder` becomes visible.
    * @param {Element} holder
    */
   watch(holder) {
@@ -140,7 +141,8 @@ export class Plots {
     if (!this.isShown || !this.inSight.size) return;
     this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
     if (!this.plotly) this.element.replaceChildren(noCharts(this.rest));
-    // First all figures, for one without data hides its frame, which changes the size of the others.
+    // Compute all figures before drawing: a figure without data hides its frame, and this changes the size of the other
+    // frames.
     const figures = this.charts.map(({ key, frame }) => this.figure(key, frame));
     for (const [i, { node }] of this.charts.entries()) {
       const figure = figures[i];

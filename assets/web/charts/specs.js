@@ -77,7 +77,7 @@ function moveMarks(lane, c, span, isNamed, clock) {
   const moves = lane.moves.filter((move) => at(move) >= span.from);
   /** @type {Json[]} */
   const shapes = moves.map((move) => momentLine(at(move), c.warm));
-  // A move is labelled only if there is enough space before the next one.
+  // A change of settings is labelled only if there is enough space before the next change.
   const labelWidth = (span.to - span.from) * 0.1;
   /** @type {(move: Move, i: number) => boolean} */
   const isLabelled = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > labelWidth);
@@ -99,7 +99,8 @@ const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // P
 const ROOM = 0.35; // share of the axis that the label of two lines needs
 
 /**
- * Returns a line where the faster lane ended, with a label that says how far the other lane was.
+ * Returns a line at the time when the faster lane ended, with a label that gives the slower lane's number of tokens at
+ * that time.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span

@@ -1,5 +1,5 @@
-// What surrounds this document: the notebook that embeds it in a frame or, without a frame, the system. Detects the
-// dark theme and fits the frame's height to the document.
+// Adapts this document to its surroundings: the notebook that embeds it in a frame or, without a frame, the system.
+// Detects the dark theme, and fits the frame's height to the document.
 
 const DARK = "(prefers-color-scheme: dark)";
 const MOST_LUMINANCE = 128; // on a scale of 0 to 255; a colour with a higher luminance is light

@@ -50,11 +50,12 @@ export function aloneText(bytes) {
 
 /** @type {Record<string, string>} */
 const NAMES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
-// Control characters, joiners and direction marks: they are invisible and could disturb the layout of a card.
+// Control characters, joiners and direction marks, which are invisible and could disturb the layout of a token's card.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 /**
- * Returns text for a card, with white space and other invisible characters made visible.
+ * Returns a token's text for display in its card, with white space and other invisible characters replaced by visible
+ * signs.
  * @param {string} text
  */
 export function visible(text) {

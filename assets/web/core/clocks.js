@@ -2,8 +2,8 @@
 // forward passes, however long each took. Chart axes and the scrubber use one of the two.
 
 /**
- * begin, end: position of the start and end of a step on the clock. axis: title of a chart axis. write: formats a
- * position in words.
+ * The two clocks by name. begin, end: return the positions at which a step starts and ends on the clock. axis: title of
+ * a chart axis that shows the clock. write: formats a position in words.
  * @type {Record<"passes" | "seconds", Clock>}
  */
 export const CLOCKS = {

@@ -1,5 +1,6 @@
 // The colours of the charts, read from the style sheet so that they follow the theme, and the colour of each run. A run
-// has its method's colour and keeps it when it is pinned, unless another pinned run has it. Plain AR is grey.
+// has its method's colour, also while it is pinned, unless another pinned run already has that colour. Plain AR is
+// grey.
 
 import { isFirst } from "./folds.js";
 import { NUM_METHODS, placeOfMethod } from "./methods.js";
@@ -68,7 +69,7 @@ export class RunColours {
   }
 
   /**
-   * Sets the pinned runs: identity of a run -> its index in the palette.
+   * Sets the colours of the pinned runs. kept: maps the identity of each pinned run to its index in the palette.
    * @param {Map<string, number>} kept
    */
   keep(kept) {
@@ -85,14 +86,15 @@ export class RunColours {
    */
   placeOf({ header, method, name = "" }) {
     if (method === "ar") return 0;
-    // The original run of a branch has a colour of its own, because the branch usually has the same method.
+    // The original run, which is repeated next to its branch, has a separate colour, because the branch usually has the
+    // same method.
     const index = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method);
     return (header && this.kept.get(identityOf(header))) ?? index + 1;
   }
 
   /**
-   * Returns the colour index for a run that is about to be pinned: its current one. If a pinned run already has that
-   * colour, returns a colour that no method has; if all are in use, the colour of the fewest pinned runs.
+   * Returns the colour index for a run that is about to be pinned: the colour that the fewest pinned runs have. Among
+   * several such colours, prefers the run's current colour, then colours that no method has. Plain AR stays grey.
    * @param {Pick<Lane, "header" | "method">} run
    */
   placeFor(run) {

@@ -36,7 +36,8 @@ function filled(node, given, content) {
 }
 
 /**
- * Sets the attributes that differ; unchanged ones would also trigger mutation observers.
+ * Sets only the attributes with a new value, because setting an unchanged attribute would also trigger mutation
+ * observers.
  * @param {Element} node
  * @param {Attributes} attributes
  */
@@ -126,8 +127,8 @@ export const put = (node, text) => {
 const PAUSE = 100; // milliseconds between two checks for an element that does not exist yet
 
 /**
- * Calls `act` with the result of `query` as soon as that is an element or another value. Gradio builds its page late,
- * and views mount themselves, so an element may not exist yet.
+ * Calls `query` repeatedly until its result is truthy, then calls `act` with this result. Used for elements that Gradio
+ * or a view adds to the page late.
  * @template T
  * @param {() => T | null | undefined} query
  * @param {(result: T) => void} act
@@ -204,6 +205,6 @@ export async function copied(text) {
  */
 export function watchSight(node, changed, margin = 0) {
   const options = { rootMargin: `${margin}px 0px` };
-  // The last entry is the current state.
+  // The last entry describes the current state.
   new IntersectionObserver((entries) => changed(Boolean(entries.at(-1)?.isIntersecting)), options).observe(node);
 }

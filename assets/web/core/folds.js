@@ -1,5 +1,5 @@
-// Values computed from a lane's steps: its figures, its drafts, the passes that each drafter saved, and where two
-// lanes' texts first differ. Pure; no DOM.
+// Computes values from a lane's steps: its figures, its drafts, the passes that each drafter saved, and the position at
+// which the texts of two lanes first differ. Pure; no DOM.
 
 import { loopsAt, upToLoop } from "./loops.js";
 import { FINAL_STOPS } from "./table.js";
@@ -16,7 +16,7 @@ export function draftIds(step) {
 
 /**
  * Returns the number of passes that each drafter saved compared with one pass per token, counted until the text begins
- * to repeat itself. One token of each pass saves nothing: AR's own token or, if all tokens are drafts, the last one.
+ * to repeat itself. In each pass, one token saves nothing: AR's own token or, if all tokens are drafts, the last token.
  * @param {Lane} fullLane
  * @returns {Partial<Record<Source, number>>}
  */
@@ -37,8 +37,8 @@ export function passesSaved(fullLane) {
 }
 
 /**
- * Block diffusion: returns the token ids that fill the current block after the emitted text, null for an open position.
- * Returns [] for other methods and between blocks.
+ * For block diffusion, returns the token ids already chosen for the part of the current block after the emitted text;
+ * null for a position that is still open. Returns [] for other methods and between blocks.
  * @param {Lane} lane
  * @returns {(number | null)[]}
  */
@@ -82,7 +82,8 @@ export const loopRemark = (lane) =>
 const STRETCH = 8; // consecutive plain AR steps after which automatic B counts as not drafting
 
 /**
- * Returns whether the latest steps of a lane with automatic B are all plain AR steps: drafts would not save time.
+ * Returns whether the latest steps of a lane with automatic B are all plain AR steps, which automatic B chooses when
+ * drafts would not save time.
  * @param {Lane} lane
  */
 function isPlain({ steps }) {
@@ -102,14 +103,15 @@ export function idleText(lane) {
 }
 
 /**
- * Returns a figure that counts only the part of a lane before its text begins to repeat itself.
+ * Wraps a function that computes a figure, so that it counts only the part of a lane before the text begins to repeat
+ * itself.
  * @type {(figure: (lane: Lane) => number) => (lane: Lane) => number}
  */
 const counting = (figure) => (lane) => figure(upToLoop(lane));
 
 /**
- * Figures of a lane, counted until its text begins to repeat itself. Times are measured seconds. Rates are NaN before
- * the first step. toFirst: seconds to the first token, including prefill.
+ * Functions that compute a figure of a lane from its passes before the text begins to repeat itself. Times are measured
+ * seconds. Rates are NaN before the first step. toFirst: seconds to the first token, including prefill.
  * @type {Record<"tokens" | "forwards" | "seconds" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
  */
 export const folds = {
@@ -142,9 +144,9 @@ export function divergence(a, b, from) {
 export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
 
 /**
- * Returns the state of a race of two lanes at the moment when the faster one ended: time: that moment. tokens: the
- * number of tokens that the slower lane had by then. Returns null if no lane was faster or the faster lane's text
- * repeats itself.
+ * Returns the state of a race of two lanes at the moment when the faster one ended. time: this moment on the clock.
+ * tokens: the number of tokens that the slower lane had at this moment. Returns null if no lane was faster or the
+ * faster lane's text repeats itself.
  * @param {Lane[]} lanes
  * @param {Clock} clock
  */
@@ -177,8 +179,8 @@ export function numUntil(lane, time, clock) {
 }
 
 /**
- * Compares the texts of two lanes. place: index of the first different token, or -1. isShown: whether both lanes have
- * reached that token. isSame: whether both lanes ended without a difference.
+ * Compares the texts of two lanes. place: index of the first different token, -1 if there is none. isShown: whether
+ * both lanes have reached that token. isSame: whether both lanes ended without a difference.
  * @param {Lane[]} lanes
  * @param {number} place
  */
@@ -200,7 +202,8 @@ export function mainLane(run) {
 }
 
 /**
- * Returns whether a lane repeats the original run next to a branch of it (FIRST in app/live/order.py).
+ * Returns whether a lane shows the original run again, for comparison with a branch of this run (FIRST in
+ * app/live/order.py).
  * @param {{ name: string }} lane
  */
 export const isFirst = ({ name }) => name === "first";

@@ -1,5 +1,5 @@
-// Base class of the views with a value that consists of lines (core/wire.js). It parses the value in portions, draws at
-// most once per animation frame and redraws when the theme changes.
+// Base class of the views that receive their content as lines of text (format: core/wire.js). A view parses the lines
+// in portions, draws at most once per animation frame, and redraws when the theme changes.
 
 import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";
@@ -65,7 +65,8 @@ export class LineView {
     if (this.feed.isBehind) this.catchUp();
   }
 
-  // Removes an error message if the run has no steps; a partial result stays.
+  // Removes the error message of a run that has no steps. If a run failed after some steps, its message and partial
+  // result remain.
   dismiss() {
     if (this.root.dataset.state === "error" && this.root.dataset.steps === "0") this.read("");
   }
@@ -80,8 +81,8 @@ export class LineView {
     this.schedule();
   }
 
-  // Requests the whole run from the server. Consecutive values overlap, but a page that was suspended for long can miss
-  // lines.
+  // Requests the whole run from the server because lines are missing. Consecutive values overlap, but a page that was
+  // suspended for a long time can still miss lines.
   async catchUp() {
     if (this.isAsking) return;
     const { run } = this.feed;
@@ -120,7 +121,7 @@ export class LineView {
     this.fail();
   }
 
-  // Colours change with the theme and when runs are pinned.
+  // Redraws the view when its colours change: with the theme, and when runs are pinned.
   watchTheme() {
     const changed = () => {
       if (!this.root.isConnected) return void runColours.listeners.delete(changed);
@@ -133,7 +134,7 @@ export class LineView {
 }
 
 // A view of a run with a status sentence and, above it, the run's result in one sentence (the finding). The status sets
-// the view's state. It is announced to screen readers, except for an empty page, a run in progress and a recorded run.
+// the view's state. Screen readers announce the status, except for an empty page, a run in progress and a recorded run.
 // Until the visitor runs something, the view shows a recorded result, which it fetches when its tab is first opened.
 export class PhaseView extends LineView {
   static what = ""; // begins the error message for a malformed line: "<what> cannot be drawn because ..."
@@ -175,7 +176,8 @@ export class PhaseView extends LineView {
   }
 
   /**
-   * Keeps the height of the finding and the status while a run has shorter ones, so that nothing below them moves.
+   * Prevents the finding and the status from becoming less high than they are now, so that shorter sentences during a
+   * run do not move the content below; false removes this limit.
    * @param {boolean} isHeld
    */
   hold(isHeld) {
@@ -185,14 +187,14 @@ export class PhaseView extends LineView {
   }
 
   /**
-   * Shows the finding; without one, the heading of the run.
+   * Shows the finding or, if it is empty, the heading of the run.
    * @param {string} finding
    */
   showFinding(finding) {
     put(this.finding, finding || this.heading);
   }
 
-  // The heading that is shown until there is a finding; a subclass names there what the run compares.
+  // The heading that is shown until there is a finding. A subclass returns a heading that names what the run compares.
   get heading() {
     return "";
   }

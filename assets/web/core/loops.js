@@ -1,11 +1,12 @@
-// Where a text begins to repeat itself, as detected by the server (mars_runtime/derived.py), and the part of a run
-// before that point. Pure; no DOM.
+// Finds where a text begins to repeat itself, from the server's detection (mars_runtime/derived.py), and cuts a run at
+// that point. Pure; no DOM.
 
 import { whole } from "./words.js";
 
 /**
- * Returns the number of tokens that a lane had written before its text began to repeat itself; -1 if it does not. A cut
- * lane repeats itself if its whole lane does and the cut contains the tokens that prove it.
+ * Returns the number of tokens that a lane had written before its text began to repeat itself; -1 if it does not. A
+ * lane that was cut after some steps counts as repeating only if the cut still contains the tokens by which the server
+ * detected the repetition.
  * @param {Lane} lane
  */
 export function loopsAt(lane) {
@@ -59,7 +60,8 @@ export function loopText(lanes) {
 }
 
 /**
- * Returns a sentence about figures of these lanes. If a text loops, the result first says where.
+ * Returns `sentence`, which describes figures of these lanes. If a text repeats itself, the result begins with the
+ * position where the repetition starts.
  * @param {Lane[]} lanes
  * @param {string} sentence
  */

@@ -1,5 +1,6 @@
-// The displayed position in a run: one number on the chosen clock. Every lane shows the steps that have ended by then.
-// On the clock "passes", a pass can be displayed once every running lane has completed it. No DOM and no timers.
+// The displayed position in a run: one number on the chosen clock. Every lane shows the steps that end at or before
+// this position. On the clock "passes", a pass can be displayed once every running lane has completed it. No DOM and no
+// timers.
 
 import { lengthOf, mainLane, numUntil } from "./folds.js";
 import { capital, joined } from "./words.js";
@@ -99,7 +100,7 @@ export class Playhead {
   }
 
   /**
-   * Moves to a time. A time at or after the end makes the playhead follow the run again.
+   * Moves to a time. If the time is at or after the end of the run, new passes are displayed as they arrive.
    * @param {number} time
    */
   seek(time) {

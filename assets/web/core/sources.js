@@ -5,7 +5,7 @@ import { folds, passesSaved } from "./folds.js";
 import { counted } from "./words.js";
 
 /**
- * name: text in a legend. by: phrase after a number of tokens. mark: suffix of the CSS classes.
+ * The sources of tokens. name: text in a legend. by: phrase after a number of tokens. mark: suffix of the CSS classes.
  * @type {Record<Source, { name: string, by: string, mark: string }>}
  */
 export const SOURCES = {

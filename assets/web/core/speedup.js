@@ -141,7 +141,8 @@ export const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
 export const speedupShort = (given) => (isTimed(given) ? `${times(given.ratio, given)}×` : speedupText(given));
 
 /**
- * Returns the range of a ratio, such as "1.2 to 1.6"; for a run that is too short, what a range would need.
+ * Returns the range of a ratio, such as "1.2 to 1.6"; for a run that is too short, a text about what a range would
+ * require.
  * @param {Speedup} given
  */
 export function speedupRange(given) {

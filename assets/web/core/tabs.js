@@ -1,5 +1,5 @@
-// The page's tabs and their addresses, such as #frontier. A tab with several views contains a second list of tabs; the
-// address of its first view is the tab's own. Gradio renders a view when it is first opened.
+// The page's tabs and their addresses, such as #frontier. A tab with several views contains a second list of tabs, and
+// the tab's address opens the first of these views. Gradio renders a view when it is first opened.
 
 import { indexForKey, targetOf, whenThere } from "./dom.js";
 
@@ -87,7 +87,8 @@ function clicked({ target }) {
 /** @type {WeakSet<Element>} */
 const watched = new WeakSet();
 
-// Makes a list of tabs a single tab stop, once: arrow keys move between its tabs.
+// Makes a list of tabs a single tab stop, in which arrow keys move between the tabs. Does nothing if the list already
+// is one.
 /** @param {Element} list */
 function makeOneTabStop(list) {
   if (watched.has(list)) return;

@@ -9,7 +9,8 @@ import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
 const OPEN_PLACE = "\u2591"; // drawn for an open position in a block of block diffusion
-// Settings that are drawn when they change during a run: steered ones, and those that act on some methods only.
+// The settings that are drawn in the text when they change during a run: settings with a control that works during a
+// run, and settings that act only on some methods.
 const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
 );
@@ -78,7 +79,8 @@ export class Lane {
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.readEnd(event);
     else throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
-    // A slice would keep the whole received value in memory. Adding and removing a space makes a separate string.
+    // A line that is a slice of the received value would keep the whole value in memory. Adding and removing a space
+    // creates an independent string.
     this.lines.push(` ${line}`.slice(1));
   }
 
@@ -92,7 +94,8 @@ export class Lane {
       .join("");
   }
 
-  // The text of the last given token if the given text ends with it, otherwise empty.
+  // The text of the last token that was given to the lane, a branch, as the beginning of its answer. Empty if there is
+  // none or the given text does not end with this token's text.
   lastGiven() {
     const last = this.givenIds().at(-1);
     const text = last === undefined ? "" : aloneText(this.bytes(last));
@@ -198,8 +201,8 @@ export class Lane {
   }
 
   /**
-   * Appends a joiner, accent or variation sign to the token with the character before it, since both are drawn
-   * together. Returns the index of that token, or -1 for other text.
+   * If `text` is a joiner, accent or variation sign, appends it to the token with the preceding character, because both
+   * are drawn together, and returns this token's index. Returns -1 for other text.
    * @param {string} text
    */
   joined(text) {
@@ -255,7 +258,7 @@ export class Lane {
   }
 
   /**
-   * Returns the names of the tokens from one index to another.
+   * Returns the names of the tokens from index `from` up to `to`.
    * @param {number} from
    * @param {number} to
    */

@@ -109,7 +109,8 @@ class SlotLane {
   }
 
   /**
-   * Scrolls to the input of the pass. Once its output is read, scrolls to the predictions if both do not fit.
+   * Scrolls to the input of the pass. Once the output is read, scrolls to the predictions if input and predictions do
+   * not fit together.
    * @param {{ now: SlotForward | undefined, isRead: boolean }} given
    */
   follow({ now, isRead }) {
@@ -161,7 +162,8 @@ export class SlotPlayer {
     return box;
   }
 
-  // Moves to the next pass with a mismatch, or after the last one to the first, at the moment when its input is fed.
+  // Moves to the next pass with a mismatch, at the moment when the pass's input is fed. After the last such pass, moves
+  // to the first one.
   toMismatch() {
     const from = Math.floor((this.moment + 1) / 2);
     const { index } = this.mismatches.find((forward) => forward.index >= from) ?? this.mismatches[0];
@@ -236,9 +238,9 @@ export class SlotPlayer {
   }
 }
 
-// What became of a proposal, by its fate in folds/proposals.js. accepted: emitted by this pass. agreed: a draft that AR
-// confirmed. replaced: AR's token instead of a wrong draft. draft: to be verified by the next pass. dropped: after a
-// wrong draft. refused: below the threshold, or not used for another reason.
+// How the picture marks a proposal, by the proposal's fate in folds/proposals.js. accepted: emitted by this pass.
+// agreed: a draft that AR confirmed. replaced: AR's token instead of a wrong draft. draft: to be verified by the next
+// pass. dropped: after a wrong draft. refused: below the threshold, or not used for another reason.
 /** @type {Record<string, string>} */
 const FATES = {
   own: "accepted",
@@ -333,7 +335,8 @@ function legendOf(runs) {
 }
 
 /**
- * Describes the current pass with the cursor cache, and the pass with the block cache at the same moment.
+ * Describes the current pass of the run with the cursor cache, and the pass that the run with the block cache makes at
+ * the same moment.
  * @param {SlotMoment[]} states
  * @param {SlotRun[]} runs
  */

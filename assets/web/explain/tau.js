@@ -108,8 +108,8 @@ export class TauView {
 const TRIED = [0.5, 0.8, 0.95, 1]; // thresholds that visitors are likely to try
 
 /**
- * Returns the index of the pass that shows the effect of τ best: its number of accepted tokens differs most between the
- * thresholds in TRIED.
+ * Returns the index of the pass that shows the effect of τ best: the one with the greatest difference in accepted
+ * tokens between the thresholds in TRIED.
  * @param {SlotRun} run
  */
 function instructiveForward(run) {

@@ -127,7 +127,7 @@ class Film {
   }
 
   /**
-   * Draws one line of text in the largest font size at which it fits, but at least a third of `largest`.
+   * Draws one line of text in the largest font size at which the line fits; the size is at least a third of `largest`.
    * @param {string} words
    * @param {number} largest
    * @param {number} weight
@@ -170,7 +170,8 @@ class Film {
   }
 
   /**
-   * Draws a lane as it was after `numShown` of its passes. beat: number of passes that the race has played.
+   * Draws a lane in its state after `numShown` passes. beat: number of passes that the race has played, which is higher
+   * than `numShown` once this lane has finished.
    * @param {Side} side
    * @param {number} numShown
    * @param {number} beat

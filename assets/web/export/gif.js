@@ -70,8 +70,8 @@ const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // the blo
 const binOf = (r, g, b) => ((r >> SHIFT) << (2 * BITS)) | ((g >> SHIFT) << BITS) | (b >> SHIFT);
 
 /**
- * Chooses the palette. colours: the means of the most frequent bins, as 256 × 3 bytes. indices: for each bin, the index
- * of the nearest colour.
+ * Chooses the palette. Similar colours are counted together, in bins. colours: the mean colours of the most frequent
+ * bins, as 256 × 3 bytes. indices: for each bin, the index of the nearest of these colours.
  * @param {Picture[]} samples
  */
 function paletteOf(samples) {

@@ -7,7 +7,7 @@ import { valueOf } from "../core/wire.js";
 const MOST_FRAGMENT = 8000; // maximum characters of a fragment that mail and chat programs do not cut
 const MOST_LONG = 100_000; // maximum characters of a fragment that every browser opens
 const DIGITS = 4; // significant digits of probabilities in a link
-// Fields of a row that are left out, because the server derives them again.
+// Fields of a trace row that a link leaves out, because the server computes them again.
 const DERIVED = ["sources", "loop", "spread"];
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read. Ask for a new link.";
@@ -65,8 +65,8 @@ export async function linkTo(run, server) {
 }
 
 /**
- * Parses a fragment into the request that gets its run from the server; null if it contains no run. Throws if the run
- * is malformed.
+ * Parses the fragment of an address and returns the request that asks the server for the fragment's run; null if there
+ * is no run. Throws if the run is malformed.
  * @param {string} fragment
  */
 export async function broughtBy(fragment) {

@@ -1,5 +1,5 @@
-// The menu that exports files and links: one line for each item (an offer), with a button for each format. The offers
-// are requested when the menu is opened.
+// The menu that exports files and links. Each line of the menu is an item with a button for each format. The items are
+// created when the menu is opened.
 
 import { timeSpan } from "../charts/marks.js";
 import { loadPlotly } from "../charts/plots.js";
@@ -58,7 +58,7 @@ function lineOf({ label, files }, status) {
 }
 
 /**
- * Returns a file for an offer. text, hint: label and tooltip of its button.
+ * Returns a file format of a menu item. text, hint: label and tooltip of its button.
  * @param {string} text
  * @param {string} hint
  * @param {string} name
@@ -68,7 +68,8 @@ function lineOf({ label, files }, status) {
 export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
 
 /**
- * Returns the offer of charts: pictures with the prompt, settings and hardware above the charts, and a table.
+ * Returns the menu item that exports charts: as pictures, with the prompt, settings and hardware above the charts, and
+ * as a table.
  * @param {string} name without an extension
  * @param {HTMLElement} root
  * @param {Lane[]} lanes
@@ -118,8 +119,8 @@ function closeByItself(menu) {
 }
 
 /**
- * Returns the offer of a lane's files: trace, table and picture. root: element with the style that defines the colours.
- * comparison: comparison with another lane's text, marked in the picture.
+ * Returns the menu item that exports a lane's files: trace, table and picture. root: element with the style that
+ * defines the colours. comparison: the comparison with another lane's text; the differences are marked in the picture.
  * @param {Lane} lane
  * @param {string} label
  * @param {HTMLElement} root
@@ -138,7 +139,8 @@ export const laneOffer = (lane, label, root, comparison = null) => ({
 });
 
 /**
- * Returns the offer of a race's charts: those of one lane, and tokens and time per pass of all lanes.
+ * Returns the menu item that exports a race's charts: the charts of a single lane, and the charts of tokens and of time
+ * per pass for all lanes.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  * @param {HTMLElement} root
@@ -183,8 +185,8 @@ export const runMenu = (view) =>
   }, SHARE.menu);
 
 /**
- * Returns the offer of links: one that fills in the page's controls, if the page has any, and one that replays a
- * finished run.
+ * Returns the menu item with links: a link that fills in the page's controls, if the page has any, and a link that
+ * replays the run, if it has finished.
  * @param {View} view
  * @param {Run | null} run
  * @returns {Offer[]}
@@ -210,7 +212,7 @@ async function copyRun(run, server) {
 }
 
 /**
- * Returns the offer of a race as a clip of six seconds.
+ * Returns the menu item that exports a race as a clip of six seconds.
  * @param {Run} run
  * @param {Lane} main
  * @param {HTMLElement} root

@@ -94,7 +94,8 @@ function oneSided(add, { a, b, endA, endB }) {
 }
 
 /**
- * Splits both lists at runs that are unique in each list and in the same order in both, and aligns the pieces between.
+ * Splits both lists at sequences of items that are unique in each list and have the same order in both, and aligns the
+ * pieces between these sequences.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @param {Box} box

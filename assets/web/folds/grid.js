@@ -20,8 +20,8 @@ export const NUM_LEVELS = 5; // steps of the heat map's colour ramp
 
 /**
  * Compares a lane's text with AR's. place: index of the first different token, -1 if there is none so far. isSame:
- * whether both texts are complete and equal. As in first_divergence on the server, a text that has ended differs from
- * one that continues.
+ * whether both texts are complete and equal. A text that has ended differs from a text that continues, as in
+ * first_divergence on the server.
  * @param {Lane} lane
  * @param {Lane} ar
  */
@@ -130,7 +130,8 @@ const asFast = (best, cells) =>
   cells.filter((cell) => cell !== best && loopsAt(cell.lane) < 0 && speedOf(cell).high >= speedOf(best).low);
 
 /**
- * Returns sentences that name the fastest cell and the fastest one with AR's own text; "" if no speed is known.
+ * Returns sentences that name the fastest cell and the fastest cell that wrote the same text as AR; "" if no speed is
+ * known.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */
@@ -155,8 +156,8 @@ export function fastestSentence(cells, ar) {
 }
 
 /**
- * Returns the result of a grid in one sentence, in passes and time, for the cell that wrote AR's own text in the fewest
- * passes. Returns "" until plain AR and another cell have ended.
+ * Returns the result of a grid in one sentence, in passes and time, for the cell that wrote the same text as AR in the
+ * fewest passes. Returns "" until plain AR and another cell have ended.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */

@@ -28,8 +28,8 @@ export function fedOf(lane, index) {
 }
 
 /**
- * Returns why the layers of a pass cannot be shown, "" if they can. They cannot for block diffusion, whose blocks
- * attend in both directions, and for a recording without prompt tokens.
+ * Returns why the layers of a pass cannot be shown, "" if they can. The layers cannot be shown for block diffusion,
+ * which attends in both directions within a block, or for a recording without prompt tokens.
  * @param {Lane} lane
  * @param {Step} step
  */
@@ -41,11 +41,11 @@ export function whyNot(lane, step) {
 }
 
 /**
- * Returns the columns of a pass from left to right: first the real tokens, then the masks of the group that was used.
- * Each mask is followed by the real token that the run later wrote at its position, if that is known. kind: "token",
- * "mask" or "real" (the token after a mask). number: number of the mask, from 1. id: the input token, null for a mask.
- * proposed: the token that the mask proposed if a sampler head or a penalty changed the last layer's prediction,
- * otherwise null. fate: what became of the mask's proposal, "" if it made none.
+ * Returns the columns of a pass from left to right: first the real tokens, then the masks with the predictions that the
+ * pass used. Each mask is followed by the real token that the run later wrote at its position, if that is known. kind:
+ * "token", "mask" or "real" (the token after a mask). number: number of the mask, from 1. id: the input token, null for
+ * a mask. proposed: the token that the mask proposed if a sampler head or a penalty changed the last layer's
+ * prediction, otherwise null. fate: what became of the mask's proposal, "" if it made none.
  * @param {Lane} lane
  * @param {number} index
  * @param {ToldLayers} told

@@ -51,8 +51,8 @@ const NUMBERS = ["num_arrived", "num_done", "tokens_per_second", "requests_per_s
 const SPREADS = ["ttft", "tpot", "latency"];
 
 /**
- * Returns the figures of a method: medians over its finished rounds or, before the first round has ended, its latest
- * figures.
+ * Returns the summary of a method: the medians of its finished rounds or, before the first round has ended, the latest
+ * measurement.
  * @param {Pick<LoadWay, "ticks" | "ended">} way
  * @returns {LoadTick | undefined}
  */
@@ -83,7 +83,7 @@ function middle(values) {
 }
 
 /**
- * Returns the lowest and highest value of a figure over the rounds; null for fewer than two.
+ * Returns the lowest and highest value of a figure over the rounds; null if fewer than two rounds have a value.
  * @param {LoadTick[]} ended
  * @param {(tick: LoadTick) => number | null | undefined} of
  * @returns {[low: number, high: number] | null}
@@ -138,8 +138,8 @@ export function steps(decisions, end) {
 }
 
 /**
- * Returns the highest rate of a method. rate: the most requests per second that it answered, 0 without points. isFound:
- * whether clearly more requests were offered, so that this rate is its maximum.
+ * Returns the highest request rate that a method reached. rate: the most requests per second that it answered, 0
+ * without points. isFound: whether clearly more requests were offered, so that this rate is its maximum.
  * @param {LoadPoint[]} all
  */
 export function saturation(all) {

@@ -13,9 +13,9 @@ export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor 
 export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
 
 /**
- * Returns the numbers of slots in step `index`. prompt, output: slots that were final before it. pending, drafts,
- * masks: slots that it computed. cursor: number of final slots before it. used: number of slots with its input. after:
- * number of final slots after it.
+ * Returns the numbers of slots in step `index`. prompt, output: slots that were final before the step. pending, drafts,
+ * masks: slots that the step computed. cursor: number of final slots before the step. used: number of slots including
+ * the step's input. after: number of final slots after the step.
  * @param {Lane} lane
  * @param {number} index
  */
@@ -89,8 +89,8 @@ export function slotsAt(lane, index, before) {
 }
 
 /**
- * Returns the prediction of a slot and, for a mask, its group. offset: the slot's distance from the slot whose
- * prediction AR would use.
+ * Returns the prediction of a slot and, for a mask, its group. offset: the slot's distance from the slot that predicts
+ * AR's own next token.
  * @param {Step} step
  * @param {number} offset
  * @param {number} drafts

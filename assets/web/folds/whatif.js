@@ -43,7 +43,8 @@ export function judgeAgain(lane, index, tau, ends) {
   const would = maskDrafts(lane, step, tau, ends);
   const allowed = maskDrafts(lane, step, step.settings.tau, ends);
   const looked = step.lookedUp.length;
-  // Prompt lookup was preferred to `allowed` mask drafts; only more mask drafts than that can replace it.
+  // The step used drafts of prompt lookup instead of `allowed` drafts of its masks. More mask drafts than `allowed`
+  // would replace them.
   if (looked) return would <= allowed ? looked : Math.max(would, looked);
   return step.drafted < allowed ? Math.min(would, step.drafted) : would; // automatic B limits drafts at any threshold
 }
@@ -74,10 +75,10 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
 }
 
 /**
- * Evaluates one step with threshold `tau`. - then, now: number of tokens accepted, or drafted in a lossless run, in the
- * run and with `tau` - same, other, unknown: of the proposals that only `tau` accepts, the number that the run wrote
- * anyway, the number that
- *   it wrote differently, and the number for which that is not known
+ * Evaluates one step with threshold `tau`. Fields of the result:
+ * - then, now: number of tokens accepted, or drafted in a lossless run, in the run and with `tau`
+ * - same, other, unknown: of the proposals that only `tau` accepts, the number that the run wrote anyway, the number
+ *   that it wrote differently, and the number for which that is not known
  * - checked, wrong: of the tokens that only the run accepted, the number with a known choice of AR, and the number that
  *   differ from it
  * - agreedThen, agreedNow: number of drafts that AR confirmed in the run, and would confirm with `tau`
@@ -164,7 +165,8 @@ const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell),
  * - taken: proposals that only `tau` accepts
  * - left: tokens that only the run accepted
  * - drafts: drafts of a lossless run
- * `known` has cells of the same lane and threshold from an earlier call; cells that can no longer change are reused.
+ * The argument `known` has the cells of an earlier call with this lane and threshold; cells that can no longer change
+ * are reused.
  * @param {Lane} lane
  * @param {number} tau
  * @param {Set<number>} ends
@@ -175,7 +177,8 @@ export function whatIf(lane, tau, ends, known = []) {
   for (let index = cells.length; index < lane.steps.length; index += 1) cells.push(cellOf(lane, index, tau, ends));
   const first = cells.findIndex((cell) => cell.then !== cell.now);
   const num = cells.length;
-  // One draft more or less changes the number of tokens that the next pass emits.
+  // In a lossless run, the first different step changes only the number of drafts. The next pass verifies them, so it
+  // is included too.
   const exact = first < 0 ? num : Math.min(num, first + (cells[first].isLossless ? 2 : 1));
   /** @type {(upTo: number, steps?: Step[]) => { forwards: number, then: number, now: number }} */
   const span = (upTo, steps = lane.steps) => {
@@ -225,8 +228,8 @@ function draftsOf(cells) {
 
 /**
  * Returns the tokens of a lane grouped as passes with threshold `tau` would emit them; every token is in one group.
- * isGuess: the group is an estimate, after the first difference. isFirst: the last exact group, with the first
- * difference.
+ * isGuess: whether the group is an estimate, as after the first difference. isFirst: whether the group has the first
+ * difference from the run; it is the last exact group.
  * @param {Lane} lane
  * @param {WhatIf} result
  * @param {number} tau

@@ -71,8 +71,8 @@ export class AgainstArPanel {
   }
 
   /**
-   * Draws the share of tokens that AR would have chosen, its parts, and the list of tokens that AR would not have
-   * chosen.
+   * Draws the share of tokens that AR would have chosen as a bar with its parts, and lists the tokens that AR would not
+   * have chosen.
    * @param {Lane | null} lane
    * @param {Lane | undefined} other
    * @param {string} sentence

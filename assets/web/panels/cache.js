@@ -178,7 +178,7 @@ const PARTS = ["masks", "drafts", "pending"]; // from top to bottom
 const fedText = ({ index, pending, drafts, masks }) =>
   `pass ${index + 1}: ${pending} fed again${drafts ? `, ${counted(drafts, "draft")}` : ""}, ${counted(masks, "mask")}`;
 
-// Two small charts of a lane: the input of each pass as stacked columns, and the cursor over the whole run.
+// Two small charts of a lane: the input of each pass as stacked columns, and the cursor's position before each pass.
 class FedChart {
   /** @type {HTMLElement[]} */
   nodes = [];
@@ -271,7 +271,7 @@ class FedChart {
   }
 
   /**
-   * Draws the cursor's position over the run; for long runs only at some of the passes.
+   * Draws a line chart of the cursor's position by pass. For long runs, the line has points at only some of the passes.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -341,9 +341,9 @@ const LEGEND = [
   ["mask", "mask, overwritten"],
 ];
 
-// The KV cache as a strip: the early final slots as one piece, then single slots with the cursor among them. The strip
-// is a single tab stop; arrow keys move between slots and show their descriptions. Colour, outline and text show a
-// slot's state.
+// The KV cache as a strip. Slots far before the cursor are drawn as two pieces (prompt and output), later slots one by
+// one, with the cursor among them. The strip is a single tab stop; arrow keys move between slots and show their
+// descriptions. Colour, outline and text show a slot's state.
 class SlotStrip {
   /** @type {HTMLElement[]} */
   nodes = [];

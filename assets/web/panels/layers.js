@@ -61,8 +61,8 @@ export class LayersPanel {
   }
 
   /**
-   * Requests the layers of a pass, one request at a time. When the answer arrives, `draw` requests the pass that is
-   * shown by then.
+   * Requests the layers of a pass, one request at a time. If another pass is shown when the answer arrives, `draw`
+   * requests that pass next.
    * @param {Lane} lane
    * @param {number} index
    */

@@ -3,7 +3,8 @@
 import { mainLane } from "../core/folds.js";
 
 /**
- * Returns the lane that panels show: the one with the chosen pass, unless that is plain AR, otherwise the main lane.
+ * Returns the lane that panels show: the main lane or, if the visitor has chosen a pass of another lane that is not
+ * plain AR, this other lane.
  * @param {View} view
  */
 export function subject(view) {

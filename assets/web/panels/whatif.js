@@ -180,8 +180,8 @@ export class WhatIfPanel {
 }
 
 /**
- * Returns a threshold to start with: for a run with τ above 0.5 the highest listed one that would have changed a pass,
- * otherwise the lowest one above 0.8.
+ * Returns a threshold to start with. Tries thresholds from 0.8 downwards if the run's τ is above 0.5, otherwise from
+ * 0.8 upwards, and returns the first one that would have changed a pass; 0.8 if there is none.
  * @param {Lane} lane
  * @param {Set<number>} ends
  */
@@ -267,7 +267,8 @@ class WhatIfStrip {
   }
 
   /**
-   * first: index of the first cell that differs. chosen: index of the pass that panels show.
+   * Draws the strip. first: index of the first pass with a different result. chosen: index of the pass that panels
+   * show.
    * @param {WhatIfCell[]} cells
    * @param {number} first
    * @param {number} chosen
@@ -358,7 +359,7 @@ class WhatIfStrip {
       },
       { passive: true },
     );
-    // pointermove instead of pointerover, so that scrolling cells under a resting pointer are not pointed at.
+    // Uses pointermove, because pointerover would also report cells that scroll past while the pointer does not move.
     element.addEventListener("pointermove", (event) => this.point(indexOf(event)));
     element.addEventListener("pointerleave", () => this.point(-1));
     element.addEventListener("blur", () => this.point(-1));
@@ -467,7 +468,7 @@ function losslessText({ drafts }) {
 }
 
 /**
- * Describes the proposals that would have been accepted in addition, and whether the run wrote the same tokens later.
+ * Describes the proposals that only the other τ would have accepted, and whether the run wrote the same tokens later.
  * @param {WhatIf} given
  */
 function takenText({ taken, drafts }) {

@@ -61,7 +61,8 @@ export class WhyPanel {
     for (const name of ["pointerleave", "focusout"]) element.addEventListener(name, () => setTimeout(release));
   }
 
-  // Returns the pass to show. Choosing a pass or starting another run releases a held pass.
+  // Returns the pass to show: the chosen one or the latest displayed one. A pass that is held under the pointer stays
+  // until the visitor chooses a pass or starts another run.
   focus() {
     const { view, held } = this;
     const focus = view.focus;
@@ -93,7 +94,8 @@ export class WhyPanel {
   }
 
   /**
-   * Returns whether a branch can start at a proposal: the run's text before it must be the text that it continued.
+   * Returns whether a branch can start at a proposal: the run must have written, before the proposal's position, the
+   * text that the proposal continued.
    * @param {ProposalRow} row
    */
   canBranch(row) {

@@ -42,8 +42,8 @@ export class Asked {
   }
 
   /**
-   * prompt: the prompt of the result, null if there is no result. settings: a description of the settings. wanted: the
-   * text of the page's prompt box, null if there is no such box.
+   * Draws the prompt of a result. prompt: null if there is no result. settings: a description of the settings. wanted:
+   * the text of the page's prompt box, null if there is no such box.
    * @param {string | null} prompt
    * @param {string} [settings]
    * @param {string | null} [wanted]
@@ -58,8 +58,8 @@ export class Asked {
   }
 
   /**
-   * Draws the prompt of a race from the first header that has arrived. Before that, it reserves the space, so that the
-   * page does not jump.
+   * Draws the prompt of a race from the first header that has arrived. Until a header arrives, reserves space for the
+   * prompt, so that the page does not jump.
    * @param {Lane[]} lanes
    * @param {string | null} wanted
    */

@@ -1,4 +1,4 @@
-// The card of a token or a pass: what was proposed with which confidence, and why the pass stopped there. Also
+// The card of a token or a pass: the proposals with their confidences, and why the pass accepted no further ones. Also
 // describes the settings of lanes.
 
 import { button, make } from "../core/dom.js";

@@ -84,7 +84,8 @@ export class Pane {
   }
 
   /**
-   * Compares the text with another lane's, continuing the search for the first difference where it stopped last time.
+   * Compares the text with the text of another lane. The search for the first difference continues at the position
+   * where it stopped last time.
    * @param {Lane} other
    * @param {(lane: Lane) => Lane} shown
    */

@@ -97,7 +97,8 @@ export function pageIn(text) {
 /** @typedef {{ to: number, step: Step | null }} Stretch */
 
 /**
- * Returns the end of each pass in the text. The first entry, without a step, is the end of the given text.
+ * Returns, for each pass, the position in the text at which the pass ended. The first entry, without a step, is the end
+ * of the given text.
  * @param {Lane} lane
  * @returns {Stretch[]}
  */

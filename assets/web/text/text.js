@@ -404,8 +404,8 @@ class Groups {
   }
 
   /**
-   * Shows the first `num` passes, starting with the last ones, which are in view. Returns whether all of them are
-   * shown; after a long jump this takes several calls.
+   * Shows the first `num` passes and returns whether all of them are visible now. After a long jump this takes several
+   * calls; the latest passes are shown first, because they are in view.
    * @param {number} num
    */
   show(num) {
@@ -549,8 +549,8 @@ class MoveMarks {
 const INKED = /\S$/;
 
 /**
- * Returns the index of the token below which a group's number of tokens is drawn: its last visible one. Returns -1 if
- * no token is visible or the text since the previous number is too narrow.
+ * Returns the index of the token below which a group's number of tokens is drawn: the group's last token with visible
+ * characters. Returns -1 if no token is visible or the text since the previous number is too narrow.
  * @param {Token[]} tokens
  * @param {number} first
  * @param {number} count

@@ -301,8 +301,8 @@ export class RaceScene {
     return Boolean(this.live);
   }
 
-  // The lanes that the next stop can refer to, with a note on their origin: a finished live run, otherwise the
-  // recording.
+  // The lanes that the next stop can refer to, and a note on their origin. They are the lanes of the live run if it has
+  // finished, and those of the recording otherwise.
   get told() {
     const lanes = this.columns?.map((column) => column.lane) || [];
     if (this.live && !lanes.every((lane) => lane.end)) return { lanes: this.lanes, note: this.note };
@@ -336,8 +336,8 @@ export class RaceScene {
   }
 }
 
-// One request with several thresholds, and lossless at the end. Beats or the presenter turn the dial. The whole text is
-// visible, with a mark where it first differs from AR's.
+// Shows recordings of one request with several thresholds and, at the end of the dial, lossless. The dial is turned by
+// the beats of the tour or by the presenter. The whole text is visible, with a mark where it first differs from AR's.
 export class DialScene extends RaceScene {
   /**
    * @param {HTMLElement} element
@@ -384,7 +384,8 @@ export class DialScene extends RaceScene {
   }
 }
 
-// Runs a prompt from the audience live. Until then, and if the run fails, a recording of another prompt is shown.
+// Runs a prompt from the audience live. A recording of another prompt is shown before the live run, and if the live run
+// fails.
 export class AskScene extends RaceScene {
   /**
    * @param {HTMLElement} element
@@ -408,7 +409,7 @@ export class AskScene extends RaceScene {
     this.beat(0, false);
   }
 
-  // Always false: this scene starts live runs by itself, without the tour's button.
+  // Always false: this scene has its own prompt box to start live runs, so the tour's button is not needed.
   get canLive() {
     return false;
   }

@@ -211,7 +211,7 @@ class StillScene {
   leave() {}
 }
 
-// Shows the passes and the time of the run that was shown before or, if there was none, of the recording.
+// Shows the passes and the time of the run from an earlier stop or, if there was no such run, of the recording.
 class FigureScene extends StillScene {
   /**
    * @param {HTMLElement} element

@@ -1,5 +1,5 @@
-// The figures of a batch (those of the first method are large, those of the second below them), the line about
-// hardware, and the legend. The server computed all numbers from the trace.
+// The figures of a batch (large for the first method, with the second method's figures below), the line about hardware,
+// and the legend. The server computed all numbers from the trace.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";

@@ -9,8 +9,8 @@ import { laneText } from "../../text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 
-// better: 1 if a higher value is better, -1 if a lower one is, 0 if neither. isTimed: whether the value depends on the
-// machine.
+// The figures that are compared. better: 1 if a higher value is better, -1 if a lower value is better, 0 if neither.
+// isTimed: whether the value depends on the machine.
 /** @type {{ name: string, unit: string, of: (lane: Lane) => number, show: (value: number) => string, better: number, isTimed?: boolean }[]} */
 export const FIGURES = [
   { name: "tokens per pass", unit: "", of: folds.perForward, show: figure, better: 1 },

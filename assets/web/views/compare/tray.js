@@ -45,7 +45,7 @@ export class Pin {
     return steps.length > 1 && !steps.some((line) => line.includes('"spread":'));
   }
 
-  // The short name by which other runs refer to this one, such as "Run 3".
+  // The short name of this run in texts about other runs, such as "Run 3".
   get label() {
     return `Run ${this.record.number}`;
   }
@@ -119,7 +119,7 @@ export class Tray {
     this.tell();
   }
 
-  // Gives a run a number and a colour if it has none yet.
+  // Assigns a number and a colour to a run that has none yet.
   /** @param {Pin} pin */
   complete({ record, header, method, identity }) {
     record.number ??= 1 + Math.max(0, ...this.pins.map((pin) => pin.record.number ?? 0));
@@ -255,7 +255,7 @@ export function branchOf(lane, lanes) {
 }
 
 /**
- * Returns whether a run's prompt and text begin with `ids`, except that the last of `ids` differs.
+ * Returns whether a run's prompt and text begin with `ids` without the last id, and continue with a different token.
  * @param {Lane} lane
  * @param {number[]} ids
  */

@@ -102,8 +102,8 @@ export function triedIn(siblings, turn) {
 export const upTo = (turn) => (turn ? [...upTo(turn.parent), turn] : []);
 
 /**
- * Returns what the conversation stores about a run: each lane's answer as ids and text, including its given beginning,
- * and the figures that the turn's row shows.
+ * Returns what the conversation stores about a run: the answer of each lane as ids and text, including a beginning that
+ * was given to the lane, and the figures that the turn's row shows.
  * @param {Run} run
  * @returns {Told}
  */

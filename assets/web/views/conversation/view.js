@@ -127,7 +127,7 @@ class ConversationView {
   }
 
   /**
-   * Returns the values of the controls that Run sends, with the prompt and the earlier turns of the turn that begins.
+   * Begins a turn and returns the control values that Run sends, which include the turn's prompt and the earlier turns.
    * @param {string[]} names
    * @param {unknown[]} values
    */
@@ -148,7 +148,8 @@ class ConversationView {
 
   /**
    * Prepares the turn of a run that a view starts: a repeated run or a branch from a token. The new turn becomes a
-   * sibling of the original run's turn. If the original run has no turn, as a recording, a turn is first added for it.
+   * sibling of the original run's turn. If the original run has no turn (for example, because it is a recording), a
+   * turn is first added for it.
    * @param {Run} run
    * @param {ForkPlace | null} fork
    */

@@ -198,8 +198,8 @@ class FrontierView {
       : measured;
   }
 
-  // Runs a point's method, with the prompt of the visitor's run if that has the same checkpoint, else with the set's
-  // prompt.
+  // Runs a point's method. Uses the prompt of the visitor's run if that run used the same checkpoint, and the set's
+  // prompt otherwise.
   /** @param {FrontierPoint} point */
   open(point) {
     const { set, run, header } = this;

@@ -21,7 +21,7 @@ export class Frontier {
   drawn;
 
   /**
-   * report.open: shows a cell as a run. report.point: called with the cell that the visitor points at, null for none.
+   * report.open: shows a cell as a run. report.point: called with the cell that the visitor points at, or with null.
    * @param {HTMLElement} element
    * @param {{ open(cell: Cell): void, point(cell: Cell | null): void }} report
    */

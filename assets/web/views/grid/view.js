@@ -254,7 +254,7 @@ class Legend {
   }
 
   /**
-   * Draws each colour of the ramp with the lowest value that it stands for.
+   * Draws the legend of the colour ramp: each colour with the lowest value that it represents.
    * @param {Measure} measure
    * @param {[low: number, high: number]} range
    */

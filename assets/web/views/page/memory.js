@@ -28,7 +28,7 @@ export function remember(place, names, values) {
 
 /**
  * Returns the values that a tab's controls had before the reload, or `values` if the page was not reloaded. Does not
- * ask the server, whose answer could arrive late and replace what the visitor is typing.
+ * ask the server, because a late answer could replace what the visitor is typing.
  * @param {string} place
  * @param {string[]} names
  * @param {unknown[]} values

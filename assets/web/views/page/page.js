@@ -209,9 +209,9 @@ const FOLDS = {
 }; // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
 
 /**
- * Adds the button that shows and hides the controls on a phone. There, the controls are in a bar at the bottom edge, of
- * which only Run, Stop and this button are visible; starting a run hides the other controls again. Wider pages show all
- * controls and hide the button (page.css).
+ * Adds the button that shows and hides the controls on a phone. On a phone, the controls are in a bar at the bottom
+ * edge, which at first shows only Run, Stop and this button. Starting a run hides the other controls again. Wider pages
+ * show all controls and hide the button (page.css).
  * @param {HTMLElement} row
  * @param {string} place
  */
@@ -260,7 +260,7 @@ function mountStates() {
 /** @type {Record<string, boolean>} */
 const HELPED = { tau: false, block_size: false, auto_objective: false, lossless: true, pace: false, presets: true };
 
-// Adds a help button to each of these controls. Gradio builds its controls late and rebuilds some of them (B, when the
+// Adds a help button to each control in HELPED. Gradio builds its controls late and rebuilds some of them (B, when the
 // checkpoint changes), so the controls are checked after each change of the page.
 function mountHelp() {
   whenThere(
@@ -303,8 +303,9 @@ function mountLens() {
   });
 }
 
-// Opens the API page if the address has ?view=api. Gradio 6 then regards the API page as open, but loads it only when
-// the footer button is pressed. The first press therefore closes the API page, and the second one opens it.
+// Opens the API page if the address has ?view=api. With this address, Gradio 6 regards the API page as open, but loads
+// it only when the footer button is pressed. The function therefore presses the button twice: once to close the API
+// page and once to open it.
 function mountApi() {
   if (new URLSearchParams(location.search).get("view") !== "api") return;
   const query = () => /** @type {HTMLElement | null} */ (document.querySelector("footer button.show-api"));
@@ -314,8 +315,8 @@ function mountApi() {
   });
 }
 
-// Requests from a view that this page supports: to repeat the displayed run, or to branch from one of its tokens. The
-// server validates the settings.
+// The requests that the page accepts from a view: to repeat the displayed run, and to branch from one of its tokens.
+// The server validates the settings.
 const ANSWERED = ["run", "branch"];
 const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].label && name !== "max_new_tokens",
@@ -375,8 +376,9 @@ function laneOf(run, lane) {
 }
 
 /**
- * Returns the part of a branch's request that adds a second lane: it continues with the token that the branch replaces,
- * unless that token ended the text. Both lanes use the run's main method.
+ * Returns the part of a branch's request that adds a second lane for comparison. The second lane continues with the
+ * token that the branch replaces. There is no second lane if that token ended the text. Both lanes use the run's main
+ * method.
  * @param {Lane} from
  * @param {Lane} main
  * @param {number} index
@@ -439,7 +441,8 @@ function showLive(target) {
 
 /**
  * Returns the request of the run to start, and the values of the controls for it. Called when the event of the race
- * view is triggered. Without a request ("") it restores the controls that the tour changed.
+ * view is triggered. If there is no requested run, returns "" as the request and, if the tour changed the controls,
+ * their values from before the tour.
  * @param {string[]} names
  * @param {unknown[]} values
  */

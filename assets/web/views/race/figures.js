@@ -179,7 +179,7 @@ function finished(run) {
 /** @type {(className: string, sample: string, text: string) => HTMLElement} */
 const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
 
-// The keys of the marks that most texts have.
+// Creates the legend entries for the marks that occur in most texts.
 export function textKeys() {
   const keys = make("span", "rv-keys");
   for (const n of [2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));

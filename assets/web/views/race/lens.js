@@ -40,7 +40,7 @@ export class Lens {
     this.view.schedule();
   }
 
-  // Resets for another run.
+  // Resets the lens for another run.
   clear() {
     this.text = null;
     this.tau = NaN;

@@ -157,7 +157,7 @@ export class Player {
     return this.isPlaying || (isFollowing && (isLive || !isAtEnd));
   }
 
-  // Starts to show a followed run pass by pass, even if several passes arrive together.
+  // Starts the animation that shows a live run pass by pass, even if several passes arrive together.
   land() {
     if (this.stillness.matches) return;
     this.playhead.drawn = 0;
@@ -228,12 +228,14 @@ export class Player {
     this.nextTick();
   }
 
-  // The displayed pass. A half is added if all received passes are shown, so that reaching the end is drawn too.
+  // The index of the displayed pass, plus a half if all received passes are shown: reaching the end then changes the
+  // value, so that it is drawn.
   get place() {
     return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }
 
-  // Draws the new position. In a followed run (isLanding) the pass that the visitor chose stays chosen.
+  // Draws the new position. isLanding: whether a live run advanced by itself, in which case the pass that the visitor
+  // chose stays chosen.
   /** @param {boolean} isLanding */
   drawPosition(isLanding) {
     if (!isLanding) this.moved();

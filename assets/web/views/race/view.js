@@ -292,8 +292,8 @@ export class RaceView extends LineView {
     if (!isHeard && !this.opening.sentence) this.voice.say(state, sentence, this.shown(main), this.playhead);
   }
 
-  // Shows the zoom and the chosen pass in the charts, on the scrubber and in the texts. Also marks where the slower
-  // lane was when the faster one ended. The charts store the zoom.
+  // Shows the zoom, which the charts store, and the chosen pass in the charts, on the scrubber and in the texts. Also
+  // marks the slower lane's position at the time when the faster lane ended.
   drawAxis() {
     const { charts, entries, now, player, selected } = this;
     const { zoom } = charts;

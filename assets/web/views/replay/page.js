@@ -39,8 +39,8 @@ function show(element, text) {
 }
 
 /**
- * Mounts the button that switches between light and dark. Until the visitor uses it, the theme follows the page around
- * this one, or the system. The choice is stored for the other pages.
+ * Mounts the button that switches between light and dark. Until the visitor presses the button, the theme follows the
+ * page that embeds this one, or the system. The choice is stored and also applies to the other pages.
  * @param {HTMLElement} button
  */
 function switchTheme(button) {

@@ -1,5 +1,5 @@
-// Aligns two texts word by word, and splits a text into pieces that are drawn alike: of the same pass, the same
-// difference and the same choice of AR. Pure; no DOM.
+// Aligns two texts word by word, and splits a text into pieces with a uniform style: each piece belongs to a single
+// pass and a single difference, and has a single mark for AR's choice. Pure; no DOM.
 
 import { aligned } from "../../folds/diff.js";
 
@@ -15,8 +15,8 @@ export const wordsOf = (text) =>
   }));
 
 /**
- * Returns the differences between two texts, in order. Words that one text repeats and the other has once are
- * "doubled".
+ * Returns the differences between two texts, in order. A difference is called "doubled" if one text repeats words that
+ * the other text has only once.
  * @param {ReviewWord[]} first
  * @param {ReviewWord[]} second
  * @returns {ReviewPlace[]}
@@ -61,7 +61,7 @@ function kindOf({ a, numA, b, numB }, first, second) {
 }
 
 /**
- * Splits a text into pieces that are drawn alike; joined, they are the text.
+ * Splits a text into pieces with a uniform style. The pieces joined together are the text again.
  * @param {string} text
  * @param {Pick<ReviewAnswer, "pieces" | "groups" | "otherwise"> | null} answer null if the text's trace is not shown
  * @param {ReviewWord[]} words

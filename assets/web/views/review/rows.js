@@ -49,8 +49,8 @@ export function lastOfReviewer(rows, reviewer) {
 }
 
 /**
- * Returns the judgement in a row for the two answers as they are now arranged: swapped if they were judged the other
- * way round; null if it is unknown which answer was on which side.
+ * Returns the judgement in a row, arranged for the current sides of the two answers: left and right are swapped if the
+ * answers had the opposite sides when they were judged. Returns null if their sides at that time are unknown.
  * @param {JudgementRow} row
  * @param {{ left: string, right: string } | null} shown the current sides; null while masked, when sides never change
  * @returns {Said | null}
@@ -103,8 +103,8 @@ export const without = (row, ...names) =>
 export const sendable = (row) => without(row, "set", "pair", "isSent");
 
 /**
- * Returns a row from the server as the browser stores it. pair: the two methods, used for a masked row with unknown
- * sides.
+ * Returns a row from the server as the browser stores it. pair: the names of the two methods, which are added to a
+ * masked row, because it does not contain its sides.
  * @param {Json} received
  * @param {string} set
  * @param {string[]} pair

@@ -152,7 +152,8 @@ export class ReviewView {
     const query = new URLSearchParams(location.hash.slice(1));
     if (!isFirst && (!query.has("review") || location.hash === this.hash)) return;
     const masked = query.get("masked");
-    // Without a link the labels are hidden; a link shows what its sender saw.
+    // Hide the labels if the address contains no state; otherwise follow the address, so that a link shows what its
+    // sender saw.
     this.masked = masked === "each" || masked === "end" ? masked : query.has("review") ? "" : "each";
     this.other = Number(query.get("beside")) || 0;
     this.isWide = query.has("all");
@@ -202,8 +203,8 @@ export class ReviewView {
     if (set) await this.server.bring(set.sealed);
   }
 
-  // Returns the server's name for the compared pair. The order of its methods does not reveal the sides, which the
-  // server assigns.
+  // Returns the server's name for the compared pair. The order of the methods in the name does not reveal which method
+  // is on which side, because the server assigns the sides.
   /** @param {string} path */
   maskedPair(path) {
     const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
