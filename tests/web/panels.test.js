@@ -156,7 +156,12 @@ describe("folds", () => {
     assert.equal(fastestSentence([busy], ar), NO_SPEED);
     assert.equal(
       gridFinding([far, near], ar),
-      "τ 0.9, B 2: the same text as AR in 4 passes instead of 7, 1.20 times as fast.",
+      "τ 0.7, B 2: the same text as AR in 4 passes instead of 7, 1.55 times as fast.",
+    );
+    const exact = { ...far, row: { tau: 0, lossless: true } };
+    assert.equal(
+      gridFinding([fast, exact], ar),
+      "Lossless, B 2: the same text as AR in 4 passes instead of 7, 1.20 times as fast.",
     );
     assert.equal(gridFinding([], ar), "");
     const other = cell(0.3, 8, timed(1.7), laneOf([forward(0, [[9, 1], [2, 1]], 2, "eos")])); // prettier-ignore

@@ -156,8 +156,9 @@ export function fastestSentence(cells, ar) {
 }
 
 /**
- * Returns the result of a grid in one sentence, in passes and time, for the cell that wrote the same text as AR in the
- * fewest passes. Returns "" until plain AR and another cell have ended.
+ * Returns the result of a grid in one sentence, in passes and time. The sentence is about the fastest cell that wrote the
+ * same text as AR or, if no speed is known, the one with the fewest passes; lossless cells come first, because they
+ * always write that text. Returns "" until plain AR and another cell have ended.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */
@@ -165,9 +166,10 @@ export function gridFinding(cells, ar) {
   const done = cells.filter(({ lane }) => isDone(lane));
   if (!done.length || !isDone(ar.lane)) return "";
   const passes = (/** @type {Cell} */ { lane }) => folds.forwards(lane);
-  const [best] = done
-    .filter(({ lane }) => loopsAt(lane) < 0 && parting(lane, ar.lane).isSame)
-    .sort((a, b) => passes(a) - passes(b));
+  const same = done.filter(({ lane }) => loopsAt(lane) < 0 && parting(lane, ar.lane).isSame);
+  const exact = same.filter(({ row }) => row?.lossless);
+  const candidates = exact.length ? exact : same;
+  const best = fastest(candidates) ?? [...candidates].sort((a, b) => passes(a) - passes(b))[0];
   if (!best) return "No setting wrote the same text as AR.";
   return `${capitalised(cellName(best))}: the same text as AR in ${whole(passes(best))} passes instead of ${whole(passes(ar))}${speedClause(speedOf(best))}.`;
 }
