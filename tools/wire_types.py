@@ -80,7 +80,8 @@ def _table() -> Iterator[str]:
     yield f"{WRITTEN} from the constants of Python."
     yield from _constant(
         "METHODS",
-        "`obeys`: the settings that act on the method; `isExact`: whether its text is always AR's.",
+        "The decoding methods. `obeys`: the settings that act on the method; `isExact`: whether "
+        "its text is always AR's.",
         "Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>",
         {
             name: _object(
@@ -93,8 +94,9 @@ def _table() -> Iterator[str]:
     )
     yield from _constant(
         "SETTINGS",
-        "`label`: label of the setting's control, empty if it has no control; `isSteered`: whether "
-        "it can change during a run; `isCommon`: whether it acts on all methods.",
+        "The settings of a run. `label`: label of the setting's control, empty if it has no "
+        "control; `isSteered`: whether it can change during a run; `isCommon`: whether "
+        "it acts on all methods.",
         "Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>",
         {
             name: _object(
@@ -131,13 +133,13 @@ def _table() -> Iterator[str]:
     )
     yield from (
         "",
-        "// Maximum characters of a sealed set that the server accepts from a browser.",
+        "// Maximum number of characters in a sealed set that the server accepts from a browser.",
     )
     yield f"export const MAX_SEALED = {masked.MAX_SEALED};"
     yield from _constant(
         "JUDGED",
-        "`tags`: tags that the page offers; `most`: the highest rating, the maximum number of "
-        "tags, and maximum numbers of characters.",
+        "Limits of a judgement. `tags`: tags that the page offers; `most`: the highest `rating`, "
+        "the maximum number of `tags`, and the maximum number of characters of the other fields.",
         "{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }",
         {
             "tags": json.dumps(judgements.TAGS),
@@ -150,16 +152,20 @@ def _table() -> Iterator[str]:
             ),
         },
     )
-    yield from ("", "// A spreadsheet treats a cell that begins with one of these as a formula.")
+    yield from (
+        "",
+        "// The characters at the start of a cell that make a spreadsheet treat it as a formula.",
+    )
     yield f"export const COMPUTED = {json.dumps(exports.FORMULA_STARTS)};"
     server = AppSettings()
     load_order = (load.AR, load.LOSSLESS, load.FIXED, load.FOLLOW, load.FOLLOW_LOSSLESS, LOOKUP)
     yield from _constant(
         "LIMITS",
-        "Maximum numbers of: `drafts` that one pass verifies; bytes of a request (`body`), "
-        "`tokens` of an answer and bytes of an `imported` run, on a server with default settings; "
-        "`turns` of a conversation; characters of a pinned run's texts and its highest rating "
-        "(`pin`); characters of a review set's name (`setName`).",
+        "The largest values that the server accepts. `drafts`: number of drafts that one pass "
+        "verifies. `body`: bytes of a request, `tokens`: tokens of an answer, and `imported`: "
+        "bytes of an imported run, on a server with default settings. `turns`: turns of a "
+        "conversation. `pin`: characters of a pinned run's texts, and its highest rating. "
+        "`setName`: characters of a review set's name.",
         "{ drafts: number, body: number, tokens: number, imported: number, turns: number, "
         "pin: Record<'name' | 'note' | 'rating', number>, setName: number }",
         {
@@ -174,14 +180,15 @@ def _table() -> Iterator[str]:
     )
     yield from (
         "",
-        "// The letter of each source of tokens in trace lines; see mars_runtime/derived.py.",
+        "// The letters of the sources of tokens in trace lines; see mars_runtime/derived.py.",
         "/** @type {Record<string, Source>} */",
     )
     letters = {letter: source for source, letter in derived.LETTERS.items()}
     yield f"export const SOURCE_LETTERS = {_object(**letters)};"
     yield ""
-    yield "// Stop reasons of a complete text, and the placeholder for the data in a page's file."
+    yield "// The stop reasons with which a text is complete."
     yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
+    yield "// The placeholder in a page's file that is replaced by the page's data."
     yield f"export const DATA_PLACE = {json.dumps(PLACE)};"
     yield ""
     yield "// The methods that the Load lab measures, in the order of its legends."

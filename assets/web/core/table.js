@@ -1,6 +1,6 @@
 // Written by `python tools/wire_types.py` from the constants of Python.
 
-// `obeys`: the settings that act on the method; `isExact`: whether its text is always AR's.
+// The decoding methods. `obeys`: the settings that act on the method; `isExact`: whether its text is always AR's.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
 // prettier-ignore
 export const METHODS = {
@@ -12,8 +12,8 @@ export const METHODS = {
   block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },
 };
 
-// `label`: label of the setting's control, empty if it has no control; `isSteered`: whether it can change during a run;
-// `isCommon`: whether it acts on all methods.
+// The settings of a run. `label`: label of the setting's control, empty if it has no control; `isSteered`: whether it
+// can change during a run; `isCommon`: whether it acts on all methods.
 /** @type {Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>} */
 // prettier-ignore
 export const SETTINGS = {
@@ -72,11 +72,11 @@ export const SPEED = {
   notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was busy; measure again" },
 };
 
-// Maximum characters of a sealed set that the server accepts from a browser.
+// Maximum number of characters in a sealed set that the server accepts from a browser.
 export const MAX_SEALED = 16000000;
 
-// `tags`: tags that the page offers; `most`: the highest rating, the maximum number of tags, and maximum numbers of
-// characters.
+// Limits of a judgement. `tags`: tags that the page offers; `most`: the highest `rating`, the maximum number of `tags`,
+// and the maximum number of characters of the other fields.
 /** @type {{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }} */
 // prettier-ignore
 export const JUDGED = {
@@ -84,12 +84,13 @@ export const JUDGED = {
   most: { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 },
 };
 
-// A spreadsheet treats a cell that begins with one of these as a formula.
+// The characters at the start of a cell that make a spreadsheet treat it as a formula.
 export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
 
-// Maximum numbers of: `drafts` that one pass verifies; bytes of a request (`body`), `tokens` of an answer and bytes of
-// an `imported` run, on a server with default settings; `turns` of a conversation; characters of a pinned run's texts
-// and its highest rating (`pin`); characters of a review set's name (`setName`).
+// The largest values that the server accepts. `drafts`: number of drafts that one pass verifies. `body`: bytes of a
+// request, `tokens`: tokens of an answer, and `imported`: bytes of an imported run, on a server with default settings.
+// `turns`: turns of a conversation. `pin`: characters of a pinned run's texts, and its highest rating. `setName`:
+// characters of a review set's name.
 /** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number, pin: Record<'name' | 'note' | 'rating', number>, setName: number }} */
 // prettier-ignore
 export const LIMITS = {
@@ -102,12 +103,13 @@ export const LIMITS = {
   setName: 80,
 };
 
-// The letter of each source of tokens in trace lines; see mars_runtime/derived.py.
+// The letters of the sources of tokens in trace lines; see mars_runtime/derived.py.
 /** @type {Record<string, Source>} */
 export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft model", g: "guesses" };
 
-// Stop reasons of a complete text, and the placeholder for the data in a page's file.
+// The stop reasons with which a text is complete.
 export const FINAL_STOPS = ["eos", "limit", "repeats"];
+// The placeholder in a page's file that is replaced by the page's data.
 export const DATA_PLACE = "@data";
 
 // The methods that the Load lab measures, in the order of its legends.
