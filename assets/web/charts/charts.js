@@ -221,7 +221,7 @@ export class Charts {
   }
 
   /**
-   * Returns the zoom of a chart; null for a chart that does not use the chosen clock.
+   * Returns the zoom for a chart; null for a chart with a separate clock, which does not share the zoom.
    * @param {ChartEntry} entry
    */
   zoomOf(entry) {
@@ -251,8 +251,8 @@ export class Charts {
   }
 
   /**
-   * Stores the zoom after the visitor has changed it, and applies it to the other charts. Plotly itself keeps a zoom
-   * only while the requested range stays the same, but during a run the range grows.
+   * Stores the zoom after the visitor has changed it, and applies it to the other charts. The zoom is stored here
+   * because Plotly forgets it when the chart's range changes, as it does during a run.
    * @param {ChartEntry} entry
    * @param {Json} event
    */

@@ -1,5 +1,5 @@
-// Common parts of the two SVG charts of quality by tokens per pass: outlines of points by type of method, axes, the
-// line through the best points, and labels that do not overlap.
+// Common parts of the two SVG charts that show quality by tokens per pass (Frontier view and grid view): outlines of
+// points by type of method, axes, the line through the best points, and labels that do not overlap.
 
 import { make, shape } from "../core/dom.js";
 

@@ -64,7 +64,8 @@ const momentLine = (time, color) => ({
 });
 
 /**
- * Returns vertical lines where settings were changed during the run, with labels at the top if isNamed.
+ * Returns vertical lines at the times when settings were changed during the run. isNamed: whether the lines have labels
+ * at the top.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span

@@ -58,7 +58,8 @@ export function takenAhead(lane) {
 }
 
 /**
- * Returns the step that chose a token. In block diffusion a token may be chosen earlier than it is emitted.
+ * Returns the step that chose a token. In block diffusion this may be an earlier step than the one that emitted the
+ * token.
  * @param {Lane} lane
  * @param {Token} token
  */
@@ -73,7 +74,7 @@ export function takerOf(lane, { step, position }) {
 export const FINAL = new Set(FINAL_STOPS); // stop reasons of a complete text
 
 /**
- * Returns a warning to show next to tokens per pass; empty if the text does not repeat itself.
+ * Returns a warning that the text repeats itself, to show next to tokens per pass; empty if it does not.
  * @param {Lane} lane
  */
 export const loopRemark = (lane) =>

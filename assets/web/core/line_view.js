@@ -26,7 +26,7 @@ export class LineView {
     this.wanted = null; // text of the page's prompt box, if there is one
   }
 
-  // Methods that a subclass overrides.
+  // The methods that a subclass overrides, from `start` to `recolour`.
 
   /** @param {Head} _head */
   start(_head) {}

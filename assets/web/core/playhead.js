@@ -6,7 +6,7 @@ import { lengthOf, mainLane, numUntil } from "./folds.js";
 import { capital, joined } from "./words.js";
 
 /**
- * Describes a position in passes. Once a lane has finished, the position is the pass of the lanes that continue.
+ * Describes the displayed position in passes. Once a lane has finished, counts the passes of the lanes that continue.
  * @param {Playhead} playhead
  * @returns {[pass: string, remark: string]}
  */
@@ -24,7 +24,8 @@ export function passText({ run: { lanes }, now }) {
 }
 
 /**
- * Returns the position within a run: in passes of its longest lane, or on the measured clock with the main lane's pass.
+ * Describes the position in a run: as a pass of the longest lane or, on the clock "seconds", as a time with the main
+ * lane's pass.
  * @param {Playhead} playhead
  */
 export function positionText(playhead) {
@@ -125,8 +126,8 @@ export class Playhead {
     this.seek(isAtEnd ? Infinity : step ? clock.end(step) : 0);
   }
 
-  // Moves to the next pass or, on the clock "seconds", to the end of the main lane's next step; after the main lane's
-  // last step, to the end of all lanes.
+  // Moves to the next pass. On the clock "seconds", moves to the end of the main lane's next step or, after its last
+  // step, to the end of all lanes.
   next() {
     const main = mainLane(this.run);
     if (this.clock.name === "passes") this.seek(Math.floor(this.now) + 1);

@@ -32,7 +32,7 @@ export const timeText = (lane, isSame) =>
 
 /**
  * Returns the measured time of a lane and, if there is another lane, its time and the range of their speed ratio. Empty
- * until all lanes have ended. The ratio itself is in the headline, or the reason why there is none.
+ * until all lanes have ended. The headline contains the ratio itself, or the reason why there is no ratio.
  * @param {Lane} main
  * @param {Lane | undefined} other
  */

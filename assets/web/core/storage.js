@@ -23,7 +23,7 @@ export function store(kind, name, value) {
   try {
     window[kind].setItem(name, value);
   } catch {
-    // forbidden or full
+    // storage is forbidden or full
   }
 }
 

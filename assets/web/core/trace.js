@@ -167,7 +167,8 @@ export class Lane {
   }
 
   /**
-   * Stores the tokens that AR would have chosen at the latest positions, which this pass has evaluated.
+   * Stores the tokens that AR would have chosen at the latest positions. A pass reports them for the tokens in its
+   * input.
    * @param {[id: number, p: number][]} checks
    */
   readChecks(checks) {
@@ -214,7 +215,8 @@ export class Lane {
   }
 
   /**
-   * Records a change of settings. Changes in consecutive steps, as from dragging a slider, are recorded as one move.
+   * Records a change of settings during the run (a move). Changes in consecutive steps, as from dragging a slider, are
+   * recorded as one move.
    * @param {Step} step
    * @param {Settings} before
    */

@@ -89,7 +89,7 @@ export class Feed {
   }
 
   /**
-   * Handles a new first line. It begins another run, or another part of the same run.
+   * Handles a new first line, which begins another run or another part of the same run.
    * @param {string} head
    */
   readHead(head) {
@@ -112,7 +112,8 @@ export class Feed {
   }
 
   /**
-   * Passes lines to the sink for at most `budget` milliseconds. Returns whether lines are left for the next frame.
+   * Passes waiting lines to the view for at most `budget` milliseconds. Returns whether lines are left for the next
+   * frame.
    * @param {number} budget
    */
   work(budget) {

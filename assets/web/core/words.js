@@ -82,7 +82,7 @@ export function memory(bytes) {
 }
 
 /**
- * Joins these facts with a dot and leaves out empty ones.
+ * Joins short texts with a dot between them and leaves out empty ones.
  * @param {(string | null | undefined | false)[]} facts
  */
 export const joined = (...facts) => facts.filter(Boolean).join(" · ");

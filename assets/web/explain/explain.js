@@ -25,7 +25,7 @@ export const PICTURES = {
 const slotRuns = (lanes) => lanes.map(({ title, lines }) => slotRun(title, lines));
 
 /**
- * Draws a picture of a recorded run, with its prompt and date above it.
+ * Draws a picture of a recorded run, with the run's prompt and date above the picture.
  * @param {HTMLElement} element
  * @param {string} name
  * @param {(lanes: Recording["lanes"]) => unknown} draw
@@ -93,7 +93,7 @@ const read = new Map();
 /** @type {{ runs: Record<string, string>, frontier?: FrontierSet | null } | null} */
 let shipped = null;
 
-// Returns the recorded data of the page: the values of recordings by name, and the results for the tour's frontier.
+// Returns the data that mountRecordings has loaded: the recordings by name, and the results for the tour's frontier.
 export function came() {
   const element = document.getElementById("mars-recorded");
   shipped ||= element ? JSON.parse(element.textContent || "{}") : { runs: {} };

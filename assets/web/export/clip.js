@@ -1,4 +1,4 @@
-// Draws a race as a clip of six seconds, as WebM or GIF, in the browser. The lanes are drawn pass by pass; the last
+// Creates a clip of six seconds of a race in the browser, as WebM or GIF. The lanes are drawn pass by pass; the last
 // picture shows the result in passes and in seconds, the model, the machine and the page's address.
 
 import { isRightToLeft, shown } from "../core/bytes.js";

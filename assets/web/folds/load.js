@@ -39,7 +39,8 @@ export function take(model, tag, data) {
 }
 
 /**
- * Returns whether an entry begins another round: its time is before the last one's. Charts show only the latest round.
+ * Returns whether a new entry of a time series begins another round, because its time is before the previous entry's
+ * time. Charts show only the latest round.
  * @param {{ at: number }[]} before
  * @param {{ at: number }} next
  */

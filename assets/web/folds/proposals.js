@@ -71,8 +71,8 @@ function fate(step, i, numDrafts, draft, ends) {
 }
 
 /**
- * Returns whether a wrong draft invalidated the unused proposals of a step. They stay valid if there were masks after
- * the last correct token.
+ * Returns whether a wrong draft invalidated the unused proposals of a step. The proposals stay valid if the pass had
+ * masks after the last correct token.
  * @param {Step} step
  */
 export const isDropped = (step) =>

@@ -45,7 +45,8 @@ const comparedWith = (token, choice) => ({
 });
 
 /**
- * Returns how many positions of two lanes can be compared: up to and including the first difference.
+ * Returns how many positions of two lanes can be compared: those up to and including the first difference, because
+ * later tokens follow different texts.
  * @param {Lane} lane
  * @param {Lane} other
  */

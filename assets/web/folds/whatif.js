@@ -103,8 +103,8 @@ export function cellOf(lane, index, tau, ends) {
 }
 
 /**
- * Counts the confirmed drafts of a step that used prompt lookup. They are the same at any threshold, unless masks then
- * propose more tokens, with an unknown result.
+ * Counts the confirmed drafts of a step that used prompt lookup. A threshold does not change these drafts, unless it
+ * lets the masks propose more tokens; the result is then unknown.
  * @param {WhatIfCell} cell
  * @param {Lane} lane
  * @param {Step} step
@@ -253,7 +253,7 @@ export function regrouped(lane, result, tau) {
 
 /**
  * Returns how many tokens, at least one, a step would have accepted if it had begun at index `from` of its tokens.
- * Stops where the step proposed another text than the run wrote.
+ * Stops at the first proposal that differs from the text that the run wrote.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from

@@ -213,7 +213,7 @@ function nothing(lane) {
 }
 
 /**
- * Returns the list's entry for a position where AR would have chosen another token. mine: id of the lane's token or
+ * Returns an entry for the list of positions where AR would have chosen another token. mine: id of the lane's token or
  * draft. ar: AR's token and its confidence.
  * @param {Lane} lane
  * @param {number} place

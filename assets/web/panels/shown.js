@@ -1,4 +1,4 @@
-// The lanes that panels show: one lane and plain AR, in their displayed state.
+// Finds the lanes that the panels show: one lane and plain AR, each in its displayed state.
 
 import { mainLane } from "../core/folds.js";
 

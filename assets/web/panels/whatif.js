@@ -108,7 +108,7 @@ export class WhatIfPanel {
   }
 
   /**
-   * Sets the slider to the threshold of the lens, which another control may have changed.
+   * Sets the slider to the lens's threshold after another control has changed it.
    * @param {number} tau
    */
   follow(tau) {
@@ -408,7 +408,7 @@ class WhatIfStrip {
 const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
 
 /**
- * Returns the rows of the table: a label, the value in the run, and the value with the other τ.
+ * Returns the rows of the table. A row has a label, the value in the run, and the value with the other τ.
  * @param {WhatIf} result
  */
 function tableRows(result) {

@@ -205,7 +205,8 @@ class WhyTable {
   }
 
   /**
-   * Updates what can change during the run: the token at each position, and whether a branch is possible.
+   * Updates the parts of the table that can change during the run: the token at each position, and whether a branch is
+   * possible.
    * @param {Lane} lane
    * @param {ProposalRow[]} rows
    */
@@ -262,7 +263,8 @@ function heading(key, text, settings, hasTau) {
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 /**
- * Returns the token that the run wrote at a proposal's position; it exists if the verdict is "same" or "other".
+ * Returns the token that the run wrote at a proposal's position. Call only for a row with the verdict "same" or
+ * "other", which has such a token.
  * @param {ProposalRow} row
  */
 const written = (row) => /** @type {Token} */ (row.token);

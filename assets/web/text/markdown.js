@@ -36,7 +36,7 @@ export function markdown(text) {
 }
 
 /**
- * Returns a line without its first characters.
+ * Returns a line without its first `num` characters.
  * @param {Line} line
  * @param {number} num
  * @returns {Line}

@@ -377,7 +377,7 @@ class Groups {
     this.newSegment();
   }
 
-  // Starts a new block, so that the browser does not lay out the whole text for each new token.
+  // Starts a new segment of the text, so that the browser lays out only the last segment for each new token.
   newSegment() {
     if (this.segment) this.complete.push(this.segment);
     this.segment = span("rv-seg");
@@ -392,7 +392,7 @@ class Groups {
   }
 
   /**
-   * Adds the nodes of a pass; its text is the last one.
+   * Adds the nodes of a pass. The last node contains the pass's text.
    * @param {HTMLElement[]} nodes
    */
   add(nodes) {
@@ -442,7 +442,8 @@ class Groups {
 }
 
 /**
- * Marks a group that is written from right to left, so that its gap and count are drawn on the other side.
+ * Marks the tokens of a pass (a group) as written from right to left, so that their gap and count are drawn on the
+ * other side.
  * @param {HTMLElement} group
  */
 function markDirection(group) {
@@ -529,8 +530,8 @@ class MoveMarks {
   }
 
   /**
-   * Returns the mark to draw before a step, [] if there is none. Also updates the last mark, because its move continues
-   * while a slider is dragged.
+   * Returns the mark to draw before a step, [] if there is none. Also updates the last mark, because the change that it
+   * shows continues while a slider is dragged.
    * @param {Step} step
    */
   upTo(step) {
@@ -565,7 +566,8 @@ export function countPlace(tokens, first, count, before = -1) {
 }
 
 /**
- * Returns whether a group begins with a space other than a line break. The gap between groups is drawn over that space.
+ * Returns whether a group's first token begins with white space other than a line break. The gap between two groups is
+ * drawn over that white space.
  * @param {Token} token
  */
 export const beginsWithSpace = (token) => /^[^\S\n]/.test(token.text);

@@ -94,7 +94,7 @@ class Column {
     put(this.facts, joined(afterLoop([shown], counted(tokens, "token")), tau, done, this.more));
   }
 
-  // Shows the beginning of a text that does not fit, also after a change of size.
+  // Scrolls a text that does not fit to its beginning, also after a change of size.
   toTop() {
     this.view.isStuck = false;
     this.text.scrollTop = 0;
@@ -187,7 +187,8 @@ export class RaceScene {
   }
 
   /**
-   * Shows a beat. isPlayed: whether it is played from the current position; otherwise it is shown at once.
+   * Shows a beat, a part of the race that ends at a certain pass. isPlayed: whether the race is played up to there from
+   * the current position; otherwise the end of the beat is shown at once.
    * @param {number} index
    * @param {boolean} isPlayed
    */

@@ -114,8 +114,8 @@ class Presenter {
   }
 
   /**
-   * Shows a stop at a beat. isPlayed: whether the beat is animated if the system allows animations; it is when the
-   * presenter moves forward.
+   * Shows a stop at a beat. isPlayed: whether to animate the beat, as when the presenter moves forward; never animates
+   * if the system asks for reduced motion.
    * @param {number} stop
    * @param {number} beat
    * @param {boolean} [isPlayed]
@@ -200,7 +200,7 @@ export function mountPresenter() {
   });
 }
 
-// A stop with one beat and no animation.
+// Base class of stops with one beat and no animation.
 class StillScene {
   /** @type {Beat[]} */
   beats = [{}];

@@ -110,8 +110,8 @@ export class Side {
 }
 
 /**
- * Compares a row's text with AR's for the same prompt. text: the result in words, "" while no difference has been found
- * and not both texts have ended.
+ * Compares a row's text with AR's for the same prompt. text: the result in words, "" until a difference is found or
+ * both texts have ended.
  * @param {Pick<Row, "ids" | "end">} row
  * @param {Pick<Row, "ids" | "end">} ar
  * @returns {{ text: string, differs: boolean }}

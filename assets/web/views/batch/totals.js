@@ -100,7 +100,7 @@ export class Totals {
 }
 
 /**
- * Joins the figures of both methods; equal figures are shown once.
+ * Joins the two methods' texts for a figure with "and"; equal texts are shown once.
  * @param {string[]} texts
  */
 const bothText = (texts) => [...new Set(texts)].join(" and ") || "–";

@@ -10,7 +10,8 @@ const UNREAD = "this file could not be read; it may be gone, or the server did n
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
 
 /**
- * Splits a text into runs. A run begins with its header, or with a "pin" line of its owner's notes before the header.
+ * Splits a text into runs. A run begins with its header, or with a "pin" line before the header, which contains the
+ * run's name, note, rating and verdict.
  * @param {string} text
  */
 export function runsOf(text) {
@@ -28,7 +29,8 @@ export function runsOf(text) {
 }
 
 /**
- * Returns the whole tray as the text of a file. Each trace follows a "pin" line with its owner's notes.
+ * Returns the whole tray as the text of a file. Each trace follows a "pin" line, which contains the run's name, note,
+ * rating and verdict.
  * @param {Pin[]} pins
  */
 export const trayText = (pins) =>

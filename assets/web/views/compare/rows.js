@@ -60,7 +60,7 @@ export class Row {
     );
   }
 
-  // Shows changes that another window made, except in the field that has the focus.
+  // Updates the row after another window has changed the run's record. The field with the focus is not changed.
   renew() {
     const { name, note, rating } = this.pin.record;
     if (document.activeElement !== this.name) this.name.value = name;

@@ -1,5 +1,6 @@
-// The compared texts side by side, each grouped by pass and aligned with the reference text. Differences are marked.
-// Pointing at a token outlines the matching tokens in the other texts. The texts scroll together.
+// Shows the compared texts side by side. Each text is grouped by pass and aligned with one of them, the reference.
+// Differences are marked. Pointing at a token outlines the matching tokens in the other texts. The texts scroll
+// together.
 
 import { find, make, placeIn, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";

@@ -53,7 +53,8 @@ export class CompareView {
     void this.derive();
   }
 
-  // Lets the server add the fields that the page draws to runs that were pinned by earlier versions.
+  // Asks the server to complete runs that were pinned by earlier versions: it adds the fields that are needed to draw
+  // the runs.
   async derive() {
     await tray().begin();
     for (const pin of tray().pins.filter(({ isUnderived }) => isUnderived)) {

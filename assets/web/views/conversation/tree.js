@@ -80,8 +80,8 @@ export class Tree {
 }
 
 /**
- * Returns the runs of a turn's question as trees, each run with the branches from its tokens. Returns [] if no run has
- * a branch.
+ * Returns the runs that answer a turn's question as trees: each run with the branches that start from its tokens.
+ * Returns [] if no run has a branch.
  * @param {Turn[]} siblings
  * @param {Turn} turn
  * @returns {Tried[]}
@@ -137,7 +137,7 @@ export function toldOf(run) {
 }
 
 /**
- * Returns a run as a value, with which a race view can display it again.
+ * Returns a run as a value (core/wire.js), from which a race view can display the run again.
  * @param {Run} run
  */
 export const valueOfRun = (run) => valueOf({ ...run.head, from: 0 }, run.lanes);
@@ -195,9 +195,9 @@ const KEY = "mars-conversation";
 const MOST_STORED = 2_000_000; // maximum characters of stored runs; browsers store about five million per tab
 
 /**
- * Returns the tree as text, which is stored when the visitor leaves the page and read when the same tab reloads it. A
- * running answer is stored in its current state. Of the runs that can be displayed again, the latest that fit are
- * stored.
+ * Returns the tree as text, which is stored when the visitor leaves the page and read when the same tab reloads it. An
+ * answer in progress is stored in its current state. Whole runs, which can be displayed again, are stored from the
+ * latest backwards as long as they fit.
  * @param {Tree} tree
  */
 export function written(tree) {

@@ -176,8 +176,8 @@ export class Cells {
   }
 
   /**
-   * Moves the focus to a cell. A column beyond the end of the row is limited to its last cell. The column is remembered
-   * while plain AR's single cell has the focus.
+   * Moves the focus to a cell. If the row has fewer columns, moves to its last cell. The column is remembered while the
+   * single cell of plain AR has the focus, so that moving down returns to it.
    * @param {[number, number]} given
    */
   go([row, column]) {

@@ -133,8 +133,8 @@ class GridView extends PhaseView {
     this.schedule();
   }
 
-  // Returns the style of every cell. The opened cell and pinned runs also have the colour that they have in other
-  // views.
+  // Returns the style of every cell. The opened cell and cells with pinned runs also have the colour by which other
+  // views show the run.
   looks() {
     const { measure, opened, reference } = this;
     const cells = this.rows.flat();
@@ -151,7 +151,8 @@ class GridView extends PhaseView {
     return new Map([look(reference, NaN), ...cells.map((cell, i) => look(cell, values[i]))]);
   }
 
-  // Returns the marks of the best cells: the best of each row that has ended and, when all have ended, the best of all.
+  // Returns the marks for the best cells: the best cell of each row that has ended and, when all rows have ended, the
+  // best of all cells.
   marks() {
     const marks = new Map();
     for (const cells of this.rows) {

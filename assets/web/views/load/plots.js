@@ -55,7 +55,8 @@ export const CHARTS = [
 ];
 
 /**
- * Returns whether a chart has data: it belongs to the test's question or to a controller that was measured.
+ * Returns whether a chart has data, which is the case if it belongs to the test's question or to a controller that was
+ * measured.
  * @param {LoadModel} model
  * @param {string} question
  */

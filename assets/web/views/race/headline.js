@@ -18,7 +18,8 @@ const titled = ({ title }) => capital(title);
 /**
  * Returns the sentence of the headline in two parts: the main lane's result in passes, and the results of the other
  * lanes, or their progress while they run. If all texts are the same, total passes are compared, otherwise tokens per
- * pass. If a text repeats itself, the sentence starts with that, and all figures count only the text before.
+ * pass. If a text repeats itself, the sentence begins by naming that position, and all figures count only the text
+ * before it.
  * @param {Lane} main
  * @param {Lane[]} others
  * @param {Compared | null} comparison comparison of the texts, if there are two
@@ -88,8 +89,8 @@ function pairOf(result, main, other, comparison) {
 }
 
 /**
- * Returns whether the page can run the lane again: it has controls for that, and the lane had neither earlier turns nor
- * a given beginning of its answer.
+ * Returns whether the page can run the lane again: the page has the controls of a run, and the lane had neither earlier
+ * turns nor a given beginning of its answer.
  * @param {Lane} main
  */
 const canRepeat = ({ end, header }) =>

@@ -1,6 +1,6 @@
 // The lens: while no run is in progress, moving τ shows the finished text in the groups of tokens that another
 // threshold would have accepted. The lens recolours MARS's text, and its caption explains which part is exact. During a
-// run, τ changes the run instead and the lens is off.
+// run the lens is off, because moving τ then changes the run itself.
 
 import { button, make, put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -66,7 +66,7 @@ export class Lens {
   }
 }
 
-// Shows a text in other groups than it was written in. Only the classes of the tokens change, so that no token moves.
+// Shows a text in groups that differ from its passes. Only the tokens' CSS classes change, so that no token moves.
 class LensText {
   /** @param {TokenView} view */
   constructor(view) {

@@ -1,5 +1,5 @@
-// The panels below the charts, as tabs of which one is open. Decides when the open panel is redrawn. A panel is a class
-// in assets/web/panels/ with static id, static title, constructor(element, view) and draw().
+// The panels below the charts, as tabs. One panel is open at a time; this file decides when it is redrawn. A panel is a
+// class in assets/web/panels/ with static id, static title, constructor(element, view) and draw().
 
 import { attribute, button, isModified, make, watchSight } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";

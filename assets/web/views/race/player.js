@@ -151,7 +151,7 @@ export class Player {
     return clock.name === "passes" && length ? Math.max(length, this.skyline.columns) : length;
   }
 
-  // Whether the displayed position advances by itself: the run is replayed, or it is followed while passes arrive.
+  // Whether the displayed position advances by itself: in a replay, or in a live run while passes arrive.
   get isMoving() {
     const { isAtEnd, isFollowing, isLive } = this.playhead;
     return this.isPlaying || (isFollowing && (isLive || !isAtEnd));

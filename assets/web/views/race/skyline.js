@@ -1,6 +1,6 @@
 // The skyline of a run: a column for each pass with a square for each token, in the colour and pattern of the token's
-// source. MARS is above the line, the other lanes are below it. The skyline is drawn behind the scrubber, at the same
-// scale.
+// source. The columns of the main lane extend upwards from a horizontal line, those of the other lanes downwards. The
+// skyline is drawn behind the scrubber, at the same scale.
 
 import { attribute, make, shape } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -77,6 +77,6 @@ export class Skyline {
     this.columns = columns;
   }
 
-  // The number of columns, which is also the range of the scrubber.
+  // The number of columns of the skyline, which is also the range of the scrubber.
   columns = LEAST;
 }

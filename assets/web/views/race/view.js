@@ -423,7 +423,8 @@ class Opening {
   }
 
   /**
-   * Called when a run is displayed. Only the first run on the page is played, and only if the system allows animations.
+   * Called when a run is displayed. A recording is played only if it is the first run on the page and the system allows
+   * animations.
    * @param {Run} run
    */
   meet({ recorded, lanes }) {
@@ -449,7 +450,7 @@ class Opening {
     return this.isDue ? OPENING : "";
   }
 
-  // Called at each draw: starts the playback when it is due, and ends it when the visitor does something.
+  // Called at each draw. Starts the playback when it is due, and ends it when the visitor uses the page.
   follow() {
     const { run, player, playhead, wanted } = this.view;
     if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // the run is in progress, or it was rejected

@@ -1,4 +1,4 @@
-// Mounts "How it works" as a separate page of a replay site. how.html#present also opens the tour.
+// Mounts "How it works" as a separate page of a replay site. The address how.html#present also opens the tour.
 
 import { find } from "../../core/dom.js";
 import { mountExplain } from "../../explain/explain.js";

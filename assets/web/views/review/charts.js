@@ -1,6 +1,6 @@
 // The results of a review set, which the server computes from the judgements: charts with intervals, agreement between
-// reviewers, and a warning if there are too few judgements for a conclusion. A separate table above them has the
-// automatic checks.
+// reviewers, and a warning if there are too few judgements for a conclusion. A separate table above the charts has the
+// results of the automatic checks.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";

@@ -1,5 +1,5 @@
 // The bar above the answers (set, compared methods, labels, prompt) and the section below them (reviewer, storage,
-// export). They report what the visitor chooses and do not store the state of the set.
+// export). Both report what the visitor chooses; the state of the set is stored elsewhere (view.js).
 
 import { newId } from "../../core/bytes.js";
 import { button, make, put } from "../../core/dom.js";

@@ -1,6 +1,6 @@
 // Stores judgements. Every row is first stored in this browser, so that it survives reloads and crashes and is visible
-// in other windows. It is then sent to the server, again and again until the server acknowledges it. Notes are stored
-// at each key press.
+// in other windows. The row is then sent to the server; sending is repeated until the server acknowledges the row.
+// Notes are stored at each key press.
 
 import { newId } from "../../core/bytes.js";
 import { store, stored } from "../../core/storage.js";
@@ -85,7 +85,7 @@ export class Judgements {
   }
 
   /**
-   * Returns a row from the server, with its sides if this browser knows them.
+   * Returns a row from the server, with the fields of its two sides added if this browser knows them.
    * @param {Json} received
    * @param {string} set
    * @param {string[]} pair
@@ -154,7 +154,7 @@ export class Judgements {
   }
 
   /**
-   * Fetches the sides of masked rows from the server and stores them.
+   * Asks the server which method was on which side in masked rows, and stores the answer.
    * @param {JudgementRow[]} rows
    */
   async reveal(rows) {
@@ -186,7 +186,7 @@ export class Judgements {
 }
 
 /**
- * Returns the fields with a row's sides (which method was left and right); {} if they are unknown.
+ * Returns the fields of a row that record which method was left and which was right; {} if that is unknown.
  * @param {JudgementRow | undefined} row
  */
 function sidesOf(row) {

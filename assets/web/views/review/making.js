@@ -44,7 +44,7 @@ export const timeText = (seconds) =>
   seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute");
 
 /**
- * Returns whether a failed request is worth repeating: the server did not respond, is starting or is busy.
+ * Returns whether a failed request should be repeated, because the server did not respond, is starting or is busy.
  * @param {unknown} error
  */
 const isAway = (error) => error instanceof Refusal && (!error.status || error.status === 429 || error.status >= 500);

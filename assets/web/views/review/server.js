@@ -82,8 +82,8 @@ export class Server {
   }
 
   /**
-   * Sends the server a set that is stored in this browser. A set that is too large, stored by an earlier version, is
-   * not sent.
+   * Sends the server a set that is stored in this browser. A set that is too large is not sent; only an earlier version
+   * could store such a set.
    * @param {string} sealed
    */
   async bring(sealed) {
@@ -95,7 +95,8 @@ export class Server {
 export const pathOf = (name) => `sets/${encodeURIComponent(name)}`;
 
 /**
- * Caches the prompts of a set, so that each is requested only once. `fetch` requests prompts ahead.
+ * Caches the prompts of a set, so that each prompt is requested only once, and requests prompts before they are needed
+ * (`fetch`).
  * @template P
  */
 export class Ahead {

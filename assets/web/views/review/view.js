@@ -147,7 +147,8 @@ export class ReviewView {
     if (why && this.root.dataset.phase === "open") put(this.status, why);
   }
 
-  // Opens what the page's address names: a set, a prompt, a pair, whether labels are hidden, and the filter.
+  // Shows the state that the page's address contains: a set, a prompt, a pair, whether labels are hidden, and the
+  // filter.
   async follow(isFirst = false) {
     const query = new URLSearchParams(location.hash.slice(1));
     if (!isFirst && (!query.has("review") || location.hash === this.hash)) return;
