@@ -39,8 +39,8 @@ export const lineThrough = (points, { x, y }) =>
   points.map((point, i) => `${i ? "L" : "M"}${x(point.x)} ${y(point.y)}`).join("");
 
 /**
- * Returns the path of the frontier: steps through its points from the left edge of the chart down to the horizontal
- * axis. All other points are on or below this line.
+ * Returns the path of the frontier: a staircase through the frontier's points, from the left edge of the chart down to
+ * the horizontal axis. All other points are on or below this line.
  * @param {{ x: number, y: number }[]} best the points of the frontier from left to right
  * @param {PlaneScale} scale
  * @param {{ height: number, margin: Margin }} picture

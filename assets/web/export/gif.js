@@ -112,7 +112,7 @@ function nearest(bin, colours, count) {
 }
 
 /**
- * Returns the smallest box that contains all changed pixels, of at least one pixel.
+ * Returns the smallest box that contains all changed pixels. If nothing has changed, the box has a single pixel.
  * @param {Uint8Array | null} before
  * @param {Uint8Array} current
  * @param {number} width

@@ -130,9 +130,9 @@ export function forwardCounts(steps) {
 }
 
 // Kinds of text. The first rule that applies to a token decides. code: the token is between ``` fences or in a Python
-// block (a line `def name...:` or `class Name...:` with the indented or empty lines after it). whitespace: the token
-// is only whitespace. words: it contains a letter. numbers: it contains a digit. punctuation: all other tokens,
-// including signs and emoji. A token with a part of a character has the kind of that character. EOS has a separate
+// block (a line `def name...:` or `class Name...:` with the indented or empty lines after it). whitespace: the token is
+// only whitespace. words: it contains a letter. numbers: it contains a digit. punctuation: all other tokens, including
+// signs and emoji. A token that contains only a part of a character has the kind of that character. EOS has a separate
 // kind.
 const END = "end token"; // EOS
 const KINDS = ["words", "numbers", "punctuation", "code", "whitespace", END];

@@ -1,4 +1,4 @@
-// Shows what a result answers: its prompt, the settings that apply to the whole run, and its conversation. If the
+// Shows the origin of a result: the prompt, the settings that apply to the whole run, and the conversation. If the
 // page's prompt box now contains another prompt, a note says so.
 
 import { joinBytes, shown } from "../core/bytes.js";

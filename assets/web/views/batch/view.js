@@ -1,4 +1,5 @@
-// The batch view: passes the received lines to the sides, lanes, totals and charts, and draws at most once per frame.
+// The batch view: sends the received lines to its parts (sides, lanes, totals, charts), and draws at most once per
+// frame.
 
 import { find, group, make, put, targetOf } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
@@ -102,7 +103,7 @@ class BatchView extends PhaseView {
     if (!isWhole) this.schedule();
   }
 
-  // The number of sides that are next to each other; 1 if they are stacked.
+  // The number of methods (sides) that are drawn next to each other; 1 if they are drawn one below the other.
   shownBeside() {
     const [first, second] = this.lanes.map((lanes) => lanes.element.offsetTop);
     return second !== undefined && first === second ? 2 : 1;

@@ -1,5 +1,5 @@
-// The grid view: passes the received lines to the cells of the heat map and its chart, names the best cells, and opens
-// a cell as a run in the race view below.
+// The grid view: sends the received lines to the cells of the heat map and its chart, names the best cells, and opens a
+// cell as a run in the race view below.
 
 import { runColours } from "../../core/colours.js";
 import { find, make, put } from "../../core/dom.js";

@@ -1,4 +1,4 @@
-// The load view: passes the received lines to the table and the charts, and draws at most once per frame.
+// The load view: sends the received lines to the table and the charts, and draws at most once per frame.
 
 import { fill, find, make, put, shape, toggle } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";

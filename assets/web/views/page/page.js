@@ -67,8 +67,8 @@ export function mountPage() {
 const SETTLES = 10_000; // milliseconds after which the controls above a stage have collapsed, even on a slow server
 const ACTS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
-// Keeps a stage at the top of the window while the controls above it collapse, until the visitor scrolls, types or
-// presses something.
+// Keeps the results (a view's stage) at the top of the window while the controls above the stage collapse, until the
+// visitor scrolls, types or presses something.
 /** @param {Element} stage */
 function bringIntoSight(stage) {
   const scroll = () => stage.scrollIntoView();
@@ -93,7 +93,7 @@ function mountKeys() {
     if (stage && window.innerWidth < 900) bringIntoSight(stage);
   });
 
-  // On a phone, a prompt box without the focus shows a single line: scroll to the first one.
+  // On a phone, a prompt box without the focus shows only one line of the prompt: scroll the box to its first line.
   document.addEventListener("focusout", ({ target }) => {
     if (target instanceof HTMLTextAreaElement && target.closest("#bar")) target.scrollTop = 0;
   });
@@ -171,8 +171,9 @@ async function copiedSetup(base, names, values) {
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid", stability: "#stability .mars-stability" };
 const DESK = "#desk"; // the controls next to the race view
 
-// Returns the function that the page calls whenever a prompt box changes. It passes the text to the view, which shows
-// if its results belong to another prompt. Also makes the race view remove an old error message when a control is used.
+// Returns the function that the page calls whenever a prompt box changes. The function passes the box's text to the
+// view, which reports if its results belong to another prompt. Also makes the race view remove an old error message
+// when a control is used.
 function mountPrompt() {
   /** @type {Record<string, string>} */
   const wanted = {};

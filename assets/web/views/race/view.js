@@ -1,4 +1,4 @@
-// The race view: passes the received lines to the lanes, and draws the panes, figures, charts, cards and panels at most
+// The race view: sends the received lines to the lanes, and draws the panes, figures, charts, cards and panels at most
 // once per frame. Everything is drawn for one position in the run (playhead.js).
 
 import { Charts } from "../../charts/charts.js";
