@@ -1,8 +1,9 @@
 """All code of this app that depends on Gradio's internals.
 
 Each part explains why Gradio's public interface is not enough, what the part achieves, and which
-upstream issue exists. ``tests/app/test_gradio_compat.py`` detects changes after an upgrade. The
-figures are processor time with Gradio 6.31 on two CPU cores.
+upstream issue exists. ``tests/app/test_gradio_compat.py`` detects changes after an upgrade. Times
+and loads in the texts of this module are processor time, measured with Gradio 6.31 on two CPU
+cores.
 
 ``app/__init__.py`` imports this module before Gradio. Therefore its functions import Gradio
 themselves.
@@ -52,7 +53,9 @@ WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|cal
 """POST routes that the page and its endpoints use."""
 TOOLS = re.compile(rf"{API}/mcp(/.*)?")
 EVENTS = re.compile(rf"{API}/queue/join|{EVENT}/?")
-"""Routes that accept an event by its number."""
+"""Routes to which the page posts an event. The number ``fn_index`` in the body selects the function
+to call.
+"""
 NAMED = re.compile(rf"{API}/call/(?P<v2>v2/)?(?P<name>\w+)/?")
 """Routes that call an endpoint by its name."""
 QUEUED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
@@ -112,7 +115,7 @@ MAX_SESSIONS = 200
 
 
 def store_few_sessions(page: gr.Blocks) -> None:
-    """Limit for how many sessions Gradio stores state. The default is 10,000.
+    """Reduce the number of sessions for which Gradio stores state. Gradio's default is 10,000.
 
     ``launch`` has a parameter for it, but ``gr.mount_gradio_app`` does not. No upstream issue.
     """
@@ -201,11 +204,13 @@ class GradioQueue:
         self._page = page
 
     def has_session(self, session: str) -> bool:
-        """Whether the queue has messages for a session or may get some."""
+        """Whether Gradio has a message queue for this session; that queue may be empty."""
         return session in self._page._queue.pending_messages_per_session
 
     def session_of(self, event: str) -> str:
-        """Return the session of an event. For an event that has ended, return the event itself."""
+        """Return the session of the event with this id. If the event has ended, return the id
+        itself.
+        """
         queued = self._page._queue.event_ids_to_events.get(event)
         return event if queued is None else queued.session_hash
 

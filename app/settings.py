@@ -17,7 +17,7 @@ from mars_runtime.serving.limits import weak_key
 
 PREFIX = "MARS_"
 ENVELOPE = 1000
-"""Bytes that a request may have in addition to a sealed review set."""
+"""Maximum number of bytes that a request with a sealed review set contains besides the set."""
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 

@@ -98,8 +98,8 @@ SEVERAL = (
 )
 
 Run = Callable[[Mapping[str, Any], str], Iterator[Any]]
-"""A function that runs a request. Called with the values by parameter and the client's address;
-yields growing results.
+"""A function that runs a request. It is called with the values by parameter name and the client's
+address, and yields results that grow until the run ends.
 """
 
 
@@ -157,10 +157,11 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
 
 
 def _named(arguments: tuple[Argument, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the values by the current names of parameters.
+    """Return the values as a dictionary, with former names of settings replaced by the current
+    names.
 
     A value that equals the default counts as not given. Raises RefusalError if a setting has values
-    under both of its names.
+    under both its former and its current name.
     """
     pairs = zip(arguments, values, strict=True)
     changed = {argument.name: value for argument, value in pairs if value != argument.default}

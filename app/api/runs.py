@@ -36,8 +36,8 @@ T = TypeVar("T")
 def generate(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Yield the text and figures of one run. values: the controls, and ``method``. owner: the
-    client's address.
+    """Yield the text of one run and figures such as tokens per second. values: the values of the
+    controls, and the name of the ``method``. owner: the client's address.
     """
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, partial(_item, "", ()))
@@ -49,8 +49,8 @@ def generate(
 def compare(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Yield a comparison of MARS with plain AR: both texts with figures, the speedup, and where the
-    texts first differ.
+    """Yield a comparison of MARS with plain AR: both texts with figures such as tokens per second,
+    the speedup, and where the texts first differ.
     """
     order = _order(engines, values, RACE)
 
@@ -78,7 +78,7 @@ def traces(
 def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
     """Yield ``results``, one per prompt, and ``totals``, about once per second.
 
-    values: the controls of the Batch tab. owner: the client's address.
+    values: the values of the Batch tab's controls. owner: the client's address.
     """
     posted = with_checkpoint(engines, {**values, "second": NOTHING})
     order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
@@ -135,7 +135,7 @@ def refused() -> Iterator[None]:
 
 
 class ReadLane:
-    """The text and trace lines of a lane, as far as they have been read."""
+    """The text and trace lines that have been read from a lane so far."""
 
     def __init__(self, transcript: Transcript, token_bytes: Callable[[int], bytes]) -> None:
         self.transcript = transcript
@@ -155,7 +155,7 @@ class ReadLane:
         return bool(lines)
 
     def item(self) -> dict[str, Any]:
-        """Return the text, figures and end of the lane, as far as they are known."""
+        """Return the text, figures and end of the lane from the events that have been read so far."""
         return _item(self._text, self.transcript.events, end=self.transcript.end)
 
 
@@ -220,9 +220,10 @@ def _comparison(
     mars: Sequence[Event] = (),
     ar: Sequence[Event] = (),
 ) -> dict[str, Any]:
-    """Return the result of a comparison.
+    """Return the result of comparing MARS with plain AR.
 
-    one, other: the items of MARS and of AR. mars, ar: their events.
+    one, other: the results (``_item``) of the MARS lane and of the AR lane. mars, ar: the events of
+    these lanes.
     """
     first_divergence = folds.first_divergence(mars, ar)
     is_whole = one["ended"] and other["ended"] and one["num_tokens"] == other["num_tokens"]
@@ -238,7 +239,7 @@ def _comparison(
 
 
 def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrder:
-    """Return the validated request for these methods. Raises RefusalError."""
+    """Return the validated request to run the methods that ``view`` names. Raises RefusalError."""
     posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
     return read_live_order(posted, engines.limits(posted["checkpoint"]))
 

@@ -243,8 +243,8 @@ class Engines:
 
     @property
     def default(self) -> str:
-        """The checkpoint for visitors who have not chosen one: the wanted one, or a substitute
-        while the wanted one is downloaded or if it is unavailable.
+        """The checkpoint for visitors who have not chosen one: the configured default, or a
+        substitute while the configured default is being downloaded or if it is unavailable.
         """
         return next(
             (name for name in self._candidates if self._is_usable(name)), self._candidates[-1]
@@ -308,7 +308,9 @@ class Engines:
             self.entries = {**self.entries, **small}
 
     def arrival(self) -> Load | None:
-        """Return the load of the wanted checkpoint while visitors get a substitute, else None."""
+        """Return the ``Load`` of the configured default checkpoint while visitors get a substitute,
+        otherwise None.
+        """
         load = self._loads.get(self.wanted)
         was_absent = self.wanted in self._downloading
         return load if load is not None and (was_absent or load.failure) else None
@@ -494,8 +496,9 @@ class Engines:
 
 
 def _candidates(entries: Mapping[str, Entry]) -> list[str]:
-    """Return the candidates for the default checkpoint in order of preference: the wanted one, the
-    chat model if the wanted one is on the Hub, a bundled one.
+    """Return the names of the candidates for the default checkpoint in order of preference: the
+    configured default, a chat model if the configured default is on the Hub, and a bundled
+    checkpoint.
     """
     wanted, *others = entries.values()
     chat = [entry.name for entry in others if entry.gguf is not None and wanted.hub is not None]

@@ -219,7 +219,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
     def nearest(self, prompt: object, checkpoint: object) -> str:
         """Return the known task that is most similar to the typed prompt, for a checkpoint that can
-        only do its tasks.
+        only solve known types of tasks.
 
         Empty if nothing was typed or the prompt is one of these tasks.
         """
@@ -250,7 +250,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
 
 def offer(task: str) -> str:
-    """Return the label of the button that offers a task: the beginning of the task's first line."""
+    """Return the label of the button that suggests a task, with the beginning of the task's first
+    line.
+    """
     line = task.splitlines()[0]
     return OFFER.format(line if len(line) <= OFFER_CHARS else f"{line[:OFFER_CHARS].rstrip()}…")
 
@@ -329,9 +331,7 @@ def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
 def fitting(
     tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
 ) -> tuple[Turn, ...]:
-    """Return the latest complete turns that fit in front of the prompt, within ``room`` tokens in
-    total.
-    """
+    """Return the latest complete turns that, together with the prompt, fit into ``room`` tokens."""
     left = room - len(tokenizer.encode_prompt(prompt, system=system))
     num_kept = 0
     for turn in reversed(history):

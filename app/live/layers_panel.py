@@ -29,7 +29,7 @@ def layers_response(engines: Engines, posted: object, owner: str) -> dict[str, A
 
     columns: one ``Column`` as JSON per fed position, with ``settled``, the layer from which the
     prediction no longer changes.
-    real: a column for each real token at the positions of the masks.
+    real: one ``Column`` for each token that the answer has at the position of a mask.
     counted: indices of the mask columns that are included in the totals.
     vocabulary: the text of each token id, as in a trace.
     owner: the client's address, which may have only a few requests at a time.

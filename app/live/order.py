@@ -29,7 +29,9 @@ ORDERED = (*POSTED, HISTORY)
 """The values that Run posts: the controls, and the conversation that the page stores."""
 FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
 OPTIONAL_FROM_VIEW = ("max_new_tokens", "view")
-"""Values that a view may post in addition; they replace the values of the page's controls."""
+"""Names of optional values in the JSON that a view posts. These values replace the values of the
+page's controls.
+"""
 FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "original run", "branch"
 """FIRST is the name of the lane that repeats the original run next to a branch. FIRST_TITLE is the
 title of that lane; BRANCH_TITLE is the title of the lane with the replaced token.

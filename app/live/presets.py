@@ -1,4 +1,5 @@
-"""The presets of the Live tab. The page opens with Exact. Fast also emits unverified tokens.
+"""The presets of the Live tab: Exact, with which the page opens, and Fast, which also emits
+unverified tokens.
 
 ``python -m tools.measure_presets`` measures both on the example prompts in one run; the Frontier
 tab shows the result. A preset sets only the settings that it names.

@@ -349,8 +349,8 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
 
 
 def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Suggest the nearest known task while the visitor types a prompt that the checkpoint cannot
-    do.
+    """Suggest the most similar known task while the visitor types a prompt, if the checkpoint can
+    only solve known types of tasks.
 
     Builds a hidden copy of the prompt, because an event that reads the prompt box itself would
     remove the error message of the box.

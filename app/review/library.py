@@ -267,7 +267,9 @@ class Library:
             shutil.rmtree(self._visitors.pop(name).folder, ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
-        """Return the prompts of a masked pair, each with whether both answers are equal."""
+        """Return the prompts for a masked pair of methods. Each entry states whether both answers
+        are equal.
+        """
         review = self.find(name).review
         _check_pair(review, pair)
         items = []
@@ -434,7 +436,7 @@ class Shown:
         self._packed: dict[object, bytes] = {}
 
     def told(self) -> bytes:
-        """Return methods, prompts and automatic checks as gzipped JSON."""
+        """Return the set's methods, prompts and automatic checks as gzipped JSON."""
         return self._once("", self._about)
 
     def item(self, number: int) -> bytes:
@@ -470,8 +472,8 @@ class Shown:
         }
 
     def _marks(self, number: int) -> list[dict[str, Any] | None]:
-        """Return the automatic checks of each method's answer, compared with the reference. None
-        stands for a missing answer.
+        """Return the automatic checks of each method's answer against the reference method's
+        answer. An entry is None if one of the two answers is missing.
         """
         review = self.review
         reference = review.answer(number, review.about.reference)
@@ -518,8 +520,8 @@ def _listed(review: ReviewSet, number: int) -> dict[str, Any]:
 
 
 def _asked(review: ReviewSet, number: int) -> dict[str, Any]:
-    """Return the prompt with its system prompt and turns, without the solution that its checker
-    knows.
+    """Return a prompt with its system prompt, earlier turns and reference answer. The solution that
+    the prompt's checker uses is not included.
     """
     item = review.items[number]
     fields = {name: getattr(item, name) for name in ("id", "prompt", "system", "category")}
@@ -538,8 +540,8 @@ def _sides(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _resealed(row: dict[str, Any], sealed: Any) -> dict[str, Any]:
-    """Return a judgement with sealed sides. The names of its two methods are sorted, so that their
-    order reveals nothing.
+    """Replace the left and right side of a judgement by their sealed record, if there is one. The
+    names of the two methods are then sorted, so that their order reveals nothing.
     """
     if not sealed:
         return row

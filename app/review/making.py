@@ -126,8 +126,9 @@ class Making:
         return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
 
     def begin(self, posted: Mapping[str, Any], address: str, is_owner: bool) -> dict[str, Any]:
-        """Start a set, or continue the set that ``set`` names. Return its name and the faults in
-        its prompts. Raises PromptError, SettingsError, SetError, RefusalError.
+        """Start to create a set, or continue the set named in the posted value ``set``. Return the
+        set's name and the faults in its prompts. Raises PromptError, SettingsError, SetError,
+        RefusalError.
         """
         most = self.told(is_owner)
         name, folder, faults = "", Path(), list[str]()
@@ -175,8 +176,8 @@ class Making:
             raise SetError(FULL)
 
     def _check_caps(self, request: SetRequest) -> None:
-        """Validate prompts and methods by the limits of a run, from any source: the text of a
-        method and imported prompts could exceed these limits. Raises RefusalError.
+        """Check that prompts and methods are within the limits of a run, which imported prompts and
+        methods written as text could exceed. Raises RefusalError.
         """
         for method in request.methods:
             limits = self._engines.limits(method.checkpoint)

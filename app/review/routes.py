@@ -133,8 +133,8 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
 
 
 class ReviewDesk:
-    """Handlers of the routes. Work on files, statistics and request bodies runs in the worker
-    threads of a ``FairQueue``.
+    """Handlers of the Review tab's routes. Work on files, statistics and request bodies runs in the
+    worker threads of a ``FairQueue``.
     """
 
     def __init__(self, library: Library, making: Making, key: str) -> None:
@@ -227,7 +227,7 @@ class ReviewDesk:
         )
 
     async def judgements(self, request: Request) -> Response:
-        """Return the judgements of a set that this server stores."""
+        """Return the judgements that this server stores for a set."""
         self._check_key(request)
         name, is_masked = request.path_params["name"], "masked" in request.query_params
         return await self._read_response(

@@ -13,7 +13,7 @@ from app.ui.views import StabilityView
 from app.ui.wiring import Field
 
 NUM_SEEDS, TEMPERATURE, NUM_TOKENS = 8, 0.3, 64
-"""Initial values."""
+"""Initial values of the tab's controls."""
 
 
 def stability_tab(page: gr.Blocks, stability: StabilityHandlers, live: Mapping[str, Field]) -> None:

@@ -68,7 +68,7 @@ class PathRouter:
 
 
 class OpenRequests:
-    """Counts requests without a complete response."""
+    """Counts the requests that have not been answered completely."""
 
     def __init__(self) -> None:
         self._number = 0

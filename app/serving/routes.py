@@ -43,7 +43,7 @@ NO_FILES = "This app accepts no files. Send plain text and numbers."
 class AcceptedValues:
     """The values that a page accepts.
 
-    events: number of values by event number.
+    events: the number of values that each event accepts, by the event's number.
     endpoints: for each endpoint, its parameters and whether each is optional.
     parts: names of server functions by component number.
     """

@@ -38,8 +38,8 @@ LOST = {
     "session_not_found": True,
     "success": False,
 }
-"""Gradio's message to a page whose session is unknown. Sending it here avoids the error that Gradio
-raises after it.
+"""The message that Gradio sends to a page with an unknown session. This app sends the message
+itself, because Gradio raises an error after sending it.
 """
 FULL = "You already have {} runs in progress. Wait until one ends, or stop one."
 

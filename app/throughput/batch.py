@@ -179,7 +179,9 @@ class BatchRun(TabRun[BatchOrder]):
         return " ".join(sentences)
 
     def _cannot_pay(self) -> bool:
-        """Whether MARS with the cursor cache was not faster than AR in any round."""
+        """Whether drafting saved no time: in no round was MARS with the cursor cache faster than
+        AR.
+        """
         return self.order.methods == ("cursor", "ar") and self._timed["a"].speedup.high < NEAR
 
 
@@ -248,7 +250,7 @@ def _decode(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The run of one method, for figures."""
+    """The run of one method, from which the figures are drawn."""
 
     title: str
     is_ar: bool
@@ -256,7 +258,7 @@ class Side:
 
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Plot the number of tokens of all rows over the decoding time, one line per method."""
+    """Plot the total number of tokens of all rows against the decoding time, one line per method."""
     data: list[dict[str, Any]] = []
     labels = []
     for index, side in enumerate(sides):

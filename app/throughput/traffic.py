@@ -56,7 +56,7 @@ serve.
 """
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
-"""Seconds after the last arrival; then unfinished requests are cancelled."""
+"""Unfinished requests are cancelled this many seconds after the last arrival."""
 ELSEWHERE = (
     "Load runs are not available, because the model runs on another machine. Choose another tab."
 )
@@ -110,7 +110,7 @@ class TrafficRun(TabRun[TrafficOrder]):
                 state += f", {part.rate:g} requests/s"
             asks, tell = self._asks[: len(part.arrivals)], partial(self._log_progress, part, state)
             records = yield from self._run_part(served, part, asks, tell)
-            self._records[part.method.name] = records  # for a curve: those of the last rate
+            self._records[part.method.name] = records  # for a curve, the records of the last rate
             self._num_served += len(records)
         if not self._is_over:
             yield from self._compare_with_ar(served)
@@ -225,8 +225,8 @@ class TrafficRun(TabRun[TrafficOrder]):
         return f"Finished: {who} × {order.rounds} rounds × {requests} requests."
 
     def _cannot_pay(self) -> bool:
-        """Whether lossless did not have a lower median latency than AR at the highest rate.
-        Compares medians over the rounds.
+        """Whether lossless saved no time at the highest rate: its median latency over the rounds
+        was at least that of AR.
         """
         rate = max(part.rate for part in self.order.parts)
         waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
@@ -284,8 +284,8 @@ def tick_line(method: str, progress: LoadProgress, figures: Figures) -> dict[str
 
 
 def decision_line(method: LoadMethod, decision: Decision) -> dict[str, Any]:
-    """Return a decision of the controller, with the τ and B that it sets for requests that are not
-    late.
+    """Return the log line for a decision of the controller, with the τ and B of requests that are
+    not late.
     """
     assert method.bounds is not None, "decisions come from methods with a controller"
     settings = steered(method.settings, method.bounds, decision, NO_REQUEST)

@@ -28,8 +28,8 @@ FULL = "Waiting for a free slot to run the next cell."
 
 
 class GridRun(PromptRun[GridOrder]):
-    """Runs plain AR and all cells, in several rounds. Each has the device to itself, and all have a
-    common deadline.
+    """Runs plain AR and all cells in several rounds. One run at a time has the device to itself,
+    and all runs have a common deadline.
 
     The page shows the first run of a cell; the other runs are only timed.
     """

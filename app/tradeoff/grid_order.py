@@ -46,7 +46,9 @@ class Threshold:
     is_lossless: bool = False
 
     def settings(self, start: DecodeSettings) -> DecodeSettings:
-        """Return ``start`` with this threshold. A lossless row also uses prompt lookup."""
+        """Return the settings ``start`` with this row's threshold. A lossless row also uses prompt
+        lookup.
+        """
         if not self.is_lossless:
             return replace(start, tau=self.tau)
         return replace(start, tau=self.tau, lossless=True, lookup=True)

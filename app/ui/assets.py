@@ -147,7 +147,9 @@ def _rows(cells: list[Values], swept: list[Values]) -> list[str]:
 
 
 def _compared(benchmark: Values, batch_size: int, peer: str, baseline: str) -> Values:
-    """Return the first comparison whose two names begin with ``peer`` and ``baseline``."""
+    """Return the first comparison at this batch size in which the names of the two methods begin
+    with ``peer`` and ``baseline``.
+    """
     return next(
         comparison
         for comparison in benchmark["comparisons"]

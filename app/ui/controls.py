@@ -251,8 +251,8 @@ STEERED = tuple(control.name for control in LIVE if control.is_steered)
 LINKED = {control.name: control for control in LIVE if control.link}
 SHARED = (*LINKED, "auto")
 SHOWN = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
-"""Controls that are set to the values of a run that a view starts. The view posts the prompt, the
-system prompt and the token limit itself.
+"""When a view starts a run, these controls are set to the values of the run. The view posts the
+prompt, the system prompt and the token limit itself.
 """
 
 
@@ -269,7 +269,9 @@ class LiveSettings:
     pace: float
 
     def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
-        """Return ``settings`` with the changeable ones replaced."""
+        """Return a copy of ``settings`` in which the settings that can change during a run have
+        this object's values.
+        """
         changes = {name: getattr(self.settings, name) for name in _STEERED_SETTINGS}
         return replace(settings, **changes)
 

@@ -70,7 +70,7 @@ def set_for(entry: Entry) -> str:
 
 
 def is_too_hard(family: str) -> bool:
-    """Whether the family shows what small models get wrong."""
+    """Whether the family consists of prompts that small models get wrong."""
     return family in REQUESTS and REQUESTS[family].is_too_hard
 
 
@@ -170,8 +170,8 @@ class ExamplePages:
         self._as_text = as_text
 
     def text(self, page: int, checkpoint: object) -> str:
-        """Return the text of a page. For an unknown checkpoint, the examples of the default are
-        used.
+        """Return the text of a page. For an unknown checkpoint, the examples of the default
+        checkpoint are used.
         """
         chosen = set_for(self._engines.entry_or_default(checkpoint))
         opening = self._openings.get(chosen)

@@ -125,8 +125,8 @@ class Desk:
         """Build everything around the controls. The body of the ``with`` statement builds the
         controls.
 
-        posted: the controls whose values Run sends. race: add a race view below the tab's view, for
-        opening one of its runs.
+        posted: the controls whose values Run sends. race: add a race view below the tab's view, in
+        which a run of that view can be opened.
         """
         with gr.Row(**self.named("live")):
             with gr.Column(scale=0, min_width=340, **self.named("desk")):

@@ -76,8 +76,8 @@ def _admitted(address: str) -> Iterator[None]:
 
 
 class _Turns:
-    """The turns of one reader. A turn lasts ``_AT_ONCE`` seconds, or until the current line has
-    been read.
+    """The turns in which one reader parses a trace; only one reader has a turn at a time. A turn
+    lasts ``_AT_ONCE`` seconds, or until the current line has been read.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Recorded runs: a folder with values of the race view, and an index with their titles.
+"""Recorded runs: a folder with one file per run, which contains the lines that the race view
+displays, and an index with the titles of the runs.
 
 Figures are computed from the traces, never stored. The recordings are part of the page's scripts,
 so that pictures and the tour need no server.

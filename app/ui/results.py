@@ -99,8 +99,8 @@ def _sets(
 
 
 def _methods(rows: Rows) -> Iterator[PointSet]:
-    """Yield one set with every method on the same tasks. Some of the methods use another
-    checkpoint.
+    """Yield one set that compares all methods on the same tasks. Some of its methods use a
+    checkpoint other than the set's main checkpoint.
     """
     # The page always uses masks, so rows that were measured without masks are left out.
     drawn = [row for row in rows if row["settings"].get("masked", "both") == "both"]
@@ -112,7 +112,7 @@ def _methods(rows: Rows) -> Iterator[PointSet]:
 
 
 def _point(row: Mapping[str, Any], quality: str, main: str = "") -> MethodPoint:
-    """Return the point of a row. main: the checkpoint that labels do not mention."""
+    """Return the point for a row of results. main: the set's main checkpoint, which labels omit."""
     settings, checkpoint = read_settings(row["settings"]), row["checkpoint"]
     name = describe(settings)
     if main and checkpoint != main:

@@ -1,11 +1,11 @@
-"""Log of a run, and the values that send it to the page.
+"""Log of a run, and the component values in which the log is sent to the page.
 
 A line of a trace is tagged with the name of its transcript. Lines with the tags ``verdict``,
 ``pace`` and ``status`` are about the whole run. Gradio converts the whole value of a component to
 JSON several times per update, so sending a long run completely would stall the browser (measured:
 80 ms per update at 1.2 MB). Therefore a short run is sent completely, and a long run as a window of
-its latest lines. The head of such a value has the number of its first log line. Windows overlap, so
-a browser can miss a few values; if it misses more, it requests the whole log.
+its latest lines. The head of a window has the number of the window's first log line. Windows
+overlap, so a browser can miss a few values; if it misses more, it requests the whole log.
 """
 
 from __future__ import annotations

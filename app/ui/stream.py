@@ -83,8 +83,8 @@ class TabRun(ABC, Generic[OrderT]):
 
     @abstractmethod
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Start and ``follow`` the transcripts, then check the answers. Yields functions that wait
-        for news.
+        """Start and ``follow`` the transcripts, then check the answers. Yields functions that block
+        until there may be new events.
         """
 
     @property
@@ -104,7 +104,9 @@ class TabRun(ABC, Generic[OrderT]):
             self.cancel()
 
     def follow(self) -> Iterator[Wait]:
-        """Log events until all transcripts have ended. Yields functions that wait for news."""
+        """Log events until all transcripts have ended. Yields functions that block until there may
+        be new events.
+        """
         self.advance()
         while self.running:
             yield partial(self.running[0].run.wait, self.pause)

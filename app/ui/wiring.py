@@ -32,8 +32,8 @@ RUN = "run"
 """Gradio's concurrency group for all events that decode."""
 R = TypeVar("R", bound=TabRun[Any])
 Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
-"""Function that starts a run. Called with a session, the values of the controls and an owner;
-yields growing values of the outputs.
+"""Function that starts a run. It is called with a session, the values of the controls and an owner,
+and yields growing values of the outputs.
 """
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
 
