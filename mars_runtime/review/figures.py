@@ -345,7 +345,9 @@ class FirstDifference:
 
 
 def _first_examples(review: ReviewSet, method: int) -> dict[str, FirstDifference]:
-    """Return the first prompt of each category with different words from the reference."""
+    """Return, by category, the first prompt that the method and the reference method answered with
+    different words.
+    """
     name = review.about.methods[method].name
     examples: dict[str, FirstDifference] = {}
     for index, item in enumerate(review.items):

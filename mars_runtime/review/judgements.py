@@ -53,7 +53,7 @@ class Judgement:
     ratings: rating of the left and of the right answer, 1 to 5; 0 for none.
     tags: tags of the left and of the right answer.
     is_masked: whether the names of the methods were hidden.
-    is_revealed: whether the reviewer had seen them before, although they were hidden.
+    is_revealed: whether the reviewer had already seen these names, although they were hidden.
     undoes: id of the row that this row undoes; the judgement is then empty.
     time: ISO 8601, set by the server or browser that stores the row.
     """
@@ -350,9 +350,9 @@ class _MergedRows:
         return self._judgement(rows[0].unit) != _judgement_text(rows)
 
     def add_as_another(self, rows: Sequence[Judgement]) -> None:
-        """Add rows of one unit under the reviewer's name with a number, from (2) on.
+        """Add rows of one unit under the reviewer's name with a number, such as "Ann (2)".
 
-        Uses the first number that is free or has the same judgement.
+        Uses the first number from 2 on that is free or has the same judgement.
         """
         stem = rows[0].reviewer[: MAX_REVIEWER - 6]
         family: Unit = (stem, *rows[0].unit[1:])

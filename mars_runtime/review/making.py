@@ -85,9 +85,9 @@ def begin(
     decoders: Decoders,
     reference: int = 0,
 ) -> ReviewSet:
-    """Create a set without answers, or open the set in ``folder`` if it is the same one.
+    """Create a set without answers, or open the set in ``folder`` if it equals the requested set.
 
-    It is the same set if prompts, methods, reference and weights are equal. Raises SetError,
+    Two sets are equal if their prompts, methods, reference and weights are equal. Raises SetError,
     OutputError and the errors of ``decoders``.
     """
     names = dict.fromkeys(method.checkpoint for method in methods)

@@ -34,7 +34,7 @@ MOST: Mapping[str, int] = {
 """Maximum length of each field of a record, in characters."""
 MAX_CHARS = 16_000_000
 MAX_FAULTS = 100
-"""Number of invalid records after which the remaining file is skipped."""
+"""Number of invalid records after which the rest of the file is skipped."""
 CHECKED = ("word_problems", "python_functions", "formats", "symbolic", "multiple_choice")
 SEED, PER_FAMILY = 0, 20
 DELIMITERS = ",;\t|"
@@ -106,7 +106,7 @@ class Prompts:
     _ids: set[str] = field(default_factory=set)
 
     def add(self, line: int, make: Callable[[str], Item]) -> bool:
-        """Add the prompt of a record, or a fault; return False if the file must not be read on.
+        """Add the prompt of a record, or a fault; return False if the rest of the file is skipped.
 
         line: line number of the record. make: returns the record's prompt; its argument is the id
         for a record without an id. Raises ValueError or RecursionError for an invalid record.
@@ -360,7 +360,7 @@ def _blocks(text: str, _: str) -> Records:
 
 
 class _Source:
-    """Iterator over lines for a csv reader that can continue at another line.
+    """Iterator over the lines of a text for a csv reader; setting ``at`` continues at another line.
 
     at: index of the next line. is_over: whether the end was reached.
     """
@@ -381,10 +381,10 @@ class _Source:
 
 
 def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
-    """Choose the delimiter that splits the first line into most columns; return both.
+    """Return the delimiter that splits the first line into the most columns, and these columns.
 
-    Only splits with a column for the prompt count. If no delimiter gives one, the list of columns
-    is empty.
+    Only splits with a column for the prompt count. If no delimiter gives such a column, the list of
+    columns is empty.
     """
     candidates = [(delimiters[0], list[str]())]
     for delimiter in delimiters:
@@ -400,7 +400,7 @@ def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
 
 
 def _csv(text: str, name: str) -> Records:
-    """Yield one record per row of a table. Raises PromptError without a column for the prompt."""
+    """Yield one record per row of a table. Raises PromptError if there is no column for the prompt."""
     body = text.lstrip("\r\n")
     delimiters = "\t,;|" if name.lower().endswith((".tsv", ".tab")) else DELIMITERS
     if declared := SEPARATOR.match(body):

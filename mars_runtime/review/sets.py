@@ -270,7 +270,9 @@ class ReviewSet:
             yield
 
     def pack(self, path: Path, preset: int = lzma.PRESET_EXTREME | 9) -> None:
-        """Write the set as an archive. preset: of xz, 0 to 9. Raises OutputError."""
+        """Write the set as an archive. preset: the compression level of xz, 0 to 9. Raises
+        OutputError.
+        """
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
@@ -297,7 +299,8 @@ class ReviewSet:
 
 
 def _is_own(folder: Path, file: Path) -> bool:
-    """Return whether a file is a regular file inside the set's folder, also if links are resolved.
+    """Return whether a file is a regular file that is inside the set's folder after links are
+    resolved.
 
     A file with several hard links is rejected, because it may belong to another folder.
     """
