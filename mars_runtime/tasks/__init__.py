@@ -121,7 +121,7 @@ def check(task: Task, text: str) -> bool:
 
 
 def examples() -> list[Task]:
-    """Return fixed tasks for the page: up to NUM_EXAMPLES per family, each of another kind."""
+    """Return fixed tasks for the page: up to NUM_EXAMPLES per family, all of different kinds."""
     chosen: list[Task] = []
     for name in FAMILIES:
         by_kind: dict[str, Task] = {}

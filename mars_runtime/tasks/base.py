@@ -51,7 +51,7 @@ def read_data(name: str) -> Any:
 
 
 def phrase(rng: random.Random, split: Split, phrasings: Phrasings) -> str:
-    """Draw a phrasing; for evaluation, draw from the held-out ones with probability 0.3."""
+    """Choose a phrasing at random; for evaluation, choose a held-out one with probability 0.3."""
     if split == "eval" and rng.random() < 0.3:
         return rng.choice(phrasings["held_out"])
     return rng.choice(phrasings["shared"])

@@ -117,14 +117,16 @@ def repeat_upper(rng: random.Random, split: Split) -> Parts:
 
 
 def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
-    """Return ``count`` facts about a subject, in the file's order from a random one on."""
+    """Return ``count`` consecutive facts about a subject, starting with a random fact. The first
+    fact in the file follows the last one.
+    """
     facts = FACTS[subject]
     start = rng.randrange(len(facts))
     return [facts[(start + step) % len(facts)] for step in range(count)]
 
 
 def _about(subject: str, constraints: dict[str, object]) -> dict[str, object]:
-    """Add the constraints of one plain sentence that mentions the subject."""
+    """Add the constraints that the answer is one plain sentence and mentions the subject."""
     return constraints | {"mentions": subject, "sentences": 1, "plain": True}
 
 
@@ -160,7 +162,7 @@ def end_word(rng: random.Random, split: Split) -> Parts:
 def yes_no(rng: random.Random, split: Split) -> Parts:
     topic = rng.choice(sorted(TOPICS))
     is_member = rng.random() < 0.5
-    blurred = _DATA["blurred_topics"]  # pairs with things that may belong to both
+    blurred = _DATA["blurred_topics"]  # pairs of topics; some things belong to both
     clear = [
         name for name in sorted(TOPICS) if name != topic and sorted((topic, name)) not in blurred
     ]
@@ -231,7 +233,9 @@ def _are_sentences(text: str, count: int) -> bool:
 
 
 def _is_plain(text: str, wanted: bool) -> bool:
-    """Return whether the text has only letters, blanks and common punctuation, as ``wanted``."""
+    """Return whether the text is plain if plain text is ``wanted``, or not plain if it is not
+    wanted. A plain text has only letters, white space and common punctuation.
+    """
     return (re.fullmatch(r"[A-Za-z' .!?,;:\"\n-]+", text.strip()) is not None) == wanted
 
 
@@ -262,7 +266,7 @@ def holds(text: str, constraints: dict[str, object]) -> bool:
 
 
 class Formats(Family):
-    """Answers in an exactly specified form."""
+    """Tasks that require an answer in an exact format."""
 
     name = "formats"
 

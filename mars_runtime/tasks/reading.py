@@ -85,7 +85,7 @@ class Reading(Family):
 
 
 def _fields(rng: random.Random, split: Split) -> dict[str, str]:
-    """Draw a value for each placeholder of a tale."""
+    """Choose a random value for each placeholder of a tale."""
     first, second = people(rng, split, 2)
     others = DATA["only_men"] if first.he == "she" else DATA["only_women"]
     fields = {

@@ -63,7 +63,9 @@ def _framed(texts: Sequence[str], frames: Sequence[str], num_frames: int) -> Ite
 
 
 def _exercise(rng: random.Random, number: int) -> str:
-    """Draw the numbers of an exercise and return its text; exercise types alternate."""
+    """Return the text of a maths exercise with random numbers. ``number`` selects the types of
+    exercises in turn.
+    """
     draw = EXERCISES[number % len(EXERCISES)]
     return str(_MATHS["exercises"][draw.__name__].format(**draw(rng)))
 
@@ -110,7 +112,7 @@ EXERCISES = (shopping, equation, work, journey, percentage, sharing)
 def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
     """Return the first ``count`` prompts of a kind in SHIFTED.
 
-    ``seed`` draws the passages around the relevant text of a long prompt.
+    ``seed`` determines the passages around the relevant text of a long prompt.
     """
     tasks = []
     for entry in _SHIFTED[kind][:count]:

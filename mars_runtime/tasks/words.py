@@ -49,7 +49,7 @@ NUMBER_WORDS: tuple[str, ...] = tuple(_DATA["number_words"])
 
 
 def people(rng: random.Random, split: Split, count: int) -> list[Person]:
-    """Draw different people; for evaluation, from EVAL_PEOPLE with probability 0.5."""
+    """Choose different people at random; for evaluation, from EVAL_PEOPLE with probability 0.5."""
     if split == "eval" and rng.random() < 0.5:
         return rng.sample(EVAL_PEOPLE, count)
     return rng.sample(TRAIN_PEOPLE, count)
