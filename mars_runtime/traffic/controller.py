@@ -32,7 +32,7 @@ LEVELS = 4
 STEP_SHARE, MIN_STEP = 0.5, 2.0
 """A step of the queue: STEP_SHARE times the number of slots, at least MIN_STEP requests."""
 HALF = 0.5
-"""Share of its budget after which a request with fewer than two tokens is late."""
+"""A request with fewer than two tokens is late after this share of its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Decision:
 
 
 def decide(state: ControllerState, observed: Observation) -> tuple[ControllerState, Decision]:
-    """Return the next state and the decision that applies until the next one."""
+    """Return the next state, and the decision that applies until the next decision."""
     steps = observed.queue / max(MIN_STEP, STEP_SHARE * observed.places)
     level = min(LEVELS, max(math.floor(steps), min(state.level, math.ceil(steps))))
     unfinished = frozenset(record.number for record in observed.records)

@@ -110,7 +110,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a load up to one time.
+    """Statistics of a load from its start to one point in time.
 
     queue: number of waiting requests. rows: number of requests in the engine.
     tokens_per_second: generated tokens per second. requests_per_second: complete answers per s.
@@ -225,8 +225,8 @@ class LoadPoint:
 def point_of(records: Sequence[RequestRecord], offered: float, seconds: float) -> LoadPoint:
     """Return the saturation point of a load with requests that arrived within ``seconds``.
 
-    Answers after that count for ``ttft`` and ``latency`` but not for the rate, because no further
-    requests arrive while the queue drains.
+    Answers that are completed later count for ``ttft`` and ``latency`` but not for the rate,
+    because no further requests arrive while the queue drains.
     """
     return LoadPoint(
         offered,

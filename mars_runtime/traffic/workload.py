@@ -82,7 +82,9 @@ def arrivals_of(listed: object) -> tuple[float, ...]:
 
 
 def rate_of(arrivals: Sequence[float]) -> float:
-    """Return the average arrivals per second up to the last arrival; 0 if that is at time 0."""
+    """Return the average number of arrivals per second up to the last arrival; 0 if the last
+    arrival is at time 0.
+    """
     last = max(arrivals, default=0.0)
     return len(arrivals) / last if last else 0.0
 
