@@ -155,7 +155,7 @@ class ReadLane:
         return bool(lines)
 
     def item(self) -> dict[str, Any]:
-        """Return the text, figures and end of the lane from the events that have been read so far."""
+        """Return the text, figures and end of the lane, from the events read so far."""
         return _item(self._text, self.transcript.events, end=self.transcript.end)
 
 

@@ -258,7 +258,7 @@ class Side:
 
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Plot the total number of tokens of all rows against the decoding time, one line per method."""
+    """Plot the total number of tokens of all rows against decoding time, one line per method."""
     data: list[dict[str, Any]] = []
     labels = []
     for index, side in enumerate(sides):

@@ -106,7 +106,7 @@ def _value(name: str, text: str | bool) -> Any:
 
 
 def checked(method: ReviewMethod) -> ReviewMethod:
-    """Return the method unchanged. Raises SettingsError if repeated runs can give different texts."""
+    """Return the method. Raises SettingsError if repeated runs can give different texts."""
     settings = method.settings
     if settings is not None and settings.is_auto and not settings.is_verified:
         raise SettingsError(UNREPEATABLE)

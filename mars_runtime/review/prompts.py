@@ -400,7 +400,7 @@ def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
 
 
 def _csv(text: str, name: str) -> Records:
-    """Yield one record per row of a table. Raises PromptError if there is no column for the prompt."""
+    """Yield one record per row of a table. Raises PromptError if no column is for the prompt."""
     body = text.lstrip("\r\n")
     delimiters = "\t,;|" if name.lower().endswith((".tsv", ".tab")) else DELIMITERS
     if declared := SEPARATOR.match(body):
