@@ -81,7 +81,7 @@ class BlockPrefixCache(PrefixCache):
         return [self._blocks[key].content for key in self._path(self._cut(ids))]
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Store the complete blocks of a text.
+        """Store the complete blocks of a text; evict the least recently used ones to make space.
 
         ``copy(i)`` is called for each block that is not stored yet. If it raises, no block of this
         text is added.

@@ -427,10 +427,10 @@ class DecodeSettings:
     )
 
     def __post_init__(self) -> None:
-        """Validate every setting. Raises SettingsError."""
+        """Validate tau, block_size and all other settings. Raises SettingsError."""
         object.__setattr__(self, "logit_bias", as_logit_bias(self.logit_bias))
         try:
-            _check(_VALUES(self))
+            _validate(_VALUES(self))
         except ValidationError as error:
             index = int(error.errors()[0]["loc"][0])
             value = shown(_VALUES(self)[index])
@@ -518,7 +518,7 @@ _LINES = tuple(SETTINGS.values())
 _VALUES = attrgetter(*SETTINGS)
 _VALUES_TYPE: Any = tuple[tuple(line.schema_type for line in _LINES)]  # type: ignore[misc]
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-_check = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
+_validate = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
 
 
 def number(text: str) -> object:

@@ -417,7 +417,7 @@ class _Forward:
 
     def _judge(self, request: _RowRequest, proposals: list[Proposal], num_fed: int) -> RowStep:
         limits = request.settings, request.remaining, self._vocabulary.eos_ids, request.written
-        judgement = judge(proposals[:1], [proposals[1:]], [], *limits)
+        acceptance = judge(proposals[:1], [proposals[1:]], [], *limits)
         return RowStep(
             row=request.row,
             start=request.start,
@@ -425,10 +425,10 @@ class _Forward:
             num_pending=request.num_pending,
             num_fed=num_fed,
             proposals=tuple(proposals),
-            accepted=tuple(judgement.emitted),
+            accepted=tuple(acceptance.emitted),
             num_drafted=0,
             settings=request.settings,
-            stop=judgement.stop,
+            stop=acceptance.stop,
         )
 
 

@@ -296,11 +296,11 @@ class CursorBatch(Batch):
 
     def _apply(self, index: int, outcome: RowOutcome, drafted: Drafted) -> RowStep:
         """Update a row with the result of a forward pass and return its event."""
-        row, judgement = outcome.plan.row, outcome.judgement
+        row, acceptance = outcome.plan.row, outcome.acceptance
         step = outcome.step(self.cache.cursors[index], drafted)
         # The keys and values of emitted tokens and of confirmed drafts are now final.
-        self.cache.cursors[index] += outcome.plan.first_slot + 1 + judgement.num_agreed
+        self.cache.cursors[index] += outcome.plan.first_slot + 1 + acceptance.num_agreed
         drafts = [*outcome.next_drafts.tokens, *drafted.tokens]
-        row.emit(judgement.emitted, judgement.num_agreed, drafts)
+        row.emit(acceptance.emitted, acceptance.num_agreed, drafts)
         row.raised, row.is_sound = outcome.raised, True
         return step

@@ -225,15 +225,15 @@ class AcceptanceEstimate:
         """Return whether the statistics are valid for these settings."""
         return self._basis == _basis(settings)
 
-    def observe(self, judgement: Acceptance, num_fed_drafts: int, block_size: int) -> None:
+    def observe(self, acceptance: Acceptance, num_fed_drafts: int, block_size: int) -> None:
         """Add one forward pass: its result, its number of verified drafts and its B."""
-        num_agreed = judgement.num_agreed
+        num_agreed = acceptance.num_agreed
         self.num_gained += num_agreed
         if num_fed_drafts:
             self._agreed.add(num_agreed, num_agreed < num_fed_drafts)
         if block_size > 1 and num_agreed == num_fed_drafts:
-            made = len(judgement.emitted) + len(judgement.drafts) - num_agreed - 1
-            self._drafted.add(made, judgement.stop == "threshold")
+            made = len(acceptance.emitted) + len(acceptance.drafts) - num_agreed - 1
+            self._drafted.add(made, acceptance.stop == "threshold")
             self.num_gained += 0 if self._is_verified else made
 
     def chances(self) -> list[tuple[float, float]]:

@@ -218,7 +218,7 @@ class RowOutcome:
     """
 
     plan: RowPlan
-    judgement: Acceptance
+    acceptance: Acceptance
     next_drafts: NextDrafts
     raised: float
     checks: tuple[Proposal, ...] = ()
@@ -237,35 +237,35 @@ class RowOutcome:
             threshold = threshold_for(settings, choices[0], raised)
             settings = replace(settings, tau=threshold)
         written = plan.row.written if settings.stop_loops else ()
-        judgement = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written)
-        next_drafts = steering.update(plan, judgement)
-        return cls(plan, judgement, next_drafts, raised, tuple(checks), threshold)
+        acceptance = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written)
+        next_drafts = steering.update(plan, acceptance)
+        return cls(plan, acceptance, next_drafts, raised, tuple(checks), threshold)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
         """Return the request to the draft model, or None if there is nothing to draft."""
-        settings, judgement, drafts = self.plan.settings, self.judgement, self.next_drafts.tokens
-        if settings.method != "speculative" or judgement.stop in FINAL:
+        settings, acceptance, drafts = self.plan.settings, self.acceptance, self.next_drafts.tokens
+        if settings.method != "speculative" or acceptance.stop in FINAL:
             return None
-        num_left = self.plan.remaining - len(judgement.emitted) - 1
+        num_left = self.plan.remaining - len(acceptance.emitted) - 1
         at_most = min(settings.num_drafts, num_left) - len(drafts)
         if at_most < 1 or (drafts and drafts[-1] in eos_in_force(settings, eos_ids)):
             return None
-        return DraftRequest(self.plan.row, judgement.emitted, drafts, at_most, settings)
+        return DraftRequest(self.plan.row, acceptance.emitted, drafts, at_most, settings)
 
     def step(self, cursor: int, drafted: Drafted) -> RowStep:
         """Return the event that records this forward pass for the row."""
-        plan, judgement, next_drafts = self.plan, self.judgement, self.next_drafts
+        plan, acceptance, next_drafts = self.plan, self.acceptance, self.next_drafts
         return RowStep(
             row=plan.row.number,
             start=plan.row.num_emitted,
             cursor=cursor,
             num_pending=len(plan.tokens),
             num_fed=plan.layout.num_fed,
-            proposals=judgement.proposals,
-            accepted=tuple(judgement.emitted),
+            proposals=acceptance.proposals,
+            accepted=tuple(acceptance.emitted),
             num_drafted=len(next_drafts.proposed),
             settings=plan.settings,
-            stop=judgement.stop,
+            stop=acceptance.stop,
             block_size=max(plan.groups) + 1 if plan.settings.is_auto else 0,
             groups=plan.groups if plan.is_tree else (),
             looked_up=tuple(next_drafts.looked_up),
@@ -399,31 +399,33 @@ class Steering:
         """Return ``reference_curve`` for the objective ``passes``, else the measured costs."""
         return reference_curve() if settings.auto_objective == "passes" else self._curve
 
-    def update(self, plan: RowPlan, judgement: Acceptance) -> NextDrafts:
+    def update(self, plan: RowPlan, acceptance: Acceptance) -> NextDrafts:
         """Update the statistics of a row after a forward pass and return its next drafts."""
         row, settings = plan.row, plan.settings
         if not settings.is_verified:
             if settings.is_auto and row.estimate is not None:
-                row.estimate.observe(judgement, 0, max(plan.groups) + 1)
+                row.estimate.observe(acceptance, 0, max(plan.groups) + 1)
             return NextDrafts()
-        if judgement.stop in FINAL:
+        if acceptance.stop in FINAL:
             return NextDrafts()
         if settings.method == "jacobi":
-            return self._jacobi_drafts(plan, judgement)
+            return self._jacobi_drafts(plan, acceptance)
         looked_up: list[int] = []
         num_matching, ends = 0, eos_in_force(settings, self._eos_ids)
         if settings.lookup:
-            looked_up, num_matching = row.look_up(judgement.emitted, MAX_DRAFTS)
+            looked_up, num_matching = row.look_up(acceptance.emitted, MAX_DRAFTS)
             looked_up = up_to_end(looked_up, ends)
         if not settings.is_auto:
             looked_up = looked_up[: REACH[num_matching - 1]] if looked_up else []
-            is_longer = len(looked_up) > len(judgement.drafts)
-            return NextDrafts(looked_up=looked_up) if is_longer else NextDrafts(judgement.drafts)
-        group = judgement.proposals[len(judgement.emitted) :] if judgement.has_continuation else ()
+            is_longer = len(looked_up) > len(acceptance.drafts)
+            return NextDrafts(looked_up=looked_up) if is_longer else NextDrafts(acceptance.drafts)
+        group = (
+            acceptance.proposals[len(acceptance.emitted) :] if acceptance.has_continuation else ()
+        )
         drafter = self._drafter(row, settings)
         drafts, is_lookup = drafter.update(
-            judgement.emitted,
-            judgement.num_agreed,
+            acceptance.emitted,
+            acceptance.num_agreed,
             group,
             looked_up,
             num_matching,
@@ -433,11 +435,11 @@ class Steering:
         drafter.truncate(len(drafts))
         return NextDrafts(looked_up=drafts) if is_lookup else NextDrafts(drafts)
 
-    def _jacobi_drafts(self, plan: RowPlan, judgement: Acceptance) -> NextDrafts:
+    def _jacobi_drafts(self, plan: RowPlan, acceptance: Acceptance) -> NextDrafts:
         """Return the drafts of jacobi: AR's answers to the last guesses, extended by new
         guesses."""
-        last, answers, settings = judgement.emitted[-1], judgement.drafts, plan.settings
-        count = min(settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)
+        last, answers, settings = acceptance.emitted[-1], acceptance.drafts, plan.settings
+        count = min(settings.num_guesses, plan.remaining - len(acceptance.emitted) - 1)
         ends = eos_in_force(settings, self._eos_ids)
         return NextDrafts(answers, guessed=first_guesses(last, answers, count, ends))
 

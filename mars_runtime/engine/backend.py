@@ -382,7 +382,7 @@ def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Return the usual number of CPU threads for the forward passes of a checkpoint.
+    """Choose the initial number of CPU threads; ``model/threads.py`` adjusts it for each pass.
 
     It is 1 for a small model, because the operations of its forward pass are too short to split. A
     native model never uses more threads; a PyTorch model may use more for long forward passes.

@@ -150,7 +150,7 @@ class Scheduler(Generic[L]):
         return len(self._waiting)
 
     def add(self, job: Job[L]) -> None:
-        """Activate or enqueue the job. Raises FullError."""
+        """Activate the job of a request, or put it in the queue. Raises FullError."""
         if len(self._active) >= self.max_active and not self._accepts(job.owner):
             raise FullError
         job.number = self._next_number(job.owner)

@@ -453,7 +453,7 @@ class GgufFile:
             raise GgufError("is too short to be a GGUF file")
         data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
         try:
-            return _read(_Cursor(data))
+            return _read_header(_Cursor(data))
         except GgufError:
             raise
         except (struct.error, ValueError) as error:
@@ -523,7 +523,7 @@ class _Cursor:
         return np.frombuffer(self.take(count * form.itemsize), form)
 
 
-def _read(cursor: _Cursor) -> GgufFile:
+def _read_header(cursor: _Cursor) -> GgufFile:
     """Parse a GGUF header: metadata, then the table of tensors. Raises GgufError."""
     if bytes(cursor.take(4)) != MAGIC:
         raise GgufError("is not a GGUF file")

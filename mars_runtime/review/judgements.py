@@ -222,7 +222,7 @@ class JudgementStore:
             ) from error
 
     def add(self, set_id: str, row: Judgement) -> Judgement:
-        """Store a row with the current time and return it; it is on disk afterwards.
+        """Store a judgement with the current time and return it; it is on disk afterwards.
 
         If a row with this id is stored already, return that row, so a client may retry. Raises
         JudgementError if the store is full.
