@@ -27,7 +27,7 @@ COMMANDS = {
     "fetch": ("mars_runtime.model.fetch", "download a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
     "page": ("mars_runtime.cli_page", "serve the page"),
-    "review": ("mars_runtime.review.cli", "create sets of answers and merge and export judgements"),
+    "review": ("mars_runtime.review.cli", "create sets of answers; merge and export judgements"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),

@@ -323,8 +323,8 @@ class DecodeSettings:
     top_p: float = setting(
         1.0,
         "Top-p",
-        "above temperature 0: sample from the most probable tokens, which together have "
-        "this probability",
+        "above temperature 0: sample only from the most probable tokens, up to this total "
+        "probability",
         low=0.01,
         high=1,
         step=0.05,

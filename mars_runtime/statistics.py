@@ -97,25 +97,27 @@ def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     return _between(value, resampled / len(groups))
 
 
-def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
-    """Return sum(tops) / sum(bottoms); the bootstrap resamples pairs (top, bottom).
+def ratio_of_sums(
+    numerators: Sequence[float], denominators: Sequence[float], seed: int = 0
+) -> Estimate:
+    """Return sum(numerators) / sum(denominators); the bootstrap resamples their pairs.
 
-    Raises ValueError if a bottom is not above 0 or the lengths differ.
+    Raises ValueError if a denominator is not above 0 or the lengths differ.
     """
-    return ratios_of_sums([tops], bottoms, seed)[0]
+    return ratios_of_sums([numerators], denominators, seed)[0]
 
 
 def ratios_of_sums(
-    rows: Sequence[Sequence[float]], bottoms: Sequence[float], seed: int = 0
+    rows: Sequence[Sequence[float]], denominators: Sequence[float], seed: int = 0
 ) -> list[Estimate]:
     """Return ``ratio_of_sums`` of each list in ``rows``; all lists share the same resamples."""
-    if any(len(tops) != len(bottoms) for tops in rows):
-        raise ValueError("Every row of tops must be as long as the bottoms.")
-    _check_groups([bottoms, *rows])
-    if min(bottoms) <= 0:
-        raise ValueError("The bottoms of a ratio must be above 0.")
-    values = np.array([bottoms, *rows], np.float64)
-    count = len(bottoms)
+    if any(len(numerators) != len(denominators) for numerators in rows):
+        raise ValueError("Each row of numerators must have as many values as the denominators.")
+    _check_groups([denominators, *rows])
+    if min(denominators) <= 0:
+        raise ValueError("The denominators of a ratio must be above 0.")
+    values = np.array([denominators, *rows], np.float64)
+    count = len(denominators)
     sums = []
     for picked in _resamples(np.arange(count), np.random.default_rng(seed)):
         bins = picked + count * np.arange(len(picked))[:, None]
@@ -123,8 +125,10 @@ def ratios_of_sums(
         sums.append(times @ values.T)
     totals = np.concatenate(sums)
     return [
-        _between(float(sum(tops)) / float(sum(bottoms)), totals[:, number] / totals[:, 0])
-        for number, tops in enumerate(rows, 1)
+        _between(
+            float(sum(numerators)) / float(sum(denominators)), totals[:, number] / totals[:, 0]
+        )
+        for number, numerators in enumerate(rows, 1)
     ]
 
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "SPACES_ZERO_GPU"
 MISSING = (
-    "This Space has ZeroGPU hardware, but the package spaces is missing. Upload the folder that "
-    "python -m app.deploy --target zerogpu writes."
+    "This Space has ZeroGPU hardware, but the Python package “spaces” is missing. Run "
+    "“python -m app.deploy --target zerogpu” and upload the folder that it writes."
 )
 WORKER_ERROR = "ZeroGPU worker error"  # title of errors whose message is not meant for visitors
 MAX_CHARS = 300

@@ -141,7 +141,9 @@ class Making:
             items = with_system(items, read_system(posted.get("system")))
             request = SetRequest(_name(posted), items, self._methods(posted, most["ways"]))
         if len(request.items) > most["prompts"]:
-            raise PromptError(f"Enter at most {most['prompts']} prompts, got {len(request.items)}.")
+            raise PromptError(
+                f"Enter at most {most['prompts']} prompts (you entered {len(request.items)})."
+            )
         _check_number(len(request.methods), most["ways"])
         self._check_caps(request)
         with self._lock:

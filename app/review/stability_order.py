@@ -80,7 +80,7 @@ def read_stability_order(values: Mapping[str, Any], limits: Limits) -> Stability
     most = read["max_new_tokens"]
     if most > MAX_TOKENS:
         raise RefusalError(
-            "max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per answer, got {most}."
+            "max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per answer (you chose {most})."
         )
     start = replace(PLAIN, max_new_tokens=most, temperature=read["temperature"])
     return StabilityOrder(

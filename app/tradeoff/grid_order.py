@@ -145,11 +145,11 @@ def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
     num_cells = len(thresholds) * len(block_sizes)
     if num_cells > MAX_CELLS:
         counted = f"{len(thresholds)} rows × {len(block_sizes)} columns = {num_cells}"
-        raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells, got {counted}.")
+        raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells (you chose {counted}).")
     most = read["max_new_tokens"]
     if most > MAX_TOKENS:
         raise RefusalError(
-            "max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell, got {most}."
+            "max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell (you chose {most})."
         )
     return GridOrder(
         read["prompt"],

@@ -116,7 +116,8 @@ def read_setting(name: str, value: Any, limits: Limits) -> Any:
         depth = limits.block_size
         raise RefusalError(
             name,
-            f"This model is trained for a B of at most {depth}, got {value}. Choose a smaller B.",
+            f"This model was trained for a B of at most {depth}, but B is {value}. "
+            "Choose a smaller B.",
         )
     if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
         raise RefusalError(

@@ -199,7 +199,7 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     if older and newer and older != newer:
         _log.warning(
             "config.json contains both rope_scaling and rope_parameters, which differ. "
-            "rope_scaling is used, as transformers does."
+            "rope_scaling is used, as in transformers."
         )
     rope = older or newer or {}
     if not isinstance(rope, Mapping):

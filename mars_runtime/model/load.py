@@ -376,7 +376,7 @@ def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> M
         return config
     _log.warning(
         "%s has tie_word_embeddings set, but its output head differs from its embeddings. Both are "
-        "used, as transformers does.",
+        "used, as in transformers.",
         folder,
     )
     return replace(config, tie_word_embeddings=False)

@@ -37,7 +37,7 @@ MAX_TOKENS = 128
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``review`` command with its subcommands."""
     parser = subparsers.add_parser(
-        "review", help="create sets of answers and merge and export judgements"
+        "review", help="create sets of answers; merge and export judgements"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     making = verbs.add_parser(

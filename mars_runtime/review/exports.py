@@ -319,7 +319,7 @@ def _answer_html(name: str, answer: Answer, reference: Answer | None) -> str:
     facts = []
     if checks is not None:
         word = checks.difference.word + 1 if checks.difference else 0
-        facts.append("same text" if checks.is_same else f"differs from word {word} on")
+        facts.append("same text" if checks.is_same else f"different from word {word} onwards")
         facts += ["loops"] if checks.is_looped else []
         facts += [] if checks.is_right is None else ["right" if checks.is_right else "wrong"]
         facts += [] if checks.tpf is None else [f"{checks.tpf:.2f} tokens per forward pass"]

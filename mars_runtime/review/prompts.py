@@ -134,7 +134,7 @@ class Prompts:
 def reason_of(error: Exception) -> str:
     """Return an error of a record as a clause for ``Fault.reason``."""
     if isinstance(error, json.JSONDecodeError):
-        return f"it is not valid JSON ({error.msg} in line {error.lineno}, column {error.colno})"
+        return f"it is not valid JSON ({error.msg} at line {error.lineno}, column {error.colno})"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 

@@ -243,7 +243,7 @@ def test_prompts_survive_the_text_box(prompts) -> None:
         ({"batch_size": 0}, "batch_size", "batch size must be a whole number from 1 to 16"),
         ({"batch_size": float("nan")}, "batch_size", "batch size must be a whole number"),
         ({"cache_block": 2}, "cache_block", "cache block must be a whole number from 4 to 256"),
-        ({"block_size": 9}, "block_size", "is trained for a B of at most"),
+        ({"block_size": 9}, "block_size", "was trained for a B of at most"),
         ({"max_new_tokens": 300}, "max_new_tokens", "at most 256 tokens"),
         ({"rounds": 1}, "rounds", "Choose 3 or 5 rounds."),
         ({"auto": 1}, "auto", "must be on or off"),

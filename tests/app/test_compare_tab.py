@@ -230,7 +230,7 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
         traces[0].vocabulary[folds.accepted_tokens(traces[0].events)[60]].decode(),
         " deep",
     ]
-    assert "differs from token 61 on:" in page.inner_text(f"{TEXTS} >> nth=1")
+    assert "different from token 61 onwards:" in page.inner_text(f"{TEXTS} >> nth=1")
     assert page.locator(f"{TEXTS} .cv-letter").all_inner_texts() == ["A", "B"]
     assert "differs from the reference" in page.inner_text("#compare .cv-legend")
     page.select_option("#compare .cv-reference select", index=1)

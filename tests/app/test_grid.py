@@ -191,10 +191,14 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
         (
             {"taus": list(TAUS), "block_sizes": [2, 4, 8]},
             "taus",
-            "at most 20 cells, got 9 rows × 3",
+            "at most 20 cells (you chose 9 rows × 3",
         ),
         ({"rounds": 4}, "rounds", "Choose 3 or 5 rounds."),
-        ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens per cell, got 257."),
+        (
+            {"max_new_tokens": 257},
+            "max_new_tokens",
+            "Choose at most 256 tokens per cell (you chose 257).",
+        ),
     ],
 )
 def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None:

@@ -285,7 +285,7 @@ def test_a_set_is_made_paused_and_resumed(made: TestClient) -> None:
         ({"ways": ["ar"]}, "2 to 3 methods"),
         ({"ways": ["ar", "tau=0", "tau=0.5", "tau=0.9"]}, "2 to 3 methods"),
         ({"ways": ["ar", "fast"]}, "'fast' is not a method"),
-        ({"ways": ["ar", "tau=0.8,B=auto"]}, "Choose a number as B"),
+        ({"ways": ["ar", "tau=0.8,B=auto"]}, "Choose a number for B"),
         ({"ways": ["ar", "tau=0,checkpoint=other"]}, UNLISTED),
         ({"max_new_tokens": 100_000}, "token limits"),
         ({"prompts": ""}, "no valid prompts"),

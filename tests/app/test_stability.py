@@ -98,7 +98,11 @@ def test_a_method_is_decoded_as_named(
         ("seeds", MAX_SEEDS + 1, "from 2 to 16"),
         ("method", "magic", "MARS, lossless"),
         ("temperature", -1, "temperature"),
-        ("max_new_tokens", MAX_TOKENS + 1, f"at most {MAX_TOKENS} tokens per answer, got 257"),
+        (
+            "max_new_tokens",
+            MAX_TOKENS + 1,
+            f"at most {MAX_TOKENS} tokens per answer (you chose 257)",
+        ),
         ("prompt", "  ", "Type a prompt"),
     ],
 )

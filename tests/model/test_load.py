@@ -354,7 +354,7 @@ def test_positions_turn_as_in_transformers(folder, changes, caplog) -> None:
     with caplog.at_level(logging.WARNING):
         check_like_transformers(folder)
     is_doubtful = bool(changes.get("rope_scaling") and changes["rope_parameters"])
-    assert ("rope_scaling is used, as transformers does" in caplog.text) == is_doubtful
+    assert ("rope_scaling is used, as in transformers" in caplog.text) == is_doubtful
 
 
 SCALED_ROPE = {

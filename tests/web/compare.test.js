@@ -34,7 +34,7 @@ describe("branches", () => {
     assert.deepEqual([[...pairs.own], [...pairs.missing]], [[], [5, 6]]);
     assert.deepEqual([...pairs.toBase], [3, 4]);
     assert.deepEqual([...pairs.fromBase].slice(3, 5), [0, 1]);
-    assert.equal(differenceText(whole, "A"), "differs from token 4 on: 1 of 6 tokens not in A");
+    assert.equal(differenceText(whole, "A"), "different from token 4 onwards: 1 of 6 tokens not in A");
     const back = laneAlignment(goesOn, parent);
     assert.deepEqual([[...back.pairs.own], [...back.pairs.missing]], [[5, 6], []]);
   });

@@ -19,7 +19,7 @@ export const HELP = {
   },
   auto_objective: {
     title: "What auto optimises",
-    text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto considers only the text, so a prompt needs the same number of passes on every machine, but may take slightly longer.",
+    text: "Time: B = auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: B = auto considers only the text, so a prompt needs the same number of passes on every machine, but may take slightly longer.",
     place: "ex-run",
   },
   lossless: {

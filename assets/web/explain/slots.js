@@ -343,7 +343,7 @@ function legendOf(runs) {
 export function cacheWords(states, runs) {
   const [cursor, block] = states;
   const parts = [];
-  if (!cursor.now) return "Nothing is fed yet. The prompt is in the cache, except for its last token.";
+  if (!cursor.now) return "Nothing has been fed yet. The prompt is in the cache, except for its last token.";
   const { now } = cursor;
   if (cursor.isOver) parts.push(`Cursor: done in ${runs[0].forwards.length} passes.`);
   else if (!cursor.isRead)
@@ -381,7 +381,7 @@ const outputText = ({ accepted }) =>
  */
 export function losslessWords([state]) {
   const { now } = state;
-  if (!now) return "Nothing is fed yet.";
+  if (!now) return "Nothing has been fed yet.";
   const drafts = now.fed.filter((slot) => slot.kind === "draft").length;
   const masks = now.numFed - now.numPending;
   if (!state.isRead) {

@@ -489,7 +489,7 @@ function leftText({ left, drafts }) {
   const wrong = left.checked
     ? `; AR would have chosen another token for ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared`
     : unknown;
-  return `Fewer in ${counted(left.forwards, "pass", "passes")}: ${counted(left.num, word)} ${then}${wrong}.`;
+  return `Fewer tokens in ${counted(left.forwards, "pass", "passes")}: ${counted(left.num, word)} ${then}${wrong}.`;
 }
 
 /**

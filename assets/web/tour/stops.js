@@ -62,7 +62,7 @@ export const TOUR = [
     headline: "A lower τ breaks the text. Lossless repairs it",
     says: "A lower τ accepts more tokens, and more mistakes. Lossless verifies each token against plain AR.",
     notes:
-      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Stay at 0.5 for a moment, where everybody can see that the text is broken.",
+      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Pause at 0.5, where everybody can see that the text is broken.",
     scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
   },
   {
@@ -73,7 +73,7 @@ export const TOUR = [
   },
   {
     headline: "Not every text gets faster",
-    says: "Free prose is hard to predict, above all for a small model: fewer groups, and no time saved. The text still equals AR's.",
+    says: "Free prose is hard to predict, above all for a small model: fewer tokens per pass, and no time saved. The text still equals AR's.",
     notes: "Say this before anybody asks. The page shows everything that was measured, including failures.",
     scene: {
       kind: "race",
@@ -87,7 +87,7 @@ export const TOUR = [
     headline: "Your turn",
     says: "Call out a prompt, or pick one. It runs here and now, lossless, next to plain AR.",
     notes:
-      "Type a suggested prompt and press Enter. The three prompts were checked. If the server does not respond, the recording stays. Leave with Escape; the page is then as it was before the talk.",
+      "Type a suggested prompt and press Enter. The three suggestions were tested. If the server does not respond, the recording stays on screen. Press Escape to leave; the page returns to its state before the talk.",
     scene: {
       kind: "ask",
       recording: "palindrome",

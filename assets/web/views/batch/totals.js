@@ -23,7 +23,7 @@ const SMALL = [
 const HINTS = {
   speedup:
     "Tokens per second, divided by the second method's in the same round, without prompt processing. Median of the rounds, with the lowest and highest.",
-  tpf: "Tokens divided by row passes. Idle rows and commits count as passes; repetition loops do not.",
+  tpf: "Tokens divided by row passes, including those of idle rows and commits. Repetition loops are left out.",
   idle: "Share of row passes that produced no token.",
   cache: "Keys and values reserved for the largest group of rows.",
 };
@@ -118,7 +118,7 @@ const rateText = ({ rounds, totals }) => figure(rounds ? rounds.rate[0] : (total
 function spreadText(side) {
   if (!side.rounds) return "";
   const [, low, high] = side.rounds.rate;
-  return `${brief(side)}: median of ${side.rounds.rounds} rounds, ${figure(low)} to ${figure(high)} tok/s`;
+  return `${brief(side)}: median of ${side.rounds.rounds} rounds (${figure(low)} to ${figure(high)} tok/s)`;
 }
 
 /** @param {Side} side */

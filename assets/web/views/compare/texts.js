@@ -239,7 +239,7 @@ export function differenceText({ own, missing, toBase }, letter) {
   const count = own.size
     ? `${own.size} of ${counted(toBase.length, "token")} not in ${letter}`
     : `${counted(missing.size, "token")} of ${letter} missing`;
-  return `differs from token ${first + 1} on: ${count}`;
+  return `different from token ${first + 1} onwards: ${count}`;
 }
 
 /**

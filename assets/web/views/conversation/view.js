@@ -395,7 +395,7 @@ class TurnRow {
     const told = turn.isOver ? turn.told : null;
     const perForward =
       told && Number.isFinite(told.perForward) ? `${loopWords(told)}${figure(told.perForward)} tokens per pass` : "";
-    const again = `Answer question ${number} again with the current settings; this answer is kept`;
+    const again = `Answer question ${number} again with the current settings; the existing answer is kept`;
     return make(
       "div",
       "ct-side rv-num",

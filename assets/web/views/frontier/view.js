@@ -19,7 +19,7 @@ const WORDS = {
   accuracy: { axis: "accuracy, %", column: "accuracy", about: "Accuracy of each method" },
   agreement: { axis: "answers identical to AR, %", column: "identical to AR", about: "Answers identical to AR" },
 };
-const ACROSS = { tpf: "tokens per forward pass", speed: "speed, times plain AR" };
+const ACROSS = { tpf: "tokens per forward pass", speed: "speed relative to plain AR (×)" };
 const FAILED = "The results could not be loaded. Reload the page.";
 const RIGHT = { tpf: "fewer passes", speed: "faster" };
 const UP = { accuracy: "more correct answers", agreement: "more answers identical to AR's" };

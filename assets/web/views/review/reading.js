@@ -285,7 +285,7 @@ function stripFor(answer, name, text) {
  * @param {ReviewMark & { isReference: boolean }} mark
  */
 function marksText(mark) {
-  const differs = mark.word === null ? "same words, different spacing" : `differs from word ${mark.word + 1} on`;
+  const differs = mark.word === null ? "same words, different spacing" : `different from word ${mark.word + 1} onwards`;
   const same = mark.isReference ? "the reference" : mark.is_same ? "same text" : differs;
   return joined(
     same,
