@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from app.engines.engines import Engines
 
 FAREWELL_SECONDS = 0.2
-"""Time that open pages get to receive the message that the server is stopping."""
+"""Time to wait so that open pages can receive the message that the server is stopping."""
 ANSWER_SECONDS = 5.0
 """Maximum time that open API requests get to end with an error message."""
 LEAVE_SECONDS = 10.0
-"""Maximum time from the signal to the end of the process; then the process is killed."""
+"""Maximum time that the process may take to exit after a signal; then it is killed."""
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -47,7 +47,7 @@ def main() -> None:
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A process that a shell started in the background ignores these signals; keep it that way.
+        # Keep ignoring signals that the shell has disabled for a background process.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
     status = 0
@@ -64,8 +64,8 @@ def main() -> None:
 def _leave(number: int, frame: object) -> None:
     """Exit normally, which stops runs and deletes temporary files.
 
-    A timer ends the process if this fails: Python drops an exception that is raised inside a
-    finalizer, and a library may catch it.
+    A timer ends the process if the SystemExit gets lost: Python drops exceptions that are raised
+    inside a finalizer, and a library may catch them.
     """
     timer = threading.Timer(LEAVE_SECONDS, _end, [128 + number])
     timer.daemon = True
@@ -148,7 +148,7 @@ def serve(settings: AppSettings) -> None:
 
     Raises AppSettingsError if the host and port cannot be used.
     """
-    gc.disable()  # collecting during the imports slows the start and frees nothing
+    gc.disable()  # garbage collection during the imports would slow the start and free nothing
     engines = make_engines(settings)
     engines.open()
 

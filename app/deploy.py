@@ -32,8 +32,8 @@ LEFT_OUT = re.compile(
     r"|mars_runtime/lab/.+"
     r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
 )
-"""Paths excluded from the Space: the lab, training logs, files that only training reads, and this
-script.
+"""Paths excluded from the Space: ``mars_runtime/lab``, training logs, the checkpoint
+``ar-tiny-draft``, and this script.
 """
 NO_GIT = (
     "The files of the repository cannot be listed. Install git, and run this command in a clone of "
@@ -53,7 +53,7 @@ COMMON_VARIABLES = {"MARS_NUM_PROXIES": "1"}
 
 @dataclass(frozen=True, slots=True)
 class SpaceKind:
-    """A kind of Space.
+    """A type of Space that this script can generate.
 
     hardware: the hardware that the card suggests.
     about: a paragraph of the card.

@@ -101,8 +101,8 @@ def write_no_stubs() -> None:
 
     When Gradio is imported, it parses the source of every component and compares it with a stub
     file, which it writes next to the source, also for components of this app; mypy then reads the
-    stub instead of the source. Without this, importing Gradio takes 1.06 s instead of 2.03 s.
-    https://github.com/gradio-app/gradio/issues/7791
+    stub instead of the source. Preventing this reduces the time to import Gradio from 2.03 s to
+    1.06 s. https://github.com/gradio-app/gradio/issues/7791
     """
     writer = sys.modules.get(STUB_WRITER)
     if writer is None:
@@ -137,8 +137,8 @@ def log_without_values(describe: Callable[[BaseException], str]) -> None:
     """Make Gradio log where an event failed, as text from ``describe``, instead of printing the
     exception.
 
-    The text of an exception may contain a visitor's input. Gradio can only suppress the output for
-    a ``gr.Error`` (https://github.com/gradio-app/gradio/issues/10136), not for other exceptions.
+    The text of an exception may contain a visitor's input. Gradio can suppress this output for a
+    ``gr.Error`` (https://github.com/gradio-app/gradio/issues/10136), but not for other exceptions.
     """
     from gradio import queueing, routes
 
@@ -196,8 +196,9 @@ def adopt(page: gr.Blocks, app: FastAPI) -> None:
 class GradioQueue:
     """Access to Gradio's event queue for ``serving/run_limits.py``.
 
-    If a session never opens its stream, Gradio stores its events and messages and runs the events
-    to their end, which takes up to MARS_MAX_SECONDS (300) instead of 5 seconds. No upstream issue.
+    If a session never opens its stream, Gradio nevertheless stores its messages and runs its events
+    for up to MARS_MAX_SECONDS (300). With this class, the app can end such events after 5 seconds.
+    No upstream issue.
     """
 
     def __init__(self, page: gr.Blocks) -> None:
@@ -208,8 +209,8 @@ class GradioQueue:
         return session in self._page._queue.pending_messages_per_session
 
     def session_of(self, event: str) -> str:
-        """Return the session of the event with this id. If the event has ended, return the id
-        itself.
+        """Return the session of the event with this id. If the event has ended, return the event
+        id.
         """
         queued = self._page._queue.event_ids_to_events.get(event)
         return event if queued is None else queued.session_hash

@@ -132,7 +132,7 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
         ssr_mode=False,
         enable_monitoring=False,
         pwa=False,
-        mcp_server=False,  # otherwise Gradio creates a server of its own class
+        mcp_server=False,  # the app has its own MCP server
         theme=theme(),
         head=head(),
     )
@@ -187,7 +187,7 @@ def _edit_document(text: str, root: str) -> str:
 
 
 def _accepted_values(page: gr.Blocks) -> AcceptedValues:
-    """Return how many values each event, endpoint and server function of the page accepts."""
+    """Return the values that the events, endpoints and server functions of the page accept."""
     endpoints = page.get_api_info()["named_endpoints"]
     return AcceptedValues(
         {number: len(event.inputs) for number, event in page.fns.items() if event.fn},

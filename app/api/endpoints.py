@@ -73,8 +73,8 @@ FORMER = tuple(
     Argument(former, _type_of(name) | None, f"former name of {name}", None)
     for former, name in FORMER_NAMES.items()
 )
-"""Parameters for clients that use former names of settings. They come last, so that the positions
-of other parameters do not change.
+"""Parameters for clients that use former names of settings. They come last, so that they do not
+change the positions of the other parameters.
 """
 ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
 BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)

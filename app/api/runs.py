@@ -162,9 +162,7 @@ class ReadLane:
 def _item(
     text: str, events: Sequence[Event], message: str = "", end: End | None = None
 ) -> dict[str, Any]:
-    """Return the result for a lane. message: the text to return if the run has not ended; an ended
-    run has its own message.
-    """
+    """Return the result for a lane. message: the message to return while ``end`` is None."""
     return {
         **_figures(text, events),
         "tokens_per_second": round(folds.tokens_per_second(events), 1),
@@ -179,9 +177,7 @@ def _batch_item(
     message: str = "",
     end: End | None = None,
 ) -> dict[str, Any]:
-    """Return the result for a batch. message: the text to return if the run has not ended; an ended
-    run has its own message.
-    """
+    """Return the result for a batch. message: the message to return while ``end`` is None."""
     totals = folds.totals(events)
     rates = {
         "tokens_per_second": round(totals.tokens_per_second, 1),

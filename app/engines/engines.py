@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 ALL = "all"
-MAX_REPLACED = 3  # limit of replaced engines, because the memory of a hung engine stays in use
+MAX_REPLACED = 3  # maximum number of replaced engines; a hung engine keeps its memory
 UNLISTED = "Choose a model from the list."
 KEEPS_DYING = (
     "This model keeps failing. Choose another one, or ask the operator to restart the server."
 )
-# A checkpoint is not unloaded this soon after a request for it, because that visitor may be about
-# to run something.
+# A requested checkpoint stays loaded for at least this time, because the visitor who requested it
+# may be about to start a run.
 IDLE_SECONDS = 5.0
-PATIENCE = 120.0  # maximum seconds that a checkpoint waits for memory that others use
+PATIENCE = 120.0  # maximum seconds that loading waits for other checkpoints to become idle
 CHECK_SECONDS = 0.2
 WAITING = "{} is waiting for memory until runs with other models end…"
 LOADING = "load "  # prefix of the names of loading threads
@@ -226,7 +226,7 @@ class Engines:
         self._source = source
         self._loads: dict[str, Load] = {}
         self._requested: dict[str, float] = {}  # when each checkpoint was last requested or loaded
-        # Number of callers that are inside ``kept`` for each checkpoint.
+        # For each checkpoint, the number of active ``with self.kept(name)`` blocks.
         self._kept: Counter[str] = Counter()
         self._num_replaced = 0
         self._lock = threading.Lock()
@@ -237,7 +237,7 @@ class Engines:
         }
         self._was_loaded: set[str] = set()
         self._loaded: set[str] = set()  # checkpoints that are in memory
-        self._provisional: set[str] = set()  # loaded while the native library was being compiled
+        self._provisional: set[str] = set()  # loaded before the native library was ready
         self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
         self._asking: threading.Thread | None = None
 
@@ -259,8 +259,8 @@ class Engines:
         return not is_lost and (name not in self._downloading or name in self._was_loaded)
 
     def offered(self) -> list[str]:
-        """Return the names that visitors may choose. Waits for the Hub's answer, for at most
-        HUB_SECONDS.
+        """Return the names of the checkpoints that visitors may choose. Waits at most HUB_SECONDS
+        for the Hub to respond.
         """
         if self._asking is not None:
             self._asking.join(HUB_SECONDS)
@@ -290,8 +290,9 @@ class Engines:
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
 
     def open(self) -> None:
-        """Start downloading the wanted checkpoint and loading the first one. If more checkpoints
-        are offered when the Hub answers, check whether it does.
+        """Start loading the checkpoint that visitors get first, and start downloading the
+        candidates that are preferred to it. If the Hub may offer more checkpoints, check in a
+        thread whether it responds.
         """
         if self._asks_hub:
             self._asking = threading.Thread(target=self._offer_published, daemon=True)
@@ -301,7 +302,7 @@ class Engines:
             self.begin(name)
 
     def _offer_published(self) -> None:
-        """If the Hub answers, also offer its checkpoints that are small enough for this machine."""
+        """If the Hub responds, add its small checkpoints to those that visitors may choose."""
         small = {name: entry for name, entry in registry().items() if entry.is_small_enough}
         if small.keys() - self.entries.keys() and fetch.hub_answers(HUB_SECONDS):
             # Replace the dictionary instead of changing it: other threads may iterate over it.
@@ -389,7 +390,7 @@ class Engines:
             tell(f"Loading {name}…")
         with self._memory:
             served = self._load_when_it_fits(name, tell)
-            # Inside the lock: the next load may need to know that this checkpoint can be unloaded.
+            # Do this while holding the lock, so that the next load can unload this checkpoint.
             self._was_loaded.add(name)
             self._loaded.add(name)
         if served.engine.max_running:
@@ -535,7 +536,7 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
 
 def _collect() -> None:
     """Return the memory of closed engines to the operating system."""
-    gc.unfreeze()  # an engine excludes its model from collection when it is ready
+    gc.unfreeze()  # undo the ``gc.freeze`` with which engines exclude their models
     gc.collect()
     gc.freeze()
     return_freed_memory()

@@ -48,7 +48,7 @@ MISSING = (
 )
 WORKER_ERROR = "ZeroGPU worker error"  # title of errors whose message is not meant for visitors
 MAX_CHARS = 300
-MAX_LOADED = 3  # number of checkpoints; they are never unloaded
+MAX_LOADED = 3  # maximum number of checkpoints, because loaded ones are never unloaded
 TOO_LATE = "This model was not loaded when the page started. Choose another one."
 log = logging.getLogger(__name__)
 

@@ -86,10 +86,12 @@ class LiveRun(TabRun[LiveOrder]):
         return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run all lanes, then check their answers. Checking last takes no time from the lanes."""
+        """Run all lanes, then check their answers. The checks run last so that they do not slow the
+        lanes down.
+        """
         order, task = self.order, self.book.task(self.order.prompt)
         self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
-        if self.order.settings != order.settings:  # changed while the lanes were built
+        if self.order.settings != order.settings:  # the visitor changed a control during submission
             self._set(lambda settings: self.order.settings)
         yield from self.follow()
         # Check only text that the model wrote completely. Checking Python code executes it, and a
@@ -98,7 +100,7 @@ class LiveRun(TabRun[LiveOrder]):
             self.judge_all(served, "lane", self.order.prompt)
 
     def advance(self) -> None:
-        """Log new trace lines, and a status if the lanes wait for the device or share it."""
+        """Log new trace lines. If the lanes wait for the device or share it, also log a status."""
         situation = waiting_sentence(lane.run for lane in self.running)
         self.collect()
         if self.running:
@@ -134,9 +136,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
     def __init__(
         self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
-        """Create the handlers. settle: callback for each run that starts; its argument is the
-        session.
-        """
+        """Create the handlers. settle: called with the session when a run starts."""
         super().__init__(engines, logs, book)
         self._settle = settle
         settings = engines.settings
@@ -170,8 +170,8 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return None
 
     def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """Run the prompt and yield values of the race view. The page then no longer replaces the
-        checkpoint that this visitor selected.
+        """Run the prompt and yield values of the race view. From then on, the page no longer
+        replaces this visitor's checkpoint when the default checkpoint is ready.
         """
         self._settle(session)
         yield from super().run(session, values, owner)

@@ -29,12 +29,12 @@ ORDERED = (*POSTED, HISTORY)
 """The values that Run posts: the controls, and the conversation that the page stores."""
 FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
 OPTIONAL_FROM_VIEW = ("max_new_tokens", "view")
-"""Names of optional values in the JSON that a view posts. These values replace the values of the
-page's controls.
+"""Names of optional values in the JSON that a view posts. If present, they are used instead of the
+values of the page's controls.
 """
 FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "original run", "branch"
 """FIRST is the name of the lane that repeats the original run next to a branch. FIRST_TITLE is the
-title of that lane; BRANCH_TITLE is the title of the lane with the replaced token.
+title of that lane. BRANCH_TITLE is the title of the lane with the branch.
 """
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to start a new run."
@@ -54,9 +54,9 @@ class LiveOrder:
     given: the first tokens of the output. max_new_tokens limits only the tokens that are generated
     after them.
     histories: earlier turns by lane.
-    instead: for a branch, the token of the original run that the last given token replaces. The
-    first method then gets a second lane, which continues with ``instead``.
-    system: the system prompt; if empty, the checkpoint's own is used.
+    instead: only for a branch: the token of the original run that the last token of ``given``
+    replaces. The original run is then repeated in a lane of its own, FIRST.
+    system: the system prompt; if empty, the checkpoint's default is used.
     """
 
     prompt: str
@@ -145,8 +145,8 @@ def read_from_view(value: object) -> dict[str, Any]:
     """Parse the JSON that a view posts in addition to the controls.
 
     Returns the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
-    from, the token that the last of them replaces, and optionally a token limit and methods. The
-    values are not validated yet. Raises RefusalError if the JSON is not an object.
+    from, for a branch also the replaced token, and optionally a token limit and methods. The values
+    are not validated yet. Raises RefusalError if the JSON is not an object.
     """
     try:
         posted = json.loads(value) if isinstance(value, str) else None

@@ -21,8 +21,8 @@ MEASURED = ASSETS / "results" / "page_ways.json"
 EXACT, FAST = "Exact", "Fast"
 NAMES = (EXACT, FAST)
 LEAST_AGREEMENT = 0.2
-"""Minimum share of answers with exactly AR's tokens. Settings with a smaller share are not offered
-as Fast.
+"""Minimum share of answers with exactly AR's tokens. Settings with a smaller share cannot become
+the preset Fast.
 """
 VERIFIED = ("tau", "block_size", "lossless", "mask_layout", "lookup")
 """Settings that the preset Exact sets."""

@@ -73,7 +73,9 @@ RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 @dataclass
 class LiveTab:
-    """Components of the Live tab that events read or write, set as they are built."""
+    """Components of the Live tab that its events use. The functions that build them set these
+    fields.
+    """
 
     controls: dict[str, Field] = field(default_factory=dict)
     sets: dict[str, gr.Column] = field(default_factory=dict)
@@ -97,7 +99,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             with gr.Column(elem_id="bar"):
                 _prompt(tab, engines, live.book, first)
             _examples(tab, engines, live.book)
-            # Below the examples, because a remark above them would move the buttons.
+            # The remark is below the examples; above them, it would move their buttons.
             tab.remark = gr.Markdown("", elem_id="remark")
             with gr.Row(elem_id="presets"):
                 offered = presets_of(engines.default)
@@ -178,7 +180,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
         # The Share menu of the race view clicks this hidden button and shows the result.
         tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
-    # Below Run, because a suggestion above it would move Run while the visitor aims at it.
+    # The suggestion is below Run; above, it would move Run while the visitor aims at it.
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
 
@@ -381,7 +383,7 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
     def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
         named = dict(zip(POSTED, values, strict=True))
         remark: Any = ""
-        if posted == "":  # the view only set the controls, there is no run to start
+        if posted == "":  # the view only set the controls and did not request a run
             yield gr.skip(), gr.skip()
             return
         owner = owner_of(request)

@@ -47,12 +47,12 @@ NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 ARCHIVE = ".tar.xz"
 MAX_LISTED = 200
 MAX_OPEN, MAX_VISITORS, MAX_OF_ONE = 12, 40, 8
-"""Maximum number of sets in memory, of visitors' sets on disk, and of visitors' sets per
-address.
+"""MAX_OPEN: maximum number of sets in memory. MAX_VISITORS, MAX_OF_ONE: maximum number of visitors'
+sets on disk, in total and per address.
 """
 QUICK = 1
-"""Compression level for sets that are compressed while a client waits. It takes a twelfth of the
-time of the usual level.
+"""Compression level for sets that are compressed while a client waits. Compression at this level
+takes a twelfth of the time that the default level takes.
 """
 MAX_ROWS = 20_000
 """Maximum number of judgements per request: 500 prompts, ten reviewers, four judgements each."""
@@ -94,13 +94,13 @@ class Library:
 
     @property
     def keeps(self) -> bool:
-        """Whether judgements can be stored here."""
+        """Whether this server stores judgements."""
         return self._folder is not None
 
     @property
     def secret(self) -> bytes:
-        """The secret that decides the sides of masked pairs. If it cannot be stored, it lasts only
-        as long as this process.
+        """The secret from which the left and right side of masked pairs are derived. If it cannot
+        be stored, it is lost when the process ends.
         """
         with self._lock:
             if not self._secret:
@@ -267,8 +267,8 @@ class Library:
             shutil.rmtree(self._visitors.pop(name).folder, ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
-        """Return the prompts for a masked pair of methods. Each entry states whether both answers
-        are equal.
+        """Return the prompts for a masked pair of methods, and for each prompt whether the two
+        methods gave equal answers.
         """
         review = self.find(name).review
         _check_pair(review, pair)

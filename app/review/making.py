@@ -1,7 +1,8 @@
 """Creates review sets: from prompts, which the page's engines answer, with one thread per set; and
 from existing answers, such as pinned runs or files of ``lm_eval --log_samples``.
 
-Creating a set counts as a run of its visitor, so the engine shares its slots by address as usual.
+Creating a set counts as a run of its visitor, so the engine limits its share of slots like that of
+other runs.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from mars_runtime.settings import SettingsError
 MAX_OWN_PROMPTS, MAX_OWN_METHODS = 20, 3
 """Maximum number of prompts and methods in a visitor's set."""
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
-"""Maximum number of sets in progress, of unfinished sets per address, and of jobs that are
-remembered.
+"""MAX_JOBS: maximum number of sets in progress. MAX_OF_ONE: maximum number of unfinished sets per
+address. MAX_KEPT: maximum number of jobs in memory, including ended ones.
 """
 AWAY_SECONDS = 120.0
 """A job is stopped if the visitor's page has not polled it for this time. Browsers let a page in
@@ -178,8 +179,8 @@ class Making:
             raise SetError(FULL)
 
     def _check_caps(self, request: SetRequest) -> None:
-        """Check that prompts and methods are within the limits of a run, which imported prompts and
-        methods written as text could exceed. Raises RefusalError.
+        """Check the prompts and settings against the limits of a run. Raises RefusalError if one of
+        them exceeds a limit.
         """
         for method in request.methods:
             limits = self._engines.limits(method.checkpoint)
@@ -367,8 +368,8 @@ def _of_pins(
 
 
 def _method_of(header: Mapping[str, Any]) -> ReviewMethod:
-    """Return the method of a trace. Its settings need not be repeatable, because the answer exists
-    already.
+    """Return a method with a name that describes the settings of a trace. It cannot decode, because
+    the answer exists already.
     """
     settings, checkpoint = header["settings"], str(header["checkpoint"])
     words = ["ar"] if settings["method"] == "ar" else [f"tau={settings['tau']:g}"]

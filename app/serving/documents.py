@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from mars_runtime.serving.limits import Application, Message, Receive, Send, replayed
 
 PATHS = {"/": "/", "/config": "/config", "/config/": "/config"}
-"""Requested paths, and the path that Gradio renders for each of them."""
+"""For each path that a client may request, the path that is requested from Gradio."""
 ASSETS = re.compile(r"/(assets|static)/[\w./-]{1,200}|/theme\.css", re.ASCII)
 MAX_ASSETS = 16_000_000  # maximum number of bytes of cached assets
 KEPT = ("content-type", "etag", "last-modified", "cache-control")
@@ -44,8 +44,8 @@ class Documents:
     """ASGI middleware that answers GET requests for the document, its configuration and assets with
     cached copies of Gradio's response.
 
-    Only the origin of a request changes the response, because this app has no other pages and no
-    deep links. edit: edits the document before it is cached.
+    A response depends only on the path and the origin of the request, because this app has no deep
+    links. edit: edits the document before it is cached.
     """
 
     def __init__(self, app: Application, edit: Edit) -> None:
@@ -131,7 +131,7 @@ class Documents:
 
         async def stay() -> Message:
             await asyncio.Event().wait()
-            raise AssertionError  # not reached: the connection stays open until the response ends
+            raise AssertionError  # never reached, because the event is never set
 
         async def hear(message: Message) -> None:
             nonlocal status, answered

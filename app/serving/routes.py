@@ -2,8 +2,8 @@
 
 Gradio has routes that this app does not need: uploads, a fetcher of URLs, proxies, recordings, deep
 links. Requests for other routes are rejected before Gradio receives them. So are values that Gradio
-would treat as files, unpaired surrogates, unknown functions of the page, and values that do not fit
-the function, on which Gradio would fail.
+would treat as files, unpaired surrogates, calls of unknown functions, and values that a function
+does not accept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AcceptedValues:
 
     events: the number of values that each event accepts, by the event's number.
     endpoints: for each endpoint, its parameters and whether each is optional.
-    parts: names of server functions by component number.
+    parts: for each component, by its number, the names of the server functions that may be called.
     """
 
     events: Mapping[int, int]
@@ -130,7 +130,7 @@ class Routes:
         if body is None:
             return
         path, posted = scope["path"], parsed(body)
-        is_call = path.startswith(CALLS)  # its values are passed on unchanged
+        is_call = path.startswith(CALLS)  # Gradio does not process these values
         status, fault = 400, session_fault(posted) or ("" if is_call else fault_of(posted))
         if not fault:
             status, fault = self._takes.fault_of(path, posted)

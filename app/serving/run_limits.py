@@ -38,8 +38,8 @@ LOST = {
     "session_not_found": True,
     "success": False,
 }
-"""The message that Gradio sends to a page with an unknown session. This app sends the message
-itself, because Gradio raises an error after sending it.
+"""The message that Gradio sends to a page with an unknown session. This app sends it instead of
+Gradio, because Gradio would also raise an error.
 """
 FULL = "You already have {} runs in progress. Wait until one ends, or stop one."
 

@@ -376,7 +376,9 @@ def _count_axis(
 
 
 def _plain_layout(colours: Mapping[str, str], x_title: str, y_title: str) -> Figure:
-    """Return the common layout: no background, few grid lines, titled axes, no legend."""
+    """Return the layout that all figures share: no background, few grid lines, titled axes, no
+    legend.
+    """
     axis = {
         "color": colours["muted"],
         "gridcolor": colours["grid"],

@@ -49,8 +49,7 @@ LINE_BREAK = "⏎"
 class BatchOrder:
     """A validated batch request.
 
-    fixed_block_size: B of the methods that cannot choose B automatically, for use if ``settings``
-    have automatic B.
+    fixed_block_size: the B that replaces automatic B for methods that do not support it.
     """
 
     prompts: tuple[str, ...]

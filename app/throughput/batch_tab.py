@@ -16,8 +16,8 @@ from app.ui.wiring import Field, errors_as_messages
 from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK
 
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
-"""Initial values of the tab's controls. A larger batch keeps both of two cores busy, so drafting
-would no longer save time.
+"""Initial values of the tab's controls. The batch is small, because with a larger one drafting
+would save no time on two CPU cores.
 """
 
 VERIFIES = "Cursor cache only. τ then controls how many tokens are drafted."

@@ -56,7 +56,7 @@ serve.
 """
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
-"""Unfinished requests are cancelled this many seconds after the last arrival."""
+"""Seconds from the last arrival until unfinished requests are cancelled."""
 ELSEWHERE = (
     "Load runs are not available, because the model runs on another machine. Choose another tab."
 )
@@ -70,7 +70,7 @@ Records = tuple[RequestRecord, ...]
 THREAD = "traffic"
 """Name of the thread that submits the requests of a part."""
 NO_REQUEST = -1
-"""A number that no request has."""
+"""Request number for computing settings that no particular request uses, so that none is late."""
 
 
 class TrafficRun(TabRun[TrafficOrder]):
@@ -110,7 +110,7 @@ class TrafficRun(TabRun[TrafficOrder]):
                 state += f", {part.rate:g} requests/s"
             asks, tell = self._asks[: len(part.arrivals)], partial(self._log_progress, part, state)
             records = yield from self._run_part(served, part, asks, tell)
-            self._records[part.method.name] = records  # for a curve, the records of the last rate
+            self._records[part.method.name] = records  # replaces those of earlier parts
             self._num_served += len(records)
         if not self._is_over:
             yield from self._compare_with_ar(served)
@@ -157,7 +157,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         try:
             while is_alive and not self.is_cancelled:
                 yield partial(thread.join, TICK_SECONDS)
-                is_alive = thread.is_alive()  # before reading the progress, to miss no event
+                is_alive = thread.is_alive()  # before ``tell``, so that it gets the final progress
                 tell(drive.progress)
         finally:
             drive.stop()
@@ -193,8 +193,8 @@ class TrafficRun(TabRun[TrafficOrder]):
         return (yield from self._run_part(served, part, asks, lambda _: None, places))
 
     def _compare_with_ar(self, served: Served) -> Iterator[Wait]:
-        """Log the agreement of each method with plain AR. If AR was not one of the methods, it
-        first answers NUM_SAMPLED requests.
+        """Log the agreement of each method with plain AR. If AR was not one of the methods, AR
+        first answers NUM_SAMPLED of the requests.
         """
         self.log.say("Comparing the answers with those of plain AR…", "running")
         is_sampled = AR not in self._records

@@ -70,7 +70,7 @@ class Traffic:
 class TrafficOrder:
     """A validated load request.
 
-    budget: deadline in seconds for every second request; None for no deadline.
+    budget: deadline in seconds, which applies to every other request; None for no deadline.
     """
 
     question: str

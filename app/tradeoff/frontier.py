@@ -1,8 +1,8 @@
 """The data of the Frontier tab: measured results of this repository as points, the curves of the
-paper, and requests that fail, which can be opened as runs.
+paper, and prompts with bad answers, which a visitor can open as runs.
 
-The failing requests have no figures here; ``evaluate`` measures requests of the same types
-(checkpoints/mars-smollm2/README.md).
+The prompts with bad answers are examples without measurements; ``evaluate`` measures prompts of the
+same types (checkpoints/mars-smollm2/README.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILURES = Path(__file__).with_name("failures.json")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that fails with this checkpoint and these settings, and an explanation."""
+    """A prompt that the checkpoint answers badly with these settings, and an explanation."""
 
     title: str
     why: str
@@ -41,8 +41,8 @@ def frontier_json() -> str:
 
 
 def failures() -> Iterator[Failure]:
-    """Yield the failures in the order of the file. An entry with a kind and a number gets the
-    prompt of that number in ``evaluate``.
+    """Yield the failures in the order of the file. For an entry with ``kind`` and ``number``
+    instead of a prompt, generates the prompt that ``evaluate`` uses.
     """
     for entry in read_json(FAILURES):
         if kind := entry.pop("kind", ""):

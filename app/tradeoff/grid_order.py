@@ -32,7 +32,7 @@ from mars_runtime.settings import DecodeSettings
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 BLOCK_SIZES = (2, 3, 4, 6, 8, 12, 16)
 USUAL_TAUS, USUAL_BLOCK_SIZES = (0.5, 0.7, 0.8, 0.9), (2, 4, 8)
-LOSSLESS_TAU = 0.0  # every proposal becomes a draft, and verification rejects the wrong ones
+LOSSLESS_TAU = 0.0  # with this τ every proposal becomes a draft, and is then verified
 MAX_CELLS, MAX_TOKENS = 20, 256
 REFERENCE = "ar"
 """Name of the cell with plain AR, with which all other cells are compared."""

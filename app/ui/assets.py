@@ -30,7 +30,7 @@ ENTRIES = (
 ``mars.mountRaceView``.
 """
 RESULTS = ASSETS / "results"
-BLOCK = 8  # the block size of all figures, except those of AR
+BLOCK = 8  # the value of B for which results of MARS are quoted
 COMMANDS = {
     "evaluation-command": "python -m mars_runtime evaluate",
     "benchmark-command": "python -m mars_runtime benchmark",

@@ -38,8 +38,8 @@ class CheckpointChoice:
 class Arrival:
     """Loading state of the default checkpoint.
 
-    sentence: the message to show. checkpoint: the checkpoint to select now, or None. is_over: the
-    page can stop checking.
+    sentence: the message to show. checkpoint: the checkpoint to select now, or None. is_over:
+    whether the page can stop requesting this state.
     """
 
     sentence: str
@@ -54,7 +54,7 @@ class CheckpointHandlers:
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._settled: dict[str, None] = {}  # sessions that have chosen, oldest first
+        self._settled: dict[str, None] = {}  # sessions with a settled checkpoint, by age
 
     def choose(self, name: object) -> Iterator[CheckpointChoice]:
         """Load a checkpoint and yield its state until it is ready, for at most OPENING_SECONDS.

@@ -153,7 +153,7 @@ def number(name: str, label: str, low: float, high: float, is_steered: bool = Fa
 
     def read(value: Any, limits: Limits) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:  # NaN compares false
+        if not is_number or not low <= value <= high:  # also true for NaN
             raise RefusalError(
                 name, f"{label} must be a number from {low:g} to {high:g}, got {shown(value)}."
             )
@@ -243,7 +243,7 @@ LIVE = (
     Control("view", read_view, link="lanes", is_text=True),  # Gradio uses "view" for its API page
     CHECKPOINT,
     SYSTEM,
-    AUTO_BLOCK_SIZE,  # links express it as the block size "auto"
+    AUTO_BLOCK_SIZE,  # in links, this is the block size "auto"
     number("pace", "Slow motion", 0, MAX_PACE, is_steered=True),
 )
 """All controls of the Live tab. The other lists of controls are derived from this list."""
@@ -304,7 +304,7 @@ def _with_settings(
 
 
 def title_of(settings: DecodeSettings) -> str:
-    """Return the title of the method of these settings."""
+    """Return the title of the method that these settings select."""
     return TITLES[LOOKUP if settings.is_ar_lookup else settings.method]
 
 

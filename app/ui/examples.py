@@ -104,7 +104,7 @@ class ExampleBook:
                 self._remember(task)
 
     def prompt(self, family: str, number: int) -> str:
-        """Return example ``number`` (from 0) of a family. It is the same for all visitors."""
+        """Return example ``number`` (from 0) of a family. All visitors get the same examples."""
         with self._lock:
             page = self._pages[family]
             if family in self.families[TASKS]:

@@ -18,7 +18,7 @@ from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
 SHARED = ("checkpoint", "system")
-"""Controls of the Live tab that every tab sends."""
+"""Controls of the Live tab that apply to all tabs; Run sends their values from every tab."""
 OWN_SYSTEM = "The model's own system prompt"
 
 
@@ -204,7 +204,8 @@ class Desk:
         """Make ``button`` put the next page of examples into ``box``.
 
         When the checkpoint changes, the examples in the box change with it, and the control
-        ``other`` is set to ``update(checkpoint, value of other)``.
+        ``other`` is updated with the result of ``update``, which is called with the checkpoint and
+        the value of ``other``.
         """
 
         def next_page(page: int, checkpoint: Any) -> tuple[int, str]:

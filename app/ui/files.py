@@ -31,7 +31,7 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 
 
 def _page() -> str:
-    """Return the scripts of all tabs except Review. At the end they load the recordings."""
+    """Return the scripts of all tabs except Review, and a call that loads the recordings."""
     address = json.dumps(file_address("recordings.js"))
     return f"{web.bundle(assets.ENTRIES)}\nwindow.mars.mountRecordings({address});"
 

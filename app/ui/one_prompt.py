@@ -50,7 +50,7 @@ class PromptRun(TabRun[P]):
         stopped or out of time.
 
         until: the deadline, as a value of ``time.monotonic``. If all slots are in use, the first
-        request raises EngineBusy; later ones wait for a slot.
+        request of the run raises EngineBusy; its later requests wait for a slot.
         """
         while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
             try:

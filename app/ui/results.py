@@ -88,8 +88,8 @@ def _sets(
 ) -> Iterator[PointSet]:
     """Yield one set for each checkpoint in the rows of a file.
 
-    title: format string for the checkpoint's name. prompts: the set of examples that provides the
-    prompt.
+    title: format string for the checkpoint's name. prompts: the name of the example set with the
+    prompt that a click on a point runs.
     """
     for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
         of_checkpoint = [row for row in rows if row["checkpoint"] == checkpoint]

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from mars_runtime.json_values import json_line
 
 WHOLE_CHARS = 120_000
-OVERLAP = 6  # number of later values that repeat a line
+OVERLAP = 6  # number of times that a line is sent again in later values
 NUM_KEPT = 8  # number of finished logs that pages can still request
 
 
@@ -45,8 +45,8 @@ class RunLog:
         self._lock = threading.Lock()
 
     def add(self, tag: str, data: str | Mapping[str, Any]) -> None:
-        """Append a line of a trace, with its transcript's name as tag, or an object with another
-        tag.
+        """Append a line. data: a trace line, tagged with the name of its transcript, or an object
+        that is written as JSON.
         """
         text = data if isinstance(data, str) else json_line(data)
         line = f"{tag}\t{text.rstrip()}\n"
@@ -56,7 +56,9 @@ class RunLog:
             self._has_news = True
 
     def say(self, text: str, kind: str = "waiting") -> None:
-        """Append a status. kind: one that the view of the tab knows. A repeated text is skipped."""
+        """Append a status, unless its text equals the previous one. kind: a kind of status that the
+        view of the tab can display.
+        """
         if text != self._status:
             self._status = text
             self.add("status", {"text": text, "kind": kind})

@@ -43,7 +43,7 @@ POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
 HEARTBEAT_SECONDS = 1.0  # an idle generator yields this often, so that Gradio can close it
 CHECK_SECONDS = 0.2  # time between two checks of whether the visitor still waits
 CLEAR_SECONDS = 2.0
-USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # their messages are shown
+USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the visitor
 STOPPED = "Stopped. The results up to this point are shown."
 HELD_UP = "Waiting: another run is being timed and needs the device to itself."
 TIME_LIMIT = "The time limit of {:g} s was reached"
@@ -133,7 +133,7 @@ class TabRun(ABC, Generic[OrderT]):
 
     def say_situation(self, running: str) -> None:
         """Log what the latest transcript waits for, or how many runs share the device. If neither
-        applies, log ``running``.
+        applies, log the text ``running``.
         """
         situation = waiting_sentence([self.transcripts[-1].run])
         if situation or running:
@@ -405,8 +405,8 @@ class Transcript:
         return self.end is not None and self.end.reason in FINAL
 
     def read(self) -> list[str]:
-        """Return the trace lines of events that arrived since the last call. The first lines
-        include the header.
+        """Return the trace lines of events that arrived since the last call. The first call that
+        returns lines also returns the header.
         """
         events = self.run.events_since(len(self.events))
         lines = [self._writer.header_line()] if events and not self.events else []

@@ -1,7 +1,8 @@
 """The theme of the page, and the head of its document.
 
-``theme.json`` sets Gradio's names for the colours and sizes of ``assets/web/core/tokens.css``. Only
-system fonts are used, so that the page loads nothing from other servers.
+``theme.json`` contains values for Gradio's theme variables, which match
+``assets/web/core/tokens.css``. Only system fonts are used, so that the page loads nothing from
+other servers.
 """
 
 from __future__ import annotations

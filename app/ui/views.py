@@ -44,8 +44,8 @@ class View(gr.HTML):
         """Create the view.
 
         template: the static HTML. parameters: the parameters of ``mount``, as JavaScript.
-        functions: server functions that the script may call. place: other arguments of ``gr.HTML``,
-        such as ``elem_id``.
+        functions: server functions that the script may call. place: further arguments for
+        ``gr.HTML``, such as ``elem_id``.
         """
         super().__init__(
             value,

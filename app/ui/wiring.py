@@ -21,7 +21,7 @@ from mars_runtime.serving.limits import address_of
 
 _PRIVATE: dict[str, Any] = {
     "show_progress": "hidden",
-    # With the default, Gradio redraws all controls and removes their error messages.
+    # Without this, Gradio redraws all controls and removes their error messages.
     "show_progress_on": [],
     "api_visibility": "private",
 }
