@@ -14,7 +14,7 @@ import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./s
 
 /**
  * The charts of a race. isOfOne: whether the chart shows only the main lane. isFirst: whether the chart is next to the
- * text. clock: the chart's clock, if it does not use the chosen one.
+ * text. clock: the clock of the chart's time axis, if the chart ignores the clock that the visitor chose.
  * @type {{ key: string, title: string, isOfOne: boolean, isFirst: boolean, clock?: Clock }[]}
  */
 const CHARTS = [

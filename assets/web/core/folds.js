@@ -30,15 +30,16 @@ export function passesSaved(fullLane) {
   };
   for (const step of lane.steps) {
     step.sources.forEach((source) => source !== "ar" && add(source, 1));
-    // In block diffusion a pass may emit no token.
+    // The pass has no token of AR, so its last token saves nothing. In block diffusion a pass may emit no token at all,
+    // which costs the masks one pass.
     if (!step.sources.includes("ar")) add(step.sources.at(-1) ?? "masks", -1);
   }
   return saved;
 }
 
 /**
- * For block diffusion, returns the token ids already chosen for the part of the current block after the emitted text;
- * null for a position that is still open. Returns [] for other methods and between blocks.
+ * For block diffusion, returns the state of the current block after the emitted text: for each position the id of the
+ * chosen token, or null if the position is still open. Returns [] for other methods and between blocks.
  * @param {Lane} lane
  * @returns {(number | null)[]}
  */
@@ -74,7 +75,8 @@ export function takerOf(lane, { step, position }) {
 export const FINAL = new Set(FINAL_STOPS); // stop reasons of a complete text
 
 /**
- * Returns a warning that the text repeats itself, to show next to tokens per pass; empty if it does not.
+ * Returns a warning that the text repeats itself, to show next to tokens per pass; empty if the text does not repeat
+ * itself.
  * @param {Lane} lane
  */
 export const loopRemark = (lane) =>

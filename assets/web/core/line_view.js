@@ -81,8 +81,8 @@ export class LineView {
     this.schedule();
   }
 
-  // Requests the whole run from the server because lines are missing. Consecutive values overlap, but a page that was
-  // suspended for a long time can still miss lines.
+  // Requests the whole run from the server after lines were missed. Consecutive values repeat some lines, but a page
+  // that was suspended for a long time can miss more lines than that.
   async catchUp() {
     if (this.isAsking) return;
     const { run } = this.feed;
@@ -199,7 +199,7 @@ export class PhaseView extends LineView {
     return "";
   }
 
-  // Called at the start of a run, before its first line.
+  // Shows the status at the start of a run, before the run's first line.
   /** @param {Head} head */
   begin({ run, recorded }) {
     this.say({ text: run && !recorded ? STATUS.starting : "", kind: "waiting" });

@@ -4,9 +4,9 @@
 import { whole } from "./words.js";
 
 /**
- * Returns the number of tokens that a lane had written before its text began to repeat itself; -1 if it does not. A
- * lane that was cut after some steps counts as repeating only if the cut still contains the tokens by which the server
- * detected the repetition.
+ * Returns the number of tokens that a lane had written before its text began to repeat itself; -1 if the text does not
+ * repeat itself. A lane that was cut after some steps counts as repeating only if the cut still contains the tokens by
+ * which the server detected the repetition.
  * @param {Lane} lane
  */
 export function loopsAt(lane) {

@@ -38,7 +38,7 @@ export function speedup(run, baseline, limit = Infinity) {
 const rateOf = ({ tokens, seconds }) => tokens / seconds;
 
 /**
- * Returns the comparison over rounds that the server computed (mars_runtime/speedup.py, Rounds).
+ * Returns a Speedup from the comparison that the server computed over all rounds (mars_runtime/speedup.py, Rounds).
  * @param {RoundsLine} given
  * @returns {Speedup}
  */
@@ -48,9 +48,9 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
 });
 
 /**
- * Decides how a measured ratio is reported. A ratio above `limit` is never reported: it shows that the machine was
- * busy. kind: "none" (nothing was measured), "short", "busy", "faster" or "slower" if the whole range is on that side
- * of 1, otherwise "same".
+ * Decides how a measured ratio is reported. A ratio clearly above `limit`, which only a busy machine can cause, is not
+ * reported; every reported ratio is at most `limit`. kind: "none" (nothing was measured), "short" (too few tokens),
+ * "busy", "faster" or "slower" (the whole range is above or below 1), or "same" (the range contains 1).
  * @param {number} ratio
  * @param {number} low
  * @param {number} high
@@ -141,8 +141,8 @@ export const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
 export const speedupShort = (given) => (isTimed(given) ? `${times(given.ratio, given)}×` : speedupText(given));
 
 /**
- * Returns the range of a ratio, such as "1.2 to 1.6"; for a run that is too short, a text about what a range would
- * require.
+ * Returns the range of a ratio, such as "1.2 to 1.6". For texts that are too short, names the number of tokens that a
+ * comparison needs. Returns "" if nothing was measured or the machine was busy.
  * @param {Speedup} given
  */
 export function speedupRange(given) {

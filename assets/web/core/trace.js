@@ -94,8 +94,8 @@ export class Lane {
       .join("");
   }
 
-  // The text of the last token that was given to the lane, a branch, as the beginning of its answer. Empty if there is
-  // none or the given text does not end with this token's text.
+  // The text of the last of the given tokens with which a branch's answer begins. Empty if there are none or `given`
+  // does not end with this text.
   lastGiven() {
     const last = this.givenIds().at(-1);
     const text = last === undefined ? "" : aloneText(this.bytes(last));

@@ -98,7 +98,7 @@ class Film {
     return { lane, pieces, left, width };
   }
 
-  // The number of lines that fit.
+  // The number of lines of text that fit below each other in the clip at the current font size.
   get numLines() {
     return Math.floor((TEXT_BOTTOM - TEXT_TOP) / (this.size * LEADING));
   }
@@ -232,7 +232,7 @@ class Film {
     pen.fillRect(left + x, y + leading - 6, width, 3);
   }
 
-  // Draws the last picture.
+  // Draws the last picture of the clip, which shows the result.
   card() {
     const { colours, header, sides } = this;
     const lanes = sides.map(({ lane }) => lane);

@@ -123,8 +123,8 @@ export const throughput = (ticks) =>
   });
 
 /**
- * Returns the controller's decisions as the points of a step chart. Each value lasts until the next decision, the last
- * one until the end.
+ * Returns the points of a step chart of the controller's decisions. The value of a decision lasts until the next
+ * decision; the last value lasts until `end`.
  * @param {LoadDecision[]} decisions
  * @param {number} end seconds
  * @returns {{ x: number, y: number }[]}

@@ -13,9 +13,9 @@ export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor 
 export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
 
 /**
- * Returns the numbers of slots in step `index`. prompt, output: slots that were final before the step. pending, drafts,
- * masks: slots that the step computed. cursor: number of final slots before the step. used: number of slots including
- * the step's input. after: number of final slots after the step.
+ * Returns how many KV cache slots of each type there are in step `index`. prompt, output: slots that were final before
+ * the step. pending, drafts, masks: slots that the step computed. cursor: number of final slots before the step. used:
+ * number of slots including the step's input. after: number of final slots after the step.
  * @param {Lane} lane
  * @param {number} index
  */
@@ -51,10 +51,11 @@ function cursorAfter(lane, index, drafts) {
 }
 
 /**
- * Returns the slots of step `index` in order, from `before` slots ahead of the cursor to the last slot of its input.
- * state: "prompt", "final", "pending", "draft" or "mask". id: the token in the slot, null if unknown. proposal: the
- * prediction of the slot, known only for the group of masks that was used. group: for a mask, the number of the draft
- * that its group follows (0: the token before the drafts). isTaken: whether the prediction was accepted.
+ * Returns the slots of step `index` in order, from the slot `before` positions before the cursor to the last slot of
+ * the step's input. state: "prompt", "final", "pending", "draft" or "mask". id: the token in the slot, null if unknown.
+ * proposal: the prediction of the slot, null if unknown; for masks it is known only in the group that was used. group:
+ * for a mask, the number of the draft that its group follows (0: the token before the drafts). isTaken: whether the
+ * prediction was accepted.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} before
@@ -126,7 +127,7 @@ function idOf(lane, index, slot, state, first) {
 }
 
 /**
- * Returns the numbers of slots (`cacheAt`) in each step from `from` up to, but not including, `to`.
+ * Returns how many slots of each type (`cacheAt`) there are in each step from `from` up to, but not including, `to`.
  * @param {Lane} lane
  * @param {number} from
  * @param {number} to

@@ -1,5 +1,5 @@
-// Arranges the answers to one prompt in a tree: each node is the text that its answers share after its parent's text.
-// Pure; no DOM.
+// Arranges the answers to one prompt in a tree. The text of a node continues its parent's text and is shared by all
+// answers below the node. Pure; no DOM.
 
 import { counted, whole } from "../core/words.js";
 

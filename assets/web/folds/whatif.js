@@ -43,8 +43,8 @@ export function judgeAgain(lane, index, tau, ends) {
   const would = maskDrafts(lane, step, tau, ends);
   const allowed = maskDrafts(lane, step, step.settings.tau, ends);
   const looked = step.lookedUp.length;
-  // The step used drafts of prompt lookup instead of `allowed` drafts of its masks. More mask drafts than `allowed`
-  // would replace them.
+  // The step used drafts of prompt lookup; its masks offered `allowed` drafts. If `tau` allows more mask drafts than
+  // that, the longer of the two drafts is used.
   if (looked) return would <= allowed ? looked : Math.max(would, looked);
   return step.drafted < allowed ? Math.min(would, step.drafted) : would; // automatic B limits drafts at any threshold
 }
@@ -76,11 +76,11 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
 
 /**
  * Evaluates one step with threshold `tau`. Fields of the result:
- * - then, now: number of tokens accepted, or drafted in a lossless run, in the run and with `tau`
- * - same, other, unknown: of the proposals that only `tau` accepts, the number that the run wrote anyway, the number
- *   that it wrote differently, and the number for which that is not known
- * - checked, wrong: of the tokens that only the run accepted, the number with a known choice of AR, and the number that
- *   differ from it
+ * - then, now: number of tokens accepted (in a lossless run: drafted) in the run, and with `tau`
+ * - same, other, unknown: numbers of proposals that only `tau` accepts for which the run wrote the same token, another
+ *   token, or no token that can be compared
+ * - checked, wrong: number of tokens that only the run accepted and for which AR's choice is known, and how many of
+ *   these differ from AR's choice
  * - agreedThen, agreedNow: number of drafts that AR confirmed in the run, and would confirm with `tau`
  * - gain: additional tokens of the step with `tau`
  * @param {Lane} lane
@@ -103,8 +103,8 @@ export function cellOf(lane, index, tau, ends) {
 }
 
 /**
- * Counts the confirmed drafts of a step that used prompt lookup. A threshold does not change these drafts, unless it
- * lets the masks propose more tokens; the result is then unknown.
+ * Counts the confirmed drafts of a step that used prompt lookup. These drafts are assumed to be the same with the other
+ * threshold; if that threshold lets the masks propose more tokens, the true result is unknown.
  * @param {WhatIfCell} cell
  * @param {Lane} lane
  * @param {Step} step
@@ -160,11 +160,12 @@ const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell),
 /**
  * Evaluates the whole run with threshold `tau`.
  * - first: index of the first step that accepts or drafts a different number of tokens, -1 if there is none
- * - exact: the steps for which the result is exact, with their tokens in the run (then) and with `tau` (now)
- * - whole: the same numbers, estimated, for all steps before the text repeats itself
- * - taken: proposals that only `tau` accepts
- * - left: tokens that only the run accepted
- * - drafts: drafts of a lossless run
+ * - exact: for the steps with an exact result, the number of passes (forwards), of tokens in the run (then) and of
+ *   tokens with `tau` (now)
+ * - whole: these three numbers for all steps before the text repeats itself; `now` is an estimate
+ * - taken: counts of the proposals that only `tau` accepts
+ * - left: counts of the tokens that only the run accepted
+ * - drafts: counts of the drafts of a lossless run (draftsOf)
  * The argument `known` has the cells of an earlier call with this lane and threshold; cells that can no longer change
  * are reused.
  * @param {Lane} lane
@@ -270,7 +271,8 @@ function reach(lane, step, from, cells, tau) {
 }
 
 /**
- * For a step of a lossless run, returns how many drafts would have been made and confirmed by AR, plus AR's own token.
+ * For a pass of a lossless run that begins at index `from` of the step's tokens, returns how many drafts AR would have
+ * confirmed with threshold `tau`, plus one for AR's own token.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from

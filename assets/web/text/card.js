@@ -16,7 +16,7 @@ const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 const blockText = (settings) => `B ${settings.block_size}`;
 
 /**
- * Describes the threshold and, if it adapts, the rule by which it does.
+ * Describes the threshold and, if it adapts, the rule by which it adapts.
  * @param {Settings} settings
  */
 function tauText({ tau, tau_policy: policy, agreement_target: target, lossless }) {

@@ -530,8 +530,8 @@ class MoveMarks {
   }
 
   /**
-   * Returns the mark to draw before a step, [] if there is none. Also updates the last mark, because the change that it
-   * shows continues while a slider is dragged.
+   * Returns the mark to draw before a step, [] if there is none. Also updates the text of the last mark while its
+   * change of settings is still in progress, for example because the visitor is dragging a slider.
    * @param {Step} step
    */
   upTo(step) {

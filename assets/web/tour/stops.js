@@ -1,7 +1,8 @@
 // Texts and content of each stop of the tour. The texts contain no figures, which come from recordings;
 // tests/app/test_talk.py checks that each recording shows what the text of its stop claims. Each beat of a race plays
-// until a number of passes of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of the
-// last pass. Races play pass by pass, unless `clock` is "seconds".
+// until the first lane has made a certain number of passes, until a pass rejects a proposal (race_scene.js), or to the
+// end of the race; `why` shows the proposals of the beat's last pass. Races play pass by pass, unless `clock` is
+// "seconds".
 
 export const MODEL = "mars-smollm2"; // the model that is named at stops without a run
 

@@ -110,7 +110,8 @@ class BatchView extends PhaseView {
   }
 
   /**
-   * Returns the number of positions in a full block: the input of the block method's second pass.
+   * Returns the number of positions in a full block, measured as the largest input in the second pass of any row; 1
+   * before there is a second pass.
    * @param {Side} side
    */
   cacheBlock(side) {

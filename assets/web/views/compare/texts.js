@@ -190,8 +190,10 @@ const identity = (length) => {
  * - own: indices of tokens that only this text has
  * - missing: indices in the reference of tokens that only the reference has
  * - toBase: for each token, the index of the matching token in the reference, or -1
- * - near: for each token, the index of the matching token in the reference, or of the reference's next token
- * - fromBase: for each token of the reference, the index in this text of the matching token, or of the next one
+ * - near: for each token, the index of the matching token in the reference; without a match, of the reference's next
+ *   token
+ * - fromBase: for each token of the reference, the index of the matching token in this text; without a match, of this
+ *   text's next token
  * @param {string[]} base
  * @param {string[]} words
  * @returns {Alignment}

@@ -56,8 +56,8 @@ class FrontierView {
     new ResizeObserver(() => this.shown()).observe(find(root, ".fv-chart"));
   }
 
-  // Called when the size of the chart changes. Requests the results when the chart is first visible; a hidden tab has
-  // no width.
+  // Requests the results when the chart is first visible. Called at every change of the chart's size, because the width
+  // of a chart in a hidden tab is 0.
   async shown() {
     if (!this.chart.element.clientWidth) return;
     if (this.isAsked) return this.draw();

@@ -55,8 +55,8 @@ export const CHARTS = [
 ];
 
 /**
- * Returns whether a chart has data, which is the case if it belongs to the test's question or to a controller that was
- * measured.
+ * Returns whether a load test has data for the charts of a question: the test is about this question, or the test
+ * compares controllers ("compare") and has measured the controller of this name.
  * @param {LoadModel} model
  * @param {string} question
  */

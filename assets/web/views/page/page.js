@@ -257,7 +257,7 @@ function mountStates() {
   new MutationObserver(update).observe(document.body, { subtree: true, attributeFilter });
 }
 
-// Ids of controls with a help button, and whether it is displayed after the control's inputs.
+// The controls with a help button, by id. The value is whether the button is displayed after the control's inputs.
 /** @type {Record<string, boolean>} */
 const HELPED = { tau: false, block_size: false, auto_objective: false, lossless: true, pace: false, presets: true };
 
@@ -392,7 +392,7 @@ function raced(from, main, index) {
 }
 
 /**
- * Returns a lane's settings that act on its method. The page's controls for other settings do not change.
+ * Returns the settings of a lane that affect how it decodes. The page's controls for other settings keep their values.
  * @param {Lane} lane
  */
 function obeyed({ settings, facts }) {
@@ -401,7 +401,8 @@ function obeyed({ settings, facts }) {
 }
 
 /**
- * Returns the run of a request for a method with given settings, prompt and checkpoint, as from the Frontier view.
+ * Returns the run to start when a view, such as the Frontier view, requests a method with certain settings, a prompt
+ * and a checkpoint.
  * @param {WayDetail} given
  * @returns {Order}
  */

@@ -96,8 +96,8 @@ export class Panels {
     });
   }
 
-  // Redraws the open panel if its data may have changed. While it is not visible, it is drawn only at the start and the
-  // end of a run.
+  // Redraws the open panel if its data may have changed. A panel outside the window is not redrawn while the displayed
+  // position advances by itself, except once at the start of a run.
   draw() {
     const { view, current } = this;
     if (!current || !view.run || !view.run.lanes.length) return;

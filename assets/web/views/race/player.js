@@ -228,8 +228,8 @@ export class Player {
     this.nextTick();
   }
 
-  // The index of the displayed pass, plus a half if all received passes are shown: reaching the end then changes the
-  // value, so that it is drawn.
+  // The index of the displayed pass, plus a half if everything received is displayed. The half changes the value when
+  // the end is reached, so that the end is drawn.
   get place() {
     return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }

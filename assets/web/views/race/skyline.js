@@ -30,7 +30,7 @@ export function skylineOf([main, ...others]) {
   /** @type {(lane: Lane, place: (i: number) => number, most: number) => void} */
   const add = (lane, place, most) => {
     for (const step of lane.steps) {
-      // AR's own token is nearest to the line, followed by the drafted tokens.
+      // AR's own token is nearest to the skyline's horizontal line, followed by the drafted tokens.
       const sources = [...step.sources].sort((a, b) => Number(b === "ar") - Number(a === "ar"));
       sources.slice(0, most).forEach((source, i) => {
         const [x, y, side] = [step.index + gap, place(i) + gap, 1 - 2 * gap];

@@ -342,7 +342,7 @@ export class RaceView extends LineView {
     return comparison;
   }
 
-  // Called when the position was changed: deselects the chosen pass and closes the card.
+  // Deselects the chosen pass and closes the card, because the displayed position has changed.
   moved() {
     if (this.selected) this.choose(null);
     this.pointing.leave();
@@ -423,8 +423,8 @@ class Opening {
   }
 
   /**
-   * Called when a run is displayed. A recording is played only if it is the first run on the page and the system allows
-   * animations.
+   * Handles a run that is displayed: labels it if it is a recording, and has it played if it is also the first run on
+   * the page and the system allows animations.
    * @param {Run} run
    */
   meet({ recorded, lanes }) {
@@ -450,7 +450,7 @@ class Opening {
     return this.isDue ? OPENING : "";
   }
 
-  // Called at each draw. Starts the playback when it is due, and ends it when the visitor uses the page.
+  // Starts the playback when it is due, and ends it when the visitor uses the page. Called at each draw.
   follow() {
     const { run, player, playhead, wanted } = this.view;
     if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // the run is in progress, or it was rejected

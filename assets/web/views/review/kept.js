@@ -85,7 +85,8 @@ export class Judgements {
   }
 
   /**
-   * Returns a row from the server, with the fields of its two sides added if this browser knows them.
+   * Returns a row received from the server. Adds which method was on the left and on the right, if this browser has
+   * stored that.
    * @param {Json} received
    * @param {string} set
    * @param {string[]} pair
@@ -119,8 +120,8 @@ export class Judgements {
     return row;
   }
 
-  // Returns the current time, or a later one if needed: rows are ordered by time, so each must be later than all
-  // others.
+  // Returns the time for a new row: the current time or, if that is not later than the time of the last row, one
+  // millisecond after that. Rows are ordered by time.
   now() {
     const after = this.last ? Date.parse(this.last) + 1 : 0;
     this.last = new Date(Math.max(Date.now(), after)).toISOString().replace("Z", "+00:00");
@@ -207,7 +208,8 @@ function itemsOf(text) {
   }
 }
 
-// The prompts of a set that were shown in this browser with visible labels. Hiding the labels later does not undo that.
+// Stores which prompts of a set were shown in this browser with visible labels. Hiding the labels later does not remove
+// prompts from this list.
 export class Seen {
   set = "";
   /** @type {Set<string>} */

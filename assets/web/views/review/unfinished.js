@@ -54,8 +54,8 @@ export class Unfinished {
   }
 
   /**
-   * Called when decoding of a set has started. Stores a new set, which replaces an earlier unfinished one; a continued
-   * set is already stored.
+   * Stores a set after its decoding has started, in place of an earlier unfinished one. A continued set is already
+   * stored.
    * @param {string} id the set's name on the server
    * @param {MakingAsked | { set: string }} asked
    */
@@ -104,7 +104,8 @@ export class Unfinished {
     this.begin(set.sealed ? { set: set.id } : set.asked);
   }
 
-  // Called when the set is complete. Its record stays in the store, as for any other set of the visitor.
+  // Clears the current set, because it is complete. The set's record stays in the store, like those of the visitor's
+  // other sets.
   done() {
     this.set = null;
   }

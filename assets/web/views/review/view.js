@@ -262,7 +262,7 @@ export class ReviewView {
     this.root.scrollIntoView({ block: "start" });
   }
 
-  // Redraws the charts after a pause without judgements: sends all rows to the server, which computes the figures.
+  // Redraws the charts after a pause without further calls: sends all rows to the server, which computes the figures.
   drawCharts() {
     clearTimeout(this.timer);
     if (!this.charted.open || this.masked) return;
@@ -471,7 +471,8 @@ export class ReviewView {
     return [...this.judgements.counting.values()].filter((row) => row.reviewer === reviewer && row.preference).length;
   }
 
-  // Called when rows have changed, here, in another window or on the server.
+  // Redraws the judgement, the table and the charts after rows have changed in this window, in another one or on the
+  // server.
   renew() {
     if (!this.about) return;
     this.drawJudgement();
@@ -518,7 +519,7 @@ export class ReviewView {
     if (isDone) this.leaveNote();
   }
 
-  // Adds the typed note to the judgement if it differs from the judgement's note.
+  // Adds the typed note to the judgement, or drops the note if the judgement already has the same one.
   leaveNote() {
     const text = this.judgements.notes.get(this.draftOf);
     if (text === undefined) return;
