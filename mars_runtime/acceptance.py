@@ -35,7 +35,7 @@ NO_NUMBER = (
 class DecodeError(MarsError, RuntimeError):
     """Decoding cannot start or continue; the message is one sentence.
 
-    ``rows`` contains the rows that caused the error: indices of the batch, or row numbers once a
+    ``rows`` contains the rows that caused the error: indices of the batch, or row numbers if a
     decoder has translated them. It is empty if the error concerns all rows.
     """
 
@@ -113,7 +113,7 @@ class Penalty:
 
     first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
         None without a repetition penalty.
-    known: for each slot, the number of text tokens that precede the token it predicts. Slots
+    known: for each slot, the number of text tokens before the predicted position. Slots
         without an entry are ignored.
     additions: one for each slot; empty if nothing is added.
     """
@@ -134,7 +134,9 @@ class Penalty:
         eos_ids: frozenset[int] = frozenset(),
         positions: Sequence[int] = (),
     ) -> Penalty | None:
-        """Return the changes for a row with this text (drafts included), or None if there are none.
+        """Return the changes to the logits of a row with this text, or None for no changes.
+
+    The text includes drafts.
 
         num_prompt: number of prompt tokens in the text. Presence and frequency penalties and the
             minimum number of tokens do not count them.
@@ -166,7 +168,10 @@ class Penalty:
 
 
 Rank = Callable[[Tensor, Tensor], None]
-"""Reranks the best candidates in place, given their probabilities [R, H, 4] and ids [R, H, 4]."""
+"""Type of a function that reorders the best candidates of each slot in place.
+
+Its arguments are the probabilities [R, H, 4] and the ids [R, H, 4] of the candidates.
+"""
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -194,7 +199,7 @@ def accept_by_confidence(confidences: Sequence[float], tau: float) -> list[int]:
 
 
 def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
-    """Return how many drafts, from left to right, equal AR's choices at their positions."""
+    """Return the number of leading drafts that equal AR's choices at their positions."""
     count = 0
     for draft, choice in zip(drafts, choices, strict=False):
         if draft != choice:
@@ -233,7 +238,7 @@ def judge(
     eos_ids: frozenset[int],
     written: Sequence[int] = (),
 ) -> Acceptance:
-    """Verify the drafts that were fed, then accept proposals.
+    """Verify the drafts of a forward pass, then accept its proposals.
 
     choices: AR's choices from the first position not emitted yet: one for each draft and one more.
     groups: for each choice, the proposals of the masks for the positions after it; empty if no

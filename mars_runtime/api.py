@@ -78,7 +78,7 @@ Prompt = str | Sequence[Message]
 
 
 class Keywords(TypedDict, total=False):
-    """The settings of ``DecodeSettings`` by name, for editors and type checkers."""
+    """The types of the keyword arguments that set fields of ``DecodeSettings``."""
 
     method: Method
     tau: float
@@ -163,9 +163,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """MARS and plain AR on the same prompt, which took turns on the device.
+    """The runs of MARS and of plain AR on one prompt; they took turns on the device.
 
-    ``speedup`` contains the ratio of their tokens per second, and whether it may be reported.
+    ``speedup`` contains the ratio of MARS's tokens per second to AR's, and whether to report it.
     """
 
     mars: Result

@@ -205,7 +205,7 @@ class TextOutput:
         self._view.show(events)
 
     def finish(self) -> None:
-        """Print the statistics, and the device and settings they depend on."""
+        """Print the statistics of the run, then its device and its settings."""
         from mars_runtime.terminal import circumstances, figures
 
         self._view.finish()

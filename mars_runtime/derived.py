@@ -29,7 +29,7 @@ LETTERS: dict[Source, str] = {
     "draft model": "d",
     "guesses": "g",
 }
-"""Source -> the letter for it in a trace line."""
+"""Source of a token -> the letter that represents this source in a trace line."""
 
 UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
 """Methods that never draft tokens."""
@@ -41,7 +41,7 @@ STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 
 
 class Derived(TypedDict, total=False):
-    """Derived fields of a row in the line of a step. Fields without a value are left out.
+    """Derived fields of one row in a step's trace line. Fields without a value are left out.
 
     - sources: a letter per accepted token; left out if all tokens are AR's own.
     - loop: the number of tokens before a repetition loop, and the number of tokens that proved the
@@ -64,7 +64,7 @@ class DerivedFold:
         self._has_loop = False
 
     def add(self, step: RowStep, seconds: float) -> Derived:
-        """Add the next step, which took ``seconds``, and return the derived fields of its line."""
+        """Add a step that took ``seconds``; return the derived fields of the step's trace line."""
         derived: Derived = {}
         sources = step_sources(step, self._before)
         if any(source != "ar" for source in sources):
@@ -83,7 +83,7 @@ class DerivedFold:
 
 
 def drafted(step: RowStep, waiting: int) -> int:
-    """Return the number of drafts that a forward pass judged.
+    """Return the number of drafts that a forward pass accepted or rejected.
 
     waiting: the number of drafts that awaited verification before the pass.
     """

@@ -1,4 +1,4 @@
-"""Iterator over the events of a decoder, with methods for its optional features."""
+"""Iterator over the events of a decoder, with methods for the decoder's optional features."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
 ``limit`` and ``repeats`` (the text began to repeat itself, ``loops.py``).
 """
 FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
-"""Stops that end a row."""
+"""The values of ``Stop`` that end a row."""
 
 Wait = Literal["block", "finished"]
 """Why a row was idle in a forward pass.
@@ -149,7 +149,7 @@ class Prefill:
     num_tokens: number of prompt tokens in the KV cache, of all rows together.
     seconds: device time.
     cache_bytes: size of the keys and values reserved for the rows; 0 if unknown.
-    num_reused: number of these tokens for which an earlier run computed the keys and values.
+    num_reused: number of prompt tokens with keys and values that an earlier run computed.
     """
 
     num_tokens: Whole

@@ -111,7 +111,7 @@ def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
 
 
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield (drafts judged, drafts accepted) for each forward pass that judged drafts of the row.
+    """Yield (number of drafts, number of accepted drafts) for each pass of a row with drafts.
 
     Without verification the drafts are all proposals except the first. In lossless mode they are
     the fed tokens that were not verified yet.
@@ -215,7 +215,7 @@ class Totals:
     - num_looped: rows with a repetition loop. Loops are detected only after the run has ended, and
       every rate excludes them.
     - num_loop_tokens, num_loop_forwards: tokens and row-forwards inside of loops.
-    - num_loop_steps: forward passes in which every active row was in its loop.
+    - num_loop_steps: forward passes in which every active row was in a loop.
     - loop_seconds: time spent in loops; each row counts for an equal share of a forward pass.
     """
 
@@ -235,17 +235,17 @@ class Totals:
 
     @property
     def counted_tokens(self) -> int:
-        """Tokens of all rows, without those in loops."""
+        """Number of tokens of all rows, without the tokens in loops."""
         return self.num_tokens - self.num_loop_tokens
 
     @property
     def counted_forwards(self) -> int:
-        """Forward passes of the batch, without those in which every active row was in its loop."""
+        """Number of forward passes of the batch in which some active row was not in a loop."""
         return self.num_forwards - self.num_loop_steps
 
     @property
     def counted_row_forwards(self) -> int:
-        """Row-forwards outside of loops, including idle rows and commits."""
+        """Number of row-forwards outside of loops; those of idle rows and commits are included."""
         return self.num_row_forwards - self.num_loop_forwards
 
     @property

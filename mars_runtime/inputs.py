@@ -48,8 +48,9 @@ def _open(path: str, flags: int) -> int:
 
 
 def _is_inside(folder: Path, path: Path, status: os.stat_result) -> bool:
-    """Return whether an open file is inside a folder after links are resolved, with no other hard
-    link.
+    """Return whether an open file is inside a folder and has no other hard link.
+
+    Links in the paths are resolved first.
     """
     try:
         resolved = path.resolve()

@@ -37,7 +37,7 @@ class Fed:
 
     @classmethod
     def by(cls, prompt_ids: Sequence[int], rows: Sequence[RowStep], index: int) -> Fed:
-        """Return the inputs of forward pass number ``index`` of a row with the steps ``rows``."""
+        """Return the inputs of a row's pass number ``index``; ``rows`` are the steps of the row."""
         row = rows[index]
         before = [token for row in rows[:index] for token in row.accepted]
         drafts = rows[index - 1].drafts if index else ()
@@ -52,7 +52,7 @@ class Fed:
 
 
 def _groups(row: RowStep) -> tuple[int, ...]:
-    """Return the mask groups of a step, including the masks that padded the row."""
+    """Return the number of masks in each group of a step, including masks used as padding."""
     groups = row.groups or (0,)
     return (*groups[:-1], row.num_fed - row.num_pending - sum(groups[:-1]))
 
@@ -63,7 +63,7 @@ LayerPrediction = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The predictions of one fed token for the position after it.
+    """The predictions that one fed token makes for the next position.
 
     position: position of the fed token, counted from the beginning of the prompt.
     root: for a mask, the number of real tokens before its group; None for a real token.
@@ -76,9 +76,9 @@ class Column:
 
     @property
     def settled(self) -> int:
-        """The first layer from which on the most probable token no longer changes.
+        """The number of the layer after which the most probable token no longer changes.
 
-        0 means the state before layer 1.
+        The result is 0 if it is the same before layer 1 and after every layer.
         """
         last = self.says[-1][0]
         layer = len(self.says) - 1
@@ -92,7 +92,7 @@ class Layers:
     """Predictions after each layer, for all tokens of a forward pass.
 
     columns: one for each fed token and mask, in order.
-    real: one for each real token that the answer has at the position of a mask.
+    real: the columns of the answer's real tokens at the positions of masks.
     """
 
     columns: tuple[Column, ...]
@@ -100,7 +100,10 @@ class Layers:
 
 
 def counted_masks(fed: Fed, columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of one mask group: the last that follows only tokens of the final text."""
+    """Return the columns of the last mask group that follows no rejected draft.
+
+    All real tokens before this group belong to the final text.
+    """
     num_kept = 0
     while num_kept < min(len(fed.ids), len(fed.text)) and fed.ids[num_kept] == fed.text[num_kept]:
         num_kept += 1

@@ -48,7 +48,7 @@ LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
 SHORTEST = min(rule.at_least for rule in NEARLY)
 REACH = LONGEST + MOST
-"""Maximum number of tokens that decide whether the last one completes a loop."""
+"""Number of tokens at the end of a text that are searched for a loop."""
 
 
 class Phrases(NamedTuple):
@@ -155,7 +155,7 @@ def _phrases_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Compute what a rule requires for each period from 1 on.
+    """Compute the requirements of a rule for each period, from 1 token upwards.
 
     Returns three arrays: which of the last MOST tokens are counted, 100 times the number of these
     that must repeat, and the minimum length of the text.

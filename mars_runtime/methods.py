@@ -17,11 +17,11 @@ class MethodFacts:
     """Properties of a decoding method.
 
     title: the displayed name.
-    obeys: fields of ``DecodeSettings`` that this method uses and some other methods do not.
+    obeys: fields of ``DecodeSettings`` that this method uses, but not all methods use.
     refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
     has_auto: whether B may be ``auto``.
     is_exact: whether the text always equals AR's.
-    needs: what the checkpoint must have, to follow the word "needs"; empty for no requirement.
+    needs: what the checkpoint must have, as the object of "needs"; empty for no requirement.
     is_alone: whether runs of this method never share forward passes with other runs.
     """
 

@@ -29,7 +29,7 @@ def path_of(text: str) -> Path:
 
 
 def in_words(error: OSError) -> str:
-    """Return the error message for an OSError that no command has handled."""
+    """Return a message for an OSError that was not converted to another error."""
     reason = error.strerror or type(error).__name__
     if error.filename is None:
         return f"The output can't be written ({reason}). Free some space, or redirect it elsewhere."

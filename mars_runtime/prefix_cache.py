@@ -110,8 +110,8 @@ class BlockPrefixCache(PrefixCache):
     def _path(self, chunks: Sequence[Chunk]) -> list[tuple[int, Chunk]]:
         """Return the keys of a text's cached blocks and mark the blocks as used.
 
-        The first block becomes the most recent, so a block is evicted only after the blocks that
-        follow it.
+        The first block of the text becomes the most recently used block. So the last blocks of a
+        text are evicted first.
         """
         path: list[tuple[int, Chunk]] = []
         before = 0
@@ -129,7 +129,7 @@ class BlockPrefixCache(PrefixCache):
 class PrefixHit(PrefixCache):
     """The cached prefix of one prompt. A batch may reuse the part that was granted.
 
-    The lanes of a race are granted equally many tokens. Nothing is granted at the start.
+    Nothing is granted at first. All lanes of a race are granted the same number of tokens.
     """
 
     def __init__(self, cache: PrefixCache, prompt: Sequence[int]) -> None:
@@ -160,7 +160,7 @@ class PrefixHit(PrefixCache):
 
 
 def grant_alike(hits: Sequence[PrefixHit]) -> None:
-    """Grant every lane the number of tokens that the lane with the fewest has in the cache."""
+    """Grant every lane the same number of tokens: the smallest number cached for any lane."""
     least = min((hit.num_found for hit in hits), default=0)
     for hit in hits:
         hit.grant(least)

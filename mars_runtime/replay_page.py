@@ -64,7 +64,7 @@ def result(traces: Sequence[Trace]) -> str:
 
 
 def race_value(traces: Sequence[Trace]) -> str:
-    """Return these runs in the format that the race view reads (assets/web/core/wire.js)."""
+    """Convert runs to the format that the race view reads (assets/web/core/wire.js)."""
     titles = _titles(traces)
     header = traces[0].header
     head = {

@@ -113,7 +113,7 @@ class Setting:
 
     @property
     def refusal(self) -> str:
-        """The error message for an invalid value, without the value."""
+        """The beginning of the error message for an invalid value."""
         if self.choices:
             return f"{self.what} must be one of {', '.join(self.choices)}."
         if self.type == LogitBias:
@@ -446,7 +446,7 @@ class DecodeSettings:
 
     @property
     def num_proposals(self) -> int:
-        """Proposals per forward pass: AR's own and B - 1 from masks.
+        """Number of proposals per forward pass: one from AR and B - 1 from masks.
 
         It is 1 for a method without masks, and for automatic B until B is chosen.
         """
@@ -466,7 +466,7 @@ class DecodeSettings:
 
     @property
     def num_guesses(self) -> int:
-        """Guesses that jacobi feeds per forward pass: B - 1, and 0 for any other method."""
+        """Number of guesses per forward pass: B - 1 for jacobi, 0 for other methods."""
         if self.method != "jacobi" or self.block_size == "auto":
             return 0
         return self.block_size - 1

@@ -128,7 +128,7 @@ def judged(ratio: float, low: float, high: float, limit: float, is_short: bool =
 
 
 class Rounds:
-    """Repeated runs of a method, each paired with a run of another method in the same round."""
+    """Repeated runs of a method, each of which may be paired with a run of another method."""
 
     def __init__(self) -> None:
         self.rates: list[float] = []
@@ -136,7 +136,7 @@ class Rounds:
         self._is_short = False
 
     def add(self, events: Sequence[Event], other: Sequence[Event] | None) -> None:
-        """Add a run with any number of rows, and the run to compare it with, if there is one."""
+        """Add a run with any number of rows. other: the run to compare it with, or None."""
         totals = folds.totals(events)
         self.rates.append(totals.tokens_per_second)
         if other is None:

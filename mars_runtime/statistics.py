@@ -31,7 +31,7 @@ class Estimate:
     high: float
 
     def scaled(self, factor: float) -> Estimate:
-        """Return the estimate multiplied by ``factor``, above 0, to change its unit."""
+        """Convert the estimate to another unit: multiply it by ``factor``, a number above 0."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
 
@@ -138,7 +138,7 @@ def median(values: Sequence[float], seed: int = 0) -> Estimate:
 
 
 def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
-    """Return ``percentile(values, share)`` with a bootstrap interval over the values."""
+    """Return the percentile ``share`` of the values with a bootstrap interval."""
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)

@@ -78,7 +78,7 @@ class TextView:
 
 
 def figures(events: Sequence[Event]) -> str:
-    """Return the speed and the counts of a run, up to a repetition loop, as one line."""
+    """Describe the speed and the counts of a run in one line, without a repetition loop."""
     ttft, loops_at = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
     loop = (

@@ -69,7 +69,7 @@ class Context:
 
 
 ALONE = Context()
-"""The context of a first question without a system prompt."""
+"""The context of a conversation's first question if there is no system prompt."""
 
 
 class Tokenizer:
@@ -453,7 +453,7 @@ def plain_encoder(
 
 
 def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a tokenizer component; sequences are flattened."""
+    """Return the steps of a tokenizer component as a flat list."""
     if not step:
         return []
     if step.get("type") != "Sequence":

@@ -135,7 +135,7 @@ class Header:
 
     @property
     def spelled_ids(self) -> tuple[int, ...]:
-        """Token ids for which the header contains the bytes: earlier answers and ``given``."""
+        """Token ids in the header: those of earlier answers and of ``given``."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property

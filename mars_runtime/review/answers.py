@@ -30,8 +30,8 @@ class Answer:
 
     pieces: the text of each token; empty without a trace.
     groups: the number of tokens that each forward pass accepted.
-    otherwise: the text of AR's token by position, only where a forward pass computed this token and
-    it differs from the token in the answer.
+    otherwise: the text of AR's token by position; contains only tokens that a forward pass
+    computed and that differ from the answer's.
     num_tokens: the number of tokens, including EOS, which has no piece.
     end: why decoding ended, such as eos or limit; empty without a trace.
     is_right: the verdict of the task's checker; None without a checker.

@@ -194,7 +194,7 @@ def _items(source: str) -> list[Item]:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a file. Raises PromptError if it cannot be read."""
+    """Read a text file. Raises PromptError if the file cannot be read."""
     try:
         return decoded(path.read_bytes())
     except UnicodeDecodeError as error:

@@ -27,7 +27,7 @@ from mars_runtime.review.sets import ReviewSet
 from mars_runtime.statistics import Estimate
 
 HEAD = "review"
-"""Value of ``type`` in the first line of a JSON Lines file of judgements."""
+"""Value of the key ``type`` in the first line of a JSON Lines file of judgements."""
 MAX_LINES = 200_000
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """Characters at which a spreadsheet reads a cell as a formula; the last four are full-width."""
@@ -391,7 +391,7 @@ def _charts(review: ReviewSet, judgements: Sequence[Judgement]) -> list[str]:
 def _bars(
     name: str, methods: Sequence[str], estimates: Sequence[Estimate | None], colour: str
 ) -> dict[str, Any]:
-    """Return a bar trace with intervals for plotly.
+    """Return plotly's JSON for bars with intervals.
 
     Names are escaped because plotly interprets HTML in texts.
     """

@@ -23,7 +23,7 @@ from mars_runtime.statistics import Estimate, ratio_of_sums, ratios_of_sums
 FEW, ENOUGH = 10, 50
 EQUAL = "equal"
 MAX_SHOWN_TAGS = 20
-"""Maximum number of tags per method with a figure; the most frequent ones are included."""
+"""Maximum number of tags per method in ``Opinion``: the most frequent ones."""
 Distance = Callable[[Any, Any], float]
 
 
@@ -267,7 +267,7 @@ class Marked:
 
 
 def _marks_by_category(review: ReviewSet, method: int) -> Mapping[str, list[Marks]]:
-    """Return the automatic checks of a method by category; "" is the key for all answers."""
+    """Map each category to the automatic checks of a method's answers; "" to all checks."""
     by_category: dict[str, list[Marks]] = defaultdict(list)
     for index, item in enumerate(review.items):
         answer, reference = (
@@ -301,8 +301,8 @@ def _summed(review: ReviewSet, method: int, category: str, checks: Sequence[Mark
 def study(review: ReviewSet) -> dict[str, Any]:
     """Return the results of the automatic checks as JSON values, with the set's provenance.
 
-    ``marks`` has each method's summary, for all answers and by category; ``examples`` the first
-    difference from the reference for each method and category.
+    ``marks`` contains the summary of each method, for all answers and for each category.
+    ``examples`` contains the first difference from the reference per method and category.
     """
     about = review.about
     categories = _categories(review)
@@ -332,7 +332,7 @@ def _categories(review: ReviewSet) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first prompt of a category to which a method and the reference gave different words.
+    """The first prompt of a category for which a method's answer differs from the reference's.
 
     way: name of the method. item: id of the prompt.
     """
@@ -345,8 +345,9 @@ class FirstDifference:
 
 
 def _first_examples(review: ReviewSet, method: int) -> dict[str, FirstDifference]:
-    """Return, by category, the first prompt that the method and the reference method answered with
-    different words.
+    """Map each category to the first prompt with different answers.
+
+    Answers of the method and of the reference method are compared by words.
     """
     name = review.about.methods[method].name
     examples: dict[str, FirstDifference] = {}

@@ -49,7 +49,7 @@ class Judgement:
     """One row of the store: a judgement, or an undo of an earlier one.
 
     item: id of the prompt.
-    left, right: names of the methods of the answers that were shown on these sides.
+    left, right: names of the methods that wrote the left and the right answer.
     ratings: rating of the left and of the right answer, 1 to 5; 0 for none.
     tags: tags of the left and of the right answer.
     is_masked: whether the names of the methods were hidden.
@@ -85,7 +85,7 @@ class Judgement:
         return sides.get(self.preference, self.preference)
 
     def of(self, method: str) -> tuple[int, tuple[str, ...]]:
-        """Return the rating and the tags of one of the two methods."""
+        """Return the rating and the tags that the judgement assigns to ``method``."""
         side = (self.left, self.right).index(method)
         return self.ratings[side], self.tags[side]
 

@@ -70,7 +70,10 @@ Decoders = Callable[[str], Decoder]
 
 @dataclass(frozen=True, slots=True)
 class SetProgress:
-    """Numbers of finished and of all answers. refused: messages for prompts that were rejected."""
+    """The progress of decoding a set: the numbers of finished answers and of all answers.
+
+    refused: messages for prompts that were rejected.
+    """
 
     num_done: int
     num_all: int

@@ -76,7 +76,10 @@ def _read_secret(path: Path) -> bytes:
 
 
 def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[str, str]:
-    """Return the methods on the left and on the right side; the order of ``pair`` has no effect."""
+    """Return the methods to show on the left and on the right, in this order.
+
+    The order of ``pair`` has no effect.
+    """
     first, second = sorted(pair)
     drawn = _digest(secret, "side", json.dumps([set_id, item, first, second]).encode())
     return (second, first) if drawn[0] & 1 else (first, second)

@@ -107,7 +107,7 @@ def _value(name: str, text: str | bool) -> Any:
 
 
 def checked(method: ReviewMethod) -> ReviewMethod:
-    """Return the method. Raises SettingsError if repeated runs can give different texts."""
+    """Return the method unchanged. Raises SettingsError if its text can differ between runs."""
     settings = method.settings
     if settings is not None and settings.is_auto and not settings.is_verified:
         raise SettingsError(UNREPEATABLE)

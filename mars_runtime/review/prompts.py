@@ -31,7 +31,7 @@ MOST: Mapping[str, int] = {
     "category": 60,
     "reference": 16_000,
 }
-"""Maximum length of each field of a record, in characters."""
+"""Field of a record -> maximum length of the field in characters."""
 MAX_CHARS = 16_000_000
 MAX_FAULTS = 100
 """Number of invalid records after which the rest of the file is skipped."""
@@ -132,7 +132,7 @@ class Prompts:
 
 
 def reason_of(error: Exception) -> str:
-    """Return an error of a record as a clause for ``Fault.reason``."""
+    """Convert an error in a record to a clause for ``Fault.reason``."""
     if isinstance(error, json.JSONDecodeError):
         return f"it is not valid JSON ({error.msg} at line {error.lineno}, column {error.colno})"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -169,7 +169,7 @@ class ReviewSet:
 
     @property
     def weights(self) -> Any:
-        """Return the fingerprints of the weights of each checkpoint."""
+        """Return the fingerprint of each checkpoint's weights, by checkpoint."""
         return _weights(self.about.made)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
@@ -181,7 +181,7 @@ class ReviewSet:
         return [pair for pair in self.pairs() if not self.has(*pair)]
 
     def has(self, item: int, method: int) -> bool:
-        """Return whether the answer is stored."""
+        """Return whether the answer to prompt ``item`` with ``method`` is stored."""
         return (item, method) in self._answers or self._file(item, method) is not None
 
     def add_trace(self, item: int, method: int, lines: Iterable[str]) -> None:
@@ -189,7 +189,7 @@ class ReviewSet:
         self._write(f"{_stem(item, method)}.jsonl", "".join(f"{line}\n" for line in lines))
 
     def add_text(self, item: int, method: int, text: str) -> None:
-        """Write an answer that is only text to the folder. Raises OutputError."""
+        """Write an answer without a trace to the folder. Raises OutputError."""
         self._write(f"{_stem(item, method)}.json", _line({"text": text}))
 
     def _write(self, name: str, text: str) -> None:

@@ -354,7 +354,7 @@ class Envelope:
         return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
 
     def _figures(self, answer: StreamedAnswer) -> Json:
-        """Return the value of the key ``mars``: figures of the run up to the end of the answer.
+        """Return the statistics of the run, up to the end of the answer, for the key ``mars``.
 
         Times are device times in seconds.
         """

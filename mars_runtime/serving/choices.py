@@ -189,7 +189,7 @@ def _with_own(answer: Json, source: Json) -> Json:
 
 
 def total(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sum of several ``usage`` objects, field by field."""
+    """Add up several ``usage`` objects, field by field."""
     return {
         name: total([usage[name] for usage in usages])
         if isinstance(value, dict)

@@ -88,7 +88,7 @@ class Faults:
     """ASGI middleware that converts exceptions to error responses.
 
     It must enclose the app: the server logs the full text of every exception that reaches it.
-    respond: builds the response. If a response has already begun when the app fails, it is cut off.
+    respond: builds the error response. If the app fails during a response, that is cut off.
     """
 
     def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:

@@ -39,9 +39,9 @@ MAX_UNFINISHED = 16  # maximum number of bodies that an address may be sending a
 # Maximum size of all bodies in memory, in multiples of the largest allowed body.
 # SHARE limits the bodies of one address, WHOLE those of all addresses together.
 SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # minimum in bytes of the body size that SHARE and WHOLE multiply
+MIN_SHARE = 4_000_000  # SHARE and WHOLE multiply at least this size, in bytes
 LARGE = 1_000_000  # the memory of bodies above this size in bytes is returned to the system
-TRIM_SECONDS = 2.0  # delay before memory is returned: one call then serves several bodies
+TRIM_SECONDS = 2.0  # delay, so that one call returns the memory of several bodies
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
 """After MAX_WRONG wrong keys within a minute an address is blocked for BLOCKED_SECONDS. The time
@@ -54,7 +54,7 @@ class BodyLimit:
 
     A body longer than ``max_bytes``, declared or received, is answered with 413. An address that
     sends too many bodies, or too much in total, is answered with 429: see MAX_UNFINISHED, SHARE and
-    WHOLE. A body counts until its request is answered.
+    WHOLE. A body counts towards these limits until its request is answered.
 
     elsewhere: limits in bytes for paths with a limit of their own, by path without a trailing
     slash. refusal, busy: JSON bodies of the responses 413 and 429.
@@ -141,7 +141,7 @@ class BodyLimit:
                 self._trim = asyncio.get_running_loop().call_later(TRIM_SECONDS, self._return)
 
     def _return(self) -> None:
-        """Return freed memory to the system, which the allocator would keep otherwise."""
+        """Return freed memory to the system; otherwise the allocator would keep it."""
         self._trim = None
         asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
 
@@ -278,7 +278,7 @@ class BlockedError(Exception):
 
 @dataclass(slots=True)
 class _Wrong:
-    """The count of wrong keys from one address. Times are those of the monotonic clock.
+    """The wrong keys received from one address. Times are those of the monotonic clock.
 
     since: start of the current count. count: number of wrong keys since then. num_blocks: how often
     the address was blocked. until: end of the latest block.

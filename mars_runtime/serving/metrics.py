@@ -29,8 +29,7 @@ from mars_runtime.events import End, Event, Prefill, RowStep, Step
 
 FOLD_SECONDS = 1.0
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
-"""Names of OpenAI and vLLM for the reasons why runs end. Reasons that are not listed keep their
-name."""
+"""Reason why a run ended -> OpenAI's and vLLM's name for it, where it differs."""
 LABEL = "model_name"
 SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 LONG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320)
@@ -84,7 +83,7 @@ class Metrics:
         self._thread: threading.Thread | None = None  # started by the first ``watch``
 
     def watch(self, name: str, engine: BaseEngine) -> None:
-        """Count the runs of an engine from now on, under the name of its model.
+        """Start to count the runs of an engine, under the name of its model.
 
         If several engines have had the same name, the gauges show the latest one.
         """

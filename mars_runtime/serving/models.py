@@ -106,7 +106,7 @@ class Models(Protocol):
 
     @property
     def trouble(self) -> str:
-        """A sentence if no model can answer now, else an empty string."""
+        """A sentence that explains why no model can answer now; empty if one can."""
 
     def find(self, name: str) -> ServedModel:
         """Return the model with this name, without waiting until it is loaded.
@@ -219,7 +219,7 @@ class SingleModel:
 
     @property
     def trouble(self) -> str:
-        """A sentence if the model cannot answer now, else an empty string."""
+        """A sentence that explains why the model cannot answer now; empty if it can."""
         if self.failure:
             return self.failure
         if self._model is None:

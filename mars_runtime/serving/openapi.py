@@ -106,7 +106,7 @@ def _default(schema: Json) -> str:
 
 
 def _kind(schema: Json) -> str:
-    """Return the type of a field as HTML: its name with its range, or its allowed values."""
+    """Describe the values of a field in HTML: a type with its range, or the allowed values."""
     if name := schema.get("$ref", "").rpartition("/")[2]:
         return f'<a href="#{name}">{name}</a>'
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):

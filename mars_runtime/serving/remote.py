@@ -203,7 +203,7 @@ class LaneReader:
         self._reader.feed(line)
 
     def new(self) -> Sequence[Event]:
-        """Return the events that were parsed since the last call."""
+        """Return the events that were parsed since the last call of this method."""
         events = self._reader.trace().events[self._num_read :]
         self._num_read += len(events)
         return events
@@ -369,7 +369,7 @@ class Machine:
                 raise EngineError(STRANGE) from error
 
     def trouble(self, seconds: float) -> str:
-        """Return a sentence if the machine cannot serve requests now, else an empty string.
+        """Return why the machine cannot serve requests now, as a sentence; empty if it can.
 
         seconds: maximum time to wait for its response.
         """
@@ -456,7 +456,7 @@ def _sentences(sentence: str = AWAY) -> Iterator[None]:
 
 
 def _check(answer: httpx.Response) -> None:
-    """Raise the exception that a local engine would raise, if the response is an error."""
+    """If the response is an error, raise the exception that a local engine would raise."""
     if not answer.is_error:
         return
     answer.read()

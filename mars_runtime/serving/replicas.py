@@ -230,7 +230,7 @@ class Replica:
             raise ReplicaError(trouble)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Return the ASGI app that a server without Ray would use. Ray calls this method."""
+        """Return the ASGI app of the endpoint, the same as without Ray. Ray calls this method."""
         return make_app(self._models, key=self._key)
 
     def check_health(self) -> None:

@@ -274,7 +274,7 @@ class StreamOptions(Body):
 
 
 class AnswerBody(Body):
-    """Fields that chat and text completions share."""
+    """Fields of the request body that chat and text completions have in common."""
 
     model: Text = Field(description="a model name from /v1/models")
     max_tokens: MaxTokens = RECOMMENDED.max_new_tokens

@@ -135,9 +135,9 @@ class Lanes:
 
 
 def wire_header(settings: DecodeSettings) -> Header:
-    """Return the trace header of a lane.
+    """Build the trace header of a lane.
 
-    The server and the client both build the header, so it is not sent.
+    The header is not sent, because the server and the client both build it.
     """
     return Header("", "", (0,), settings)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
 
-GRACE_SECONDS = 10  # time for answers in progress to end at shutdown
+GRACE_SECONDS = 10  # at shutdown, seconds for answers in progress to end
 HEAD_SECONDS = BODY_SECONDS = 10.0
 """Time limits for receiving the headers and for receiving a body. The limit for the headers begins
 with the connection or, for later requests, with their first byte."""
@@ -40,7 +40,7 @@ DRAINED = 16_000  # number of bytes that a client must read of an answer within 
 PAUSED_SECONDS = 1.0
 """If a timer runs this many seconds late, the process was paused (SIGSTOP, a frozen container)."""
 PIECE = 65_536  # number of bytes of an answer that are buffered for a client
-MAX_CONNECTIONS = 800  # for all addresses; below 1,024, a common limit for open files
+MAX_CONNECTIONS = 800  # total; less than 1,024, a common limit for open files
 MAX_OF_ADDRESS = 200
 """Maximum number of connections per address. Not applied behind a trusted proxy, because all
 connections then have the proxy's address.
@@ -324,7 +324,7 @@ class PunctualProtocol(H11Protocol):
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
 
     def _watch(self) -> None:
-        """Restart the timer if the connection now waits for another part of a request."""
+        """Restart the timer if the server now waits for another part of a request."""
         part = self.conn.their_state
         is_idle = part is h11.IDLE and self.timeout_keep_alive_task is not None
         awaited = (part, is_idle, self.cycle)
@@ -368,7 +368,7 @@ class PunctualProtocol(H11Protocol):
 
 
 def _was_paused(timer: asyncio.TimerHandle | None, now: float) -> bool:
-    """Return whether the process was paused when this timer was due."""
+    """Return whether a pause of the process delayed this timer."""
     return timer is not None and now - timer.when() > PAUSED_SECONDS
 
 

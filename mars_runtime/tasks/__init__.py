@@ -88,7 +88,7 @@ def all_families() -> list[str]:
 
 
 def families_for(is_chat: bool) -> list[str]:
-    """Return the families that measure a model by default.
+    """Return the task families with which a model is measured by default.
 
     A chat model gets open requests; other models get the families with checkers and natural text.
     """

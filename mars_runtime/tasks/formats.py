@@ -208,7 +208,7 @@ def _are_separated(text: str, mark_and_count: tuple[str, int]) -> bool:
 
 
 def _are_members(text: str, known: list[str]) -> bool:
-    """Return whether all items are known and different, in a list with any separators."""
+    """Return whether all items of a list are known and different. Any separators may be used."""
     items = [
         re.sub(r"^\s*(?:[-*]|\d+[.)])\s*", "", part).strip(" .!\"'").lower()
         for part in re.split(r"[\n;|/]+", text.strip())

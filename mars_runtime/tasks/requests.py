@@ -24,7 +24,7 @@ SHIFTED = ("languages", "odd_code", "tables", "long")
 tables, and prompts of up to about 4,000 tokens.
 """
 MANY_SUMS = 600
-"""Number of maths exercises to draw; duplicates are removed afterwards."""
+"""Number of maths exercises to generate, before duplicates are removed."""
 
 DATA = read_data("requests")
 _SHIFTED = read_data("shifted")
@@ -44,7 +44,7 @@ def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
 
 
 def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
-    """Return the hand-written prompts of a kind and its combined or drawn prompts."""
+    """Return the hand-written prompts of a kind, and those generated for this kind."""
     written = DATA[kind]
     if kind == "maths":
         return written["written"], [_exercise(rng, number) for number in range(MANY_SUMS)]
@@ -56,7 +56,7 @@ def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
 
 
 def _framed(texts: Sequence[str], frames: Sequence[str], num_frames: int) -> Iterator[str]:
-    """Yield each text in ``num_frames`` frames; text number i starts with frame number i."""
+    """Yield each text inserted into ``num_frames`` frames, for text number i from frame i on."""
     for index, text in enumerate(texts):
         for step in range(num_frames):
             yield frames[(index + step) % len(frames)].format(text=text)

@@ -207,7 +207,7 @@ def _output_of(child: str, job: Mapping[str, object]) -> object:
                 [sys.executable, "-I", "-S", "-c", child],
                 input=job_json,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # its length is unlimited
+                stderr=subprocess.DEVNULL,  # discarded, because its length is unlimited
                 text=True,
                 timeout=WALL_SECONDS,
                 env={},

@@ -38,7 +38,7 @@ def _different_initials(rng: random.Random, count: int) -> list[str]:
 def _running_best(
     items: Sequence[Item], pick: Callable[[Item, Item], Item]
 ) -> tuple[Item, list[str]]:
-    """Return the best item by ``pick``, and a line for each comparison made to find it."""
+    """Return the item that ``pick`` prefers, and one line for each comparison to find it."""
     best, lines = items[0], []
     for item in items[1:]:
         better = pick(best, item)
@@ -237,7 +237,7 @@ PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 
 
 def _last_answer(text: str) -> str:
-    """Return the text after the last ``Answer:``, or the last non-empty line without one."""
+    """Return the text after the last ``Answer:``; without ``Answer:``, the last non-empty line."""
     answers = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
     if answers:
         return str(answers[-1]).strip()

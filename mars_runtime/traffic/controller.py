@@ -62,7 +62,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ControllerState:
-    """State of the controller between two decisions. late: numbers of the late requests."""
+    """State of the controller between two decisions. late: the numbers of the late requests."""
 
     level: int = 0
     late: frozenset[int] = frozenset()
@@ -70,7 +70,7 @@ class ControllerState:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Input of the controller at one time.
+    """The controller's input at one point in time.
 
     at: seconds since the start of the load. queue: number of waiting requests. places: number of
     slots. records: the unfinished requests.
@@ -84,7 +84,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Output of the controller at one time.
+    """The controller's output at one point in time.
 
     at: seconds since the start of the load. queue: number of waiting requests. late: numbers of the
     late requests.

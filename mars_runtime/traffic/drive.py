@@ -29,7 +29,7 @@ POLL_SECONDS = 0.004
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """State of a load ``now`` seconds after its start: requests that arrived, and decisions."""
+    """The requests that arrived and the decisions up to ``now``, in seconds since the start."""
 
     now: float = 0.0
     records: tuple[RequestRecord, ...] = ()
@@ -112,7 +112,7 @@ class Drive:
                 self._waiting.append(number)
 
     def _control(self, now: float) -> None:
-        """Make a decision; if it differs from the last one, change the running requests."""
+        """Let the controller decide; apply a changed decision to the running requests."""
         bounds = self._workload.method.bounds
         if bounds is None:
             return

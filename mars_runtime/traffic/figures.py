@@ -86,15 +86,15 @@ class RequestRecord:
         return self.latency is not None and self.latency <= self.budget
 
     def admitted_at(self, at: float) -> RequestRecord:
-        """Return the record after the engine accepted the request at time ``at``."""
+        """Return a copy of the record in which the engine accepted the request at time ``at``."""
         return replace(self, state="served", admitted=at)
 
     def over(self, state: Literal["refused", "cut"], at: float) -> RequestRecord:
-        """Return the record after the request ended in ``state`` at time ``at``."""
+        """Return a copy of the record in which the request ended in ``state`` at time ``at``."""
         return replace(self, state=state, ended=at)
 
     def after(self, event: Event, at: float) -> RequestRecord:
-        """Return the record after an event of the request that was read at time ``at``."""
+        """Return a copy of the record, updated by an event that was read at time ``at``."""
         if isinstance(event, End):
             return replace(self, state=_STATES.get(event.reason, "cut"), ended=at)
         if not isinstance(event, Step):

@@ -29,7 +29,7 @@ SHORTEST = 0.5
 LONG = frozenset({"summary", "rewriting", "reading", "multiple_choice"})
 """Task families with a long text in the prompt."""
 MIXES = {"short": "short prompts", "all": "short and long prompts"}
-"""Titles of the mixes of prompts, by name."""
+"""Name of a mix of prompts -> its title on the page."""
 
 
 class ArrivalsError(ValueError):
