@@ -136,7 +136,7 @@ class Penalty:
     ) -> Penalty | None:
         """Return the changes to the logits of a row with this text, or None for no changes.
 
-    The text includes drafts.
+        The text includes drafts.
 
         num_prompt: number of prompt tokens in the text. Presence and frequency penalties and the
             minimum number of tokens do not count them.

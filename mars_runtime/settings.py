@@ -113,7 +113,7 @@ class Setting:
 
     @property
     def refusal(self) -> str:
-        """The beginning of the error message for an invalid value."""
+        """The error message for an invalid value; it does not contain that value."""
         if self.choices:
             return f"{self.what} must be one of {', '.join(self.choices)}."
         if self.type == LogitBias:

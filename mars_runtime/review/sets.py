@@ -169,7 +169,7 @@ class ReviewSet:
 
     @property
     def weights(self) -> Any:
-        """Return the fingerprint of each checkpoint's weights, by checkpoint."""
+        """Return the fingerprints of the weights of each checkpoint."""
         return _weights(self.about.made)
 
     def pairs(self) -> Iterator[tuple[int, int]]:

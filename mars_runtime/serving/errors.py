@@ -88,7 +88,8 @@ class Faults:
     """ASGI middleware that converts exceptions to error responses.
 
     It must enclose the app: the server logs the full text of every exception that reaches it.
-    respond: builds the error response. If the app fails during a response, that is cut off.
+    respond: builds the error response. A response during which the app
+    fails is cut off.
     """
 
     def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:
