@@ -78,7 +78,7 @@ class Batch(Protocol):
         """Remove a row; another row can use its memory immediately."""
 
     def gather(self, numbers: Sequence[int]) -> None:
-        """Prepare a step of these rows. The time of this call is not part of the step's time."""
+        """Prepare the next step for these rows. Callers do not time this call."""
 
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """Run one forward pass for these rows (default: all rows); other rows are not fed.
@@ -106,8 +106,8 @@ class Batch(Protocol):
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         """Add to the latest step the tokens that AR would have chosen at earlier positions.
 
-        They are in ``RowStep.checks`` of the rows with these numbers. A batch that does not support
-        checks returns the step unchanged.
+        The tokens are added as ``RowStep.checks`` to the rows in ``numbers``. A batch that does not
+        support checks returns the step unchanged.
         """
         return step
 
@@ -262,7 +262,7 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
     """Return a settings source that replaces ``method`` in the settings of another source.
 
-    The returned source returns the same object as long as the other source does.
+    While the other source returns the same object, the returned source does so too.
     """
     latest = fixed = settings()
     if latest.method != method:

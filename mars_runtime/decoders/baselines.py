@@ -13,10 +13,9 @@ alternate:
   the block's last token predicts the first token of the next block. The first commit feeds only the
   last token of the prompt.
 - **Fill** feeds the whole block: its accepted tokens (the commit predicted the first of them) and
-  masks up to its end. The last accepted token predicts as AR does, and the masks after it predict
-  further
-  tokens: at most B proposals in total and none beyond the block. Proposals are accepted from left
-  to right while their confidence is at least τ.
+  masks up to its end. The last accepted token predicts the next token as AR does, and the masks
+  after it predict further tokens: at most B proposals in total and none beyond the block. Proposals
+  are accepted from left to right while their confidence is at least τ.
 
 A row with a full block is still fed and waits (``IdleRow``) until every live row has a full
 block. A finished row waits until the end of the batch. A block of C tokens takes one commit and the
@@ -244,7 +243,7 @@ class _Blocks:
         requests = [self._request(row, width) for row in active]
         requested = {request.row for request in requests}
         idle = tuple(self._idle(row, width) for row in self._rows if row.number not in requested)
-        # A row that ended in an earlier, longer block is fed only as many tokens as the other rows.
+        # A finished row may have a longer block, so its tokens are cut to the current width.
         steps = self._forward.step([row.pending[:width] for row in self._rows], width, requests)
         for row, step in zip(active, steps, strict=True):
             self._update(row, step)

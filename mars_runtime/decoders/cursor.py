@@ -229,11 +229,11 @@ class CursorBatch(Batch):
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         """Add to the latest step the tokens that AR would have chosen at earlier positions.
 
-        They are in ``RowStep.checks`` of the rows with these numbers. Call this method before
-        the next step and outside the timed code.
+        The tokens are added as ``RowStep.checks`` to the rows in ``numbers``. Call this method
+        before the next step and outside the timed code.
         """
         hidden, plans = self._latest
-        # For each row: its index and its number of tokens that were fed again.
+        # For each row: its index, and how many of its tokens were fed again.
         fed_again = {plan.row.number: (index, plan.first_slot) for index, plan in enumerate(plans)}
         wanted = [row for row in step.rows if row.row in numbers and fed_again[row.row][1]]
         if not wanted:

@@ -90,7 +90,8 @@ class _DraftRow:
 class DraftRows:
     """Rows of draft models for a batch of ``num_rows`` rows of ``capacity`` tokens.
 
-    A row is created at its first request. ``new_batch`` creates one batch per draft model.
+    A draft row is created when it is first needed. ``new_batch`` creates one batch per draft
+    model.
     """
 
     def __init__(
@@ -157,9 +158,7 @@ class DraftRows:
     def _update_settings(
         self, requests: Sequence[DraftRequest], drafted: dict[int, Drafted]
     ) -> None:
-        """Set the settings of the draft rows: how many tokens to draft, and no stop at EOS or at a
-        loop.
-        """
+        """Set how many tokens the draft rows draft, and disable their stops at EOS and loops."""
         for request in requests:
             draft, settings = self._find(request.settings.draft), request.settings
             num_missing = request.at_most - len(drafted[request.row.number].tokens)

@@ -49,9 +49,9 @@ ADVANCE, FULL = 2.0, 6.0  # initial and maximum time budget, in AR steps
 
 # Constants that are used only to choose the B of unverified rows.
 POSITION_MEMORY = 0.95  # decay of the acceptance counts at each new observation
-PRIOR_WEIGHT = 1.5  # weight of a prior probability, in observations
+PRIOR_WEIGHT = 1.5  # number of observations that a prior probability counts as
 FIRST_POSITION = 0.6  # prior acceptance probability of the first draft
-POSITION_OUTWARD = 0.93  # prior of a position / acceptance probability of the one before
+POSITION_OUTWARD = 0.93  # prior of a position, divided by the probability of the one before
 SIZE_PATIENCE = 2  # forward passes before a B above 1 is chosen again
 
 # Constants that are used only to choose the drafts and masks of verified rows.
@@ -61,7 +61,7 @@ NUM_PROBES = 2  # number of mask samples that are kept when no masks are chosen
 PATIENCE, HASTE = 16, 3
 MIN_SPACING = 8  # minimum number of forward passes between probes, because a choice takes time
 OUTWARD = 0.95  # assumed decay of the acceptance probability from mask to mask
-# Prior probability that the first mask proposal is right, and that each further one is.
+# Prior probability of a correct proposal: of the first mask, and of each further mask.
 FIRST_GUESS = (0.55, 0.5)
 
 EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # confidences that separate the categories of mask proposals
@@ -77,7 +77,7 @@ and later lookup tokens by match length, given that the tokens before were right
 """
 FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
-GUESS_WEIGHT = 4.0  # weight of a prior probability, in scored predictions
+GUESS_WEIGHT = 4.0  # number of scored predictions that a prior probability counts as
 FLOOR = 0.04  # drafts with a lower acceptance probability are never worth their cost
 MEMORY = 0.97  # decay of a category's earlier scores at each new score
 
@@ -107,8 +107,8 @@ class FeedLimits:
     def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> FeedLimits:
         """Return the limits for settings with a fixed B.
 
-        ``trained`` is the B that the model was trained with. With a draft model it is an upper
-        bound on B, because B then is the draft model's setting.
+        ``trained`` is the B that the model was trained with. With a draft model, the setting B is
+        meant for the draft model, so the model itself uses at most ``trained``.
         """
         if settings.method == "jacobi":
             return cls(settings.num_guesses, 0)
@@ -157,7 +157,7 @@ class TimeBudget:
     def share(self) -> float:
         """Weight of the cost of extra positions in the next forward pass, at most 1.
 
-        It is 1 when no budget is left, so the row then minimises time.
+        It is 1 when no budget is left: extra positions then count at their full cost.
         """
         return max(LEAST_SHARE, 1.0 - max(0.0, self._left) / FULL)
 
@@ -184,7 +184,7 @@ class AcceptanceCounts:
         """Add one observation; the counts of earlier ones decay.
 
         The first ``num_accepted`` positions were accepted. ``is_rejected`` is whether the next
-        position was rejected; otherwise it is unknown.
+        position was rejected. If it is false, the result of the next position is unknown.
         """
         self.accepted = [POSITION_MEMORY * count for count in self.accepted]
         self.rejected = [POSITION_MEMORY * count for count in self.rejected]
@@ -226,7 +226,7 @@ class AcceptanceEstimate:
         return self._basis == _basis(settings)
 
     def observe(self, acceptance: Acceptance, num_fed_drafts: int, block_size: int) -> None:
-        """Add one forward pass: its result, its number of verified drafts and its B."""
+        """Update the statistics with the result, number of verified drafts and B of a pass."""
         num_agreed = acceptance.num_agreed
         self.num_gained += num_agreed
         if num_fed_drafts:
@@ -239,8 +239,8 @@ class AcceptanceEstimate:
     def chances(self) -> list[tuple[float, float]]:
         """Return two probabilities for each position after AR's own token.
 
-        The first is that a proposal reaches τ, the second that AR then chooses the same token; for
-        unverified rows it is 1.
+        The first is the probability that a proposal reaches τ. The second is the probability that
+        AR then chooses the same token; it is 1 for unverified rows.
         """
         if not self._is_verified:
             return [(made, 1.0) for made in self._drafted.chances(FIRST_POSITION)]
@@ -286,8 +286,7 @@ class BlockSizes:
         return self._choose_size(estimates, has_gained, is_fewest)
 
     def _estimate(self, row: EstimatedRow, settings: DecodeSettings) -> AcceptanceEstimate:
-        """Return the row's statistics; if the settings changed, start new ones and choose B
-        again."""
+        """Return the row's statistics; reset them and the choice of B if the settings changed."""
         if row.estimate is None or not row.estimate.fits(settings):
             row.estimate = AcceptanceEstimate(settings, self._costs.depth)
             self._num_gained = -1
@@ -320,7 +319,7 @@ class BlockSizes:
     def _base_spacing(self, size: int, curve: Curve) -> int:
         """Return after how many forward passes to probe, so that probes cost at most PROBE_SHARE.
 
-        A probe may cost twice its extra positions, because its drafts are fed again for
+        The extra positions of a probe may cost twice, because its drafts are fed again for
         verification.
         """
         if size == 1:  # The model was trained to predict only one token.
@@ -386,7 +385,7 @@ class Calibration:
         self._unscored: list[Chain] = []
 
     def chances(self, chain: Iterable[tuple[int, int]]) -> list[float]:
-        """Return the probabilities that the first 1, 2, 3 ... predictions are all right.
+        """Return the probabilities that the first 1, 2, 3 ... predictions are all correct.
 
         The list ends before the first probability below FLOOR.
         """
@@ -463,7 +462,7 @@ class Candidate(NamedTuple):
 
     @property
     def feed(self) -> FeedLimits:
-        """The limits under which exactly this candidate is fed."""
+        """Limits that make a forward pass feed exactly this candidate."""
         return FeedLimits(*self[4:])
 
 
@@ -472,17 +471,17 @@ def best_candidate(
 ) -> Candidate:
     """Return the best candidate for the next forward pass, given the available drafts.
 
-    ``chances`` are the probabilities that the first 1, 2, 3 ... drafts are all accepted. Candidates
-    feed no masks, masks after the last draft, or, with ``may_branch``, masks after the tokens that
-    are most likely to be the last accepted ones. A group is useful only if all tokens before it are
-    accepted and the next one is not.
+    ``chances`` are the probabilities that the first 1, 2, 3 ... drafts are all accepted. A
+    candidate may have no masks or one group of masks after the last draft. With ``may_branch``,
+    groups instead follow the tokens that are most likely to be the last accepted ones. A group is
+    useful only if all tokens before it are accepted and the next one is not.
     """
     plain, extra, _ = curve  # unpacked once, because the loop runs thousands of times a second
     masks, rate, worth = policy.num_masks, policy.rate, policy.worth
     most_drafts, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
     best_fields: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
-    # (probability that a token is the last accepted one, its number), for tokens before a draft.
+    # For tokens before the last draft: (probability of being the last accepted one, number).
     ends: list[tuple[float, int]] = []
     roots: list[tuple[float, int]] = []
     for num_drafts in range(most_drafts + 1):
@@ -599,7 +598,7 @@ class Drafter:
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
         self._chances: list[float] = []  # acceptance probabilities of the current drafts
         self._policy = AR_POLICY
-        self._best_masks, self._rate = min(2, most_masks), 1.0  # result of the latest comparison
+        self._best_masks, self._rate = min(2, most_masks), 1.0  # set by ``_choose_policy``
         self._num_forwards = 0
         self._probes = Probes()
         self._num_accepted = 0  # accepted drafts since the last choice
@@ -631,7 +630,7 @@ class Drafter:
         return candidate.feed
 
     def _weighted(self, curve: Curve) -> Curve:
-        """Return the costs that the row's objective uses; ``passes`` discounts extra tokens."""
+        """Return the costs for the row's objective; with ``passes``, extra tokens cost less."""
         return curve if self._budget is None else curve.at(self._budget.share)
 
     def update(
@@ -682,7 +681,7 @@ class Drafter:
         return best_candidate(chances, self._policy, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
-        """Extend the acceptance probabilities of some masks to all masks; see OUTWARD."""
+        """Extend acceptance probabilities to the maximum number of masks, assuming OUTWARD."""
         extended = list(masks)
         before = extended[-2] if len(extended) > 1 else 1.0
         chance = extended[-1] / before if before else 0.0
@@ -696,12 +695,12 @@ class Drafter:
         time.
         """
         has_gained, self._num_accepted = self._num_accepted > 0, 0
-        # A forward pass may lack masks or a lookup match, so the shorter list is repeated.
+        # Some forward passes had no masks or no lookup match, so the shorter list is repeated.
         texts: Iterable[list[float]] = self._texts or [[]]
         count = max(len(self._masks), len(self._texts))
         samples = list(islice(zip(cycle(self._masks), cycle(texts), strict=False), count))
         last = self._best_masks
-        # The maximum is included because rates need not rise steadily up to the best number.
+        # The maximum is tried too, because rates may fall before they rise to the best one.
         candidates = {0, 1, last - 1, last, last + 1, self._most_masks}
         rates = {
             masks: rate_of(masks, samples, curve, may_branch=self._may_branch, rate=self._rate)
@@ -725,7 +724,7 @@ class Drafter:
         self._probes.pause(base, is_probe=is_probe, has_gained=has_gained)
         if not is_probe:
             return self._policy
-        # Value proposals above their cost, so that the probe feeds masks in any case.
+        # Proposals get a value above their cost, so that the probe feeds masks in any case.
         return DraftPolicy(best, plain, plain * curve.of(1 + best, best) + 1.0)
 
     def _base_spacing(self, num_masks: int, curve: Curve) -> int:

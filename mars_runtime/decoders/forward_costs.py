@@ -42,7 +42,7 @@ class Curve(NamedTuple):
         return self.plain[width - 1] + (self.masks if num_masks else 0.0)
 
     def at(self, share: float) -> Curve:
-        """Return the curve with all costs beyond one token multiplied by ``share``."""
+        """Return the curve with the costs of masks and of further tokens scaled by ``share``."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
 
 
@@ -77,8 +77,9 @@ class Tracking:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the level is well known. It becomes uncertain if no step of one token runs for a
-        while.
+        """Whether the factor ``level`` is well known.
+
+        It becomes uncertain if no step of one token runs for a while.
         """
         return self._covariance[0][0] <= MAX_LEVEL_VARIANCE
 
@@ -130,7 +131,7 @@ class ForwardCosts:
     rho: number of rows -> time of a pass of 1, 2, 3 ... tokens per row, relative to 1 token.
     seconds: time of a pass of one token for the smallest number of rows; 0 if unknown.
     masks: number of rows -> additional cost of masks, in the unit of ``rho``.
-    fewer: number of threads -> costs with that number, for fewer threads than usual.
+    fewer: costs with fewer threads than usual, by number of threads.
     in_force: returns the current number of threads.
     """
 
@@ -180,7 +181,7 @@ class ForwardCosts:
             large_enough = [rows for rows in self.rho if rows >= num_rows]
             nearest = min(large_enough) if large_enough else max(self.rho)
             costs = self.rho[nearest]
-            # Cost depends on the total number of tokens, so extra rows count as longer rows.
+            # Cost depends on the total number of tokens, so extra rows count as more tokens.
             times = max(1.0, num_rows / nearest)
             unit = _between(costs, times)
             plain = [_between(costs, times * length) / unit for length in range(1, MAX_FED + 1)]
@@ -191,7 +192,7 @@ class ForwardCosts:
 def _between(costs: Sequence[float], length: float) -> float:
     """Return the cost of a pass of ``length`` tokens, given ``costs`` of 1, 2, 3 ... tokens.
 
-    It is interpolated between those lengths, and proportional to the length beyond them.
+    The cost is interpolated between these lengths, and proportional to ``length`` beyond them.
     """
     if length >= len(costs):
         return costs[-1] * length / len(costs)

@@ -23,8 +23,8 @@ from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
-NUM_TOKENS = 16  # maximum number of tokens before the pass that one piece runs
-NUM_PARTS = 8  # number of pieces into which the layers are divided for these tokens
+NUM_TOKENS = 16  # of the text before the pass: maximum number of tokens in one piece
+NUM_PARTS = 8  # of the text before the pass: number of pieces that the layers form
 NUM_STATES = 8  # maximum number of hidden states that the output head reads in a piece
 UNFIT = "This forward pass cannot be run again: choose another one."
 
@@ -35,7 +35,7 @@ def read_layers(
     fed: Fed,
     prefix_cache: PrefixCache | None = None,
 ) -> Generator[None, None, Layers]:
-    """Yield after each piece; return the predictions of the forward pass after each layer.
+    """Return the predictions of a forward pass after each layer; yield after each piece of work.
 
     ``prefix_cache`` contains keys and values of earlier texts. Raises DecodeError if the model
     cannot run the forward pass.
@@ -83,7 +83,7 @@ class _LayerReader:
         self._num_layers: int = model.config.num_layers
 
     def steps(self, prefix_cache: PrefixCache | None) -> Generator[None, None, Layers]:
-        """Yield after each piece of the work and return the predictions.
+        """Return the predictions after each layer; yield after each piece of work.
 
         Runs the text before the forward pass, then the pass itself, then the tokens that the run
         emitted at the positions of the masks.
@@ -153,7 +153,7 @@ class _LayerReader:
         return [tuple(column) for column in predictions]
 
     def _real_columns(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
-        """Return columns for the tokens that the run has emitted at the positions of masks."""
+        """Return columns of the tokens that the run emitted where the pass had masks."""
         fed = self._fed
         wanted = {column.position for column in columns if column.root is not None}
         end = min(len(fed.text), max(wanted, default=-1) + 1)

@@ -54,8 +54,8 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
-"""For each class: its maximum entropy in nats, and the share of the distance to 1 added to τ."""
-RATE = 0.2  # share of the distance to 1 by which a disagreement raises τ if the target is 1
+"""Classes of (maximum entropy in nats, share of the distance from τ to 1 that is added to τ)."""
+RATE = 0.2  # step size: a disagreement with AR adds RATE * target to ``Row.raised``
 MAX_RAISED = 0.98
 """Maximum of ``Row.raised``. At τ = 1 no proposal would be accepted, so τ could not adapt again."""
 
@@ -110,9 +110,10 @@ class RowPlan:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
     def raised_after(self, checks: list[Proposal]) -> float:
-        """Return the next value of ``Row.raised``, given AR's choices for the latest tokens.
+        """Return the value of ``Row.raised`` after this forward pass.
 
-        The row itself is updated only when the result of the forward pass is applied.
+        ``checks`` are AR's choices for the latest emitted tokens. The row itself is updated only
+        when the result of the forward pass is applied.
         """
         emitted = self.tokens[1 : 1 + len(checks)]
         agreed = [check.token == token for check, token in zip(checks, emitted, strict=True)]
@@ -144,10 +145,10 @@ class RowPlan:
     def groups_to_rerank(self, index: int) -> list[MaskGroup]:
         """Return the mask groups with candidates that a sampler head may rerank.
 
-        ``index`` is the index of the row in the batch. The first mask of a group follows AR's
-        choice after the token that the group follows. The list is empty for rows that sample,
-        because the sampled token must not change, and for the metric entropy, which does not score
-        single candidates.
+        ``index`` is the index of the row in the batch. For the first mask
+        of a group, the sampler head uses AR's choice as the token before it. The list is empty for
+        rows that sample, because the sampled token must not change, and for the metric entropy,
+        which does not score single candidates.
         """
         if self.settings.temperature > 0 or self.settings.metric == "entropy":
             return []
@@ -334,7 +335,7 @@ class Steering:
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
         """Return for each row what the next forward pass may feed.
 
-        Raises DecodeError with the numbers of the rows with automatic B if no costs were measured.
+        Raises DecodeError if rows have automatic B but no costs were measured; it names these rows.
         """
         rows_and_settings = list(zip(rows, settings, strict=True))
         automatic = [row.number for row, current in rows_and_settings if current.is_auto]
@@ -436,8 +437,7 @@ class Steering:
         return NextDrafts(looked_up=drafts) if is_lookup else NextDrafts(drafts)
 
     def _jacobi_drafts(self, plan: RowPlan, acceptance: Acceptance) -> NextDrafts:
-        """Return the drafts of jacobi: AR's answers to the last guesses, extended by new
-        guesses."""
+        """Return drafts for jacobi: AR's choices after the previous guesses, then new guesses."""
         last, answers, settings = acceptance.emitted[-1], acceptance.drafts, plan.settings
         count = min(settings.num_guesses, plan.remaining - len(acceptance.emitted) - 1)
         ends = eos_in_force(settings, self._eos_ids)
@@ -451,10 +451,10 @@ class Steering:
 
 
 def first_guesses(last: int, answers: Sequence[int], count: int, ends: frozenset[int]) -> list[int]:
-    """Return Jacobi guesses that extend ``answers`` to ``count`` tokens.
+    """Return new Jacobi guesses, which follow ``answers`` so that both have ``count`` tokens.
 
-    A new position has no answer yet, so its first guess repeats the token before it, which is
-    ``last`` if ``answers`` is empty. Returns no guesses after an EOS token.
+    ``answers`` are AR's choices after the previous guesses. Every new guess repeats the last of
+    them, or ``last`` if there are none. Returns no guesses after an EOS token.
     """
     before = answers[-1] if answers else last
     return [] if before in ends else [before] * (count - len(answers))
@@ -474,7 +474,7 @@ def entropy(prediction: Proposal) -> float:
 def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float) -> float:
     """Return the adapted τ of a forward pass in which ``prediction`` is AR's own prediction.
 
-    ``raised`` is the share of the distance from τ to 1 that agreement with AR adds.
+    ``raised`` is the share of the distance from τ to 1 that the agreement rule adds.
     """
     share = raised
     if settings.tau_policy == "entropy":

@@ -125,7 +125,7 @@ class Rows:
         self._prefix_cache = prefix_cache
         self._mask_id = mask_id
         self._rows: list[Row] = []
-        # For each free index: the number of cache slots that the last row there may have written.
+        # For each free index: number of cache slots that its previous row may have written.
         self._num_dirty = [0] * cache.rows
 
     @property
