@@ -21,12 +21,12 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder
 from mars_runtime.settings import MAX_FED, Metric
 
-MASKED = range(2, 6)  # lengths at which the additional cost of masks is measured
+MASKED = range(2, 6)  # numbers of tokens per row for which the cost of masks is measured
 CONTEXT = 128  # number of tokens in the KV cache before the timed ones
-SHORT = 0.02  # if a pass of one token takes less than this many seconds, MANY lengths are timed
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # timed lengths for one row with all threads
-FEW = (1, 2, 3, 5, 8, 16, 32)  # timed lengths in other cases; costs in between are interpolated
-BUDGET = 1.2  # seconds after which no further round starts, except for the minimum
+SHORT = 0.02  # MANY is used only if a pass of one token takes less than this many seconds
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # tokens per row to time: one row, all threads
+FEW = (1, 2, 3, 5, 8, 16, 32)  # tokens per row to time otherwise; costs in between are interpolated
+BUDGET = 1.2  # after this many seconds, only the minimum number of rounds is completed
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 
 
@@ -76,7 +76,7 @@ class _Measurement(NamedTuple):
 def _measure(
     checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]
 ) -> dict[int, _Measurement]:
-    """Return number of threads -> measurement; the key 0 means the current number of threads."""
+    """Return the measurement for each number of threads; 0 means the current number."""
     longest = max(2 * checkpoint.block_size - 1, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
     timer.seconds(1)

@@ -101,7 +101,7 @@ class Job(Generic[L]):
     def spend(self, lane: L, seconds: float, now: float, has_rest: bool = True) -> None:
         """Record that ``lane`` used the device for ``seconds`` until ``now``.
 
-        If ``has_rest`` is false, no pause of slow motion follows, as after a prefill, which
+        ``has_rest`` is whether a pause of slow motion follows. It is false after a prefill, which
         emits no tokens.
         """
         lane.clock += seconds

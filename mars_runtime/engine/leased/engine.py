@@ -146,7 +146,7 @@ class LeasedEngine(BaseEngine):
             self._slots.release(slot)
 
     def _call(self, runs: Sequence[LeasedRun], slot: int) -> None:
-        """Decode these runs in the other process until it has finished.
+        """Decode these runs in the process of the leased device until that process has finished.
 
         Events of runs that have already ended here are dropped.
         """
@@ -177,8 +177,7 @@ class LeasedEngine(BaseEngine):
         run.add(event)
 
     def _enforce_deadlines(self) -> None:
-        """End runs that were cancelled or passed their deadlines, even if the other processes do
-        not react."""
+        """End runs that were cancelled or passed their deadlines, even if their processes hang."""
         with self._condition:
             while not self._is_closed:
                 now = time.monotonic()

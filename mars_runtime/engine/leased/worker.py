@@ -1,10 +1,10 @@
 """Messages to and from the process that uses the leased device, and the worker that decodes there.
 
 A worker stores its backends between calls, with their caches, captured forward passes and measured
-costs; its process is forked from one that has none. Every run of a call uses the device
+costs. Its process is forked from a process without backends. Every run of a call uses the device
 exclusively, so no thread or queue is needed. A call and its news are pickled. Settings are sent
 through memory that both processes share. It was allocated before the fork, and each call has a slot
-in it. One side writes to the slot; the other reads it before each forward pass and while a run
+in it. The caller writes to the slot; the worker reads it before each forward pass and while a run
 pauses. Incomplete data is never used: every write has a version and a checksum over version and
 content. If the checksum does not match, the reader continues with the previous settings and reads
 again before the next forward pass.
@@ -43,7 +43,7 @@ The rates are cautious and not measured.
 SOLO_SECONDS, MOST_SECONDS = 60.0, 90.0
 SLOT_BYTES = 8192
 _VERSION = struct.Struct("<Q")
-_HEAD = struct.Struct("<QII")  # version, length, checksum
+_HEAD = struct.Struct("<QII")  # header of a slot: version, length, checksum
 NEWS_SECONDS = 0.03  # minimum seconds between two messages, because each one is pickled
 POLL_SECONDS = 0.02  # seconds between two reads of the shared settings while a run pauses
 SPARE_SECONDS = 2.0  # runs are ended this many seconds before the requested time is over
@@ -187,7 +187,7 @@ class Reader:
     def latest(self) -> SharedSettings:
         """Return the current settings.
 
-        If the slot is used by another call, all lanes are stopped.
+        If another call now uses the slot, the returned settings stop all lanes.
         """
         if self._slots.version(self._slot) != self._version:
             written = self._slots.read(self._slot)
