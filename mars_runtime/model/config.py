@@ -190,8 +190,8 @@ def _reject_unsupported_settings(config: Mapping[str, Any], *, has_bias: bool) -
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """Return the rotary base (``rope_theta``) and the rope scaling, or None for no scaling.
 
-    Both values come from ``rope_scaling`` if it is present, else from ``rope_parameters``. If the
-    base is not there, it comes from the top level of ``config.json`` or is 10000.
+    Both values are read from ``rope_scaling`` if it is present, else from ``rope_parameters``. A
+    base that is missing there is read from the top level of ``config.json``; its default is 10000.
 
     Source: transformers 5, modeling_rope_utils.py, ``convert_rope_params_to_dict``.
     """

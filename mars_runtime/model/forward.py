@@ -228,7 +228,7 @@ class SamplingMetadata:
     def read(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
         """Return the predictions of logits [R, S, V]; see ``acceptance.read``.
 
-        ``rank`` reranks the candidates of ``groups``, so ``groups`` is not read here.
+        ``rank`` reranks the candidates of mask groups; this method ignores ``groups``.
         """
         return read(logits, self.forbidden, self.metrics, self.draws, self.penalties, rank)
 

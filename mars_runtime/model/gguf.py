@@ -209,7 +209,7 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
         "model_type": kind,
         "vocab_size": vocabulary.shape[0],
         "hidden_size": hidden_size,
-        # Valid files have at least one tensor per layer, so the cap only lowers damaged numbers.
+        # Valid files have at least one tensor per layer, so the limit affects only damaged files.
         "num_hidden_layers": min(_number(values, f"{kind}.block_count"), len(file.tensors)),
         "num_attention_heads": num_heads,
         "num_key_value_heads": _number(values, f"{kind}.attention.head_count_kv", num_heads),

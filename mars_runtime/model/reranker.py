@@ -48,7 +48,7 @@ class QuantizedTable:
 
     @classmethod
     def of(cls, matrix: Tensor, embed: Embed, vocab_size: int) -> QuantizedTable:
-        """Quantise E @ matrix, for a matrix [H, width], in chunks of the vocabulary."""
+        """Multiply all embeddings by ``matrix`` [H, width] and quantise the products."""
         values, scales = [], []
         for ids in torch.arange(vocab_size, device=matrix.device).split(ROWS_AT_ONCE):  # type: ignore[no-untyped-call]
             dense = embed(ids) @ matrix

@@ -19,12 +19,12 @@ import torch
 Result = TypeVar("Result")
 
 NEW = 0.05  # minimum weight of a new measurement in the running mean
-OUTLIER = 2.0  # a measurement above this multiple of the mean is lowered to it
+OUTLIER = 2.0  # measurements are capped at this multiple of the mean
 # After SLOW_IN_A_ROW forward passes that take over SLOW times the mean, fewer threads are tried.
 SLOW = 1.5
 SLOW_IN_A_ROW = 3
-GAIN = 0.97  # a trial succeeds if its mean time is below this share of the chosen number's
-TRIALS = 4  # number of forward passes in a trial, which ends early if one of them is slower
+GAIN = 0.97  # a trial succeeds if its mean time is below this share of the current mean
+TRIALS = 4  # maximum number of passes in a trial; the first one slower than the mean ends it
 SHARE = 0.02  # approximate share of the time that trials may cost
 WAITS = (0.06, 1.0)  # minimum and maximum time between two trials, in seconds of forward passes
 # If an increase is undone within RETREAT seconds, the next one needs twice as many trials.
@@ -58,7 +58,8 @@ class Threads:
         self._wait = 0.0  # seconds of forward passes until the next trial
         self._num_slow = 0  # slow forward passes in a row, of any part and width
         self._has_risen = True  # whether the latest change of the number was an increase
-        self._since_rise = self._since_proof = 0.0  # in seconds of forward passes
+        # In seconds of forward passes: since an increase, and since a decrease or counted success.
+        self._since_rise = self._since_proof = 0.0
         self._num_proofs, self._num_needed = 0, 1
 
     def run(self, part: str, width: int, most: int, call: Callable[[int], Result]) -> Result:
@@ -180,7 +181,10 @@ class ThreadChoice:
         return self._numbers[self._at]
 
     def request_trial(self, step: int) -> None:
-        """Request a trial of ``step`` and restart the mean, because the load has changed."""
+        """Request a trial of more (1) or fewer (-1) threads, because the load has changed.
+
+        The mean time is measured anew.
+        """
         self._num_measured, self._wanted = 0, step
 
     def move(self, step: int) -> None:

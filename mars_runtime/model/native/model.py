@@ -328,7 +328,7 @@ class NativeModel(CausalModel):
 
     def _rising(self, forbidden: Tensor) -> Tensor:
         """Return the forbidden ids in ascending order."""
-        # The ids nearly always equal those of the previous call, even if the tensor is a new one.
+        # The forbidden ids nearly always equal those of the previous call, even in a new tensor.
         if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
             self._forbidden = forbidden, forbidden.sort().values
         return self._forbidden[1]
@@ -469,7 +469,7 @@ def _turns(config: ModelConfig, length: int) -> Tensor:
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
-    """Return the groups in the form of the library's ``MaskGroup`` (``rank.h``), int32 [G, 3].
+    """Return mask groups as ``MaskGroup`` structures of ``rank.h``, int32 [G, 3].
 
     slots: number of slots that are read per row.
     """

@@ -194,10 +194,10 @@ class Weights:
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
-        """Return a weight as a matrix with the number of bits that it is packed with.
+        """Return a weight as a matrix that is ready to be packed.
 
-        bits: the number of bits for a dense weight outside the layers; a quantised weight then
-        keeps its own number. None uses the number of bits for layers.
+        bits: None for a weight of a layer. For any other weight, the number of bits to use if it is
+        dense; if it is quantised, it keeps its number of bits.
         """
         weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
@@ -256,7 +256,7 @@ class Arena:
         self._library = library
 
     def put(self, matrix: Matrix) -> Tensor:
-        """Pack a matrix behind the previous ones; return the uint8 view of its memory.
+        """Pack a matrix after the previous ones; return a uint8 view of its memory.
 
         Raises CheckpointError for weights that are not finite.
         """
