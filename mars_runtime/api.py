@@ -17,7 +17,7 @@ from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.header import make_header
 from mars_runtime.errors import MarsError
-from mars_runtime.events import EndReason, Step
+from mars_runtime.events import FINAL, EndReason, Step
 from mars_runtime.inputs import read_bytes
 from mars_runtime.methods import Method
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -233,13 +233,16 @@ class TextStream:
     def __iter__(self) -> Iterator[StreamStep]:
         """Yield each forward pass when it is done. Raises GenerationError if the run fails.
 
-        The text of a step includes a character only when all its bytes have arrived.
+        The text of a step includes a character only when all its bytes have arrived. The last step
+        adds U+FFFD if the answer ends within a character, as ``Result.text`` does.
         """
         text = Detokenizer(self._checkpoint.tokenizer.token_bytes)
         for event in self._run:
             if isinstance(event, Step):
                 (row,) = event.rows
                 added = text.push(folds.visible_tokens(row))
+                if row.stop in FINAL:
+                    added += text.flush()
                 yield StreamStep(added, len(row.accepted), event)
         self.result()
 

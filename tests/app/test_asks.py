@@ -14,6 +14,8 @@ from live_page import ROOT, over, set_knob, wait_loaded
 from page_texts import texts
 from scripted_page import TEXT, ScriptedBackend
 
+from app.ui.controls import MAX_LANES
+
 pytestmark = needs_browser
 MARS, AR = ".rv-pane[data-lane=mars]", ".rv-pane[data-lane=ar]"
 NUM_TOKENS = 24
@@ -99,7 +101,7 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     for title in ("MARS", "plain AR", "Jacobi"):
         page.uncheck(CHOICE.format(title))
     page.click("#run")
-    page.wait_for_selector("text=Choose 1 to 4 methods to run")
+    page.wait_for_selector(f"text=Choose 1 to {MAX_LANES} of these methods")
 
 
 @pytest.mark.usefixtures("whole")

@@ -179,7 +179,7 @@ HOSTILE = {
     "name": (pinned(name="x" * 500), "name"),
     "rating": (pinned(rating=9), "rating"),
     "note": (pinned(note={"x": 1}), "note"),
-    "batch": (batch(), "2 rows"),
+    "batch": (batch(), "This run has 2 prompts"),
 }
 
 

@@ -120,7 +120,7 @@ def test_only_what_the_operator_lists_can_be_chosen() -> None:
     assert list(read_entries(TINY, "mars-7b-blk4, ar-tiny")) == [TINY, "ar-tiny", "mars-7b-blk4"]
     assert read_entries("ar-tiny", "all").keys() == registry().keys()
     assert list(read_entries("mars-7b-blk4", "ar-tiny")) == ["mars-7b-blk4", "ar-tiny"]
-    with pytest.raises(AppSettingsError, match="no checkpoint nobody to offer"):
+    with pytest.raises(AppSettingsError, match="an unknown checkpoint, nobody"):
         read_entries(TINY, "ar-tiny,nobody")
 
 
@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
         if not is_refused:
             check_memory("seven", folder, "cpu", dtype)
             continue
-        refusal = r"seven needs some 39\.2 GB .* 24\.0 GB are free"
+        refusal = r"seven needs about 39\.2 GB .* 24\.0 GB are free"
         with pytest.raises(CheckpointError, match=refusal):
             check_memory("seven", folder, "cpu", dtype)
     monkeypatch.setattr("app.engines.engines.free_memory", lambda: 1)

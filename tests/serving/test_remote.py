@@ -224,7 +224,7 @@ def begun(place: Place) -> tuple[str, Iterator[Any]]:
         ({"tau": [1]}, "threshold"),
         ({"block_size": "wide"}, "block size"),
         ({"block_size": 9}, "depth"),
-        ({"metric": ["probability"]}, "metric"),
+        ({"metric": ["probability"]}, "confidence measure"),
         ({"pace": "unhurried"}, "pace"),
         ({"lane": 1}, "lane"),
         ({"max_new_tokens": 100_000}, "max_new_tokens"),
