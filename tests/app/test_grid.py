@@ -184,7 +184,7 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
     [
         ({"taus": [], "lossless": False}, "taus", "Choose at least one τ, or the lossless row."),
         ({"block_sizes": []}, "block_sizes", "Choose at least one B."),
-        ({"block_sizes": [2, 16]}, "block_sizes", "for a B of at most 8, got 16"),
+        ({"block_sizes": [2, 16]}, "block_sizes", "for a B of at most 8, but B is 16"),
         ({"block_sizes": ["auto", 2]}, "block_sizes", "Choose values from the list."),
         ({"taus": [1.5]}, "taus", "The threshold τ must be a number from 0 to 1, got 1.5."),
         ({"taus": [0.5] * 10_000}, "taus", "Choose up to 20 values from the list."),

@@ -186,7 +186,7 @@ def test_zerogpu_is_detected_by_its_variable_and_its_package(
     spaces.config.Config.zero_gpu = False
     assert not zerogpu.is_on_zerogpu()
     monkeypatch.setattr(zerogpu, "find_spec", lambda name: None)
-    with pytest.raises(AppSettingsError, match="Upload the folder"):
+    with pytest.raises(AppSettingsError, match="upload the folder"):
         zerogpu.is_on_zerogpu()
 
 
