@@ -11,8 +11,8 @@ Only the text between the two comments is replaced. ``documents.json`` describes
   records.
 - ``where``: field -> required value. Other records are ignored.
 - ``key``: the fields that identify a row. Records with equal keys become one row.
-- ``by``: a field that has a different value in each record of a row. Cells refer to the record with
-  a value as ``by[value]``, and to a record without this field as ``by[all]``.
+- ``by``: a field that has a different value in each record of a row. A cell refers to the record
+  in which this field is X as ``by[X]``, and to a record without this field as ``by[all]``.
 - ``rows``: row label -> key, in the order of the table. All rows must exist, unless ``partial`` is
   true.
 - ``label``: format string for row labels, if ``rows`` is missing. The table then has all rows.
@@ -163,7 +163,7 @@ def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str
 
 
 def _with_method(record: Record) -> Record:
-    """Return a record with the fields of its ``cell``, and with a description of its method."""
+    """Copy the fields in ``cell`` into the record, and describe its settings in ``way``."""
     fields: dict[str, Any] = {**record, **record.get("cell", {})}
     if "settings" in fields and "way" not in fields:
         fields["way"] = describe(read_settings(fields["settings"]))
@@ -183,8 +183,8 @@ def _origin(content: Content) -> str:
 def peers(content: Content) -> list[Record]:
     """Return a record for each peer and batch size of a benchmark.
 
-    For AR, ``limit`` is its speed as a share of the speed at which the weights and the KV cache can
-    be read from memory.
+    ``limit``, only for AR, is the measured speed divided by the highest possible speed, at which a
+    pass takes only the time to read the weights and the KV cache from memory.
     """
     load = content["load"]
     peer_rows: list[Record] = []
@@ -202,7 +202,7 @@ def peers(content: Content) -> list[Record]:
 
 
 def comparisons_with_ar(content: Content) -> list[Record]:
-    """Return the comparisons of a benchmark, and the inverse of those that compare AR to a peer."""
+    """Return the comparisons of a benchmark. Ratios of AR to a peer are also returned inverted."""
     compared = list(content["comparisons"])
     for comparison in content["comparisons"]:
         if comparison["peer"] == "AR" and (overall := comparison["overall"]):

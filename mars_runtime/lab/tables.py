@@ -81,14 +81,14 @@ def number(estimate: Estimate | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Format a share as a percentage with one decimal, except exactly 0 % and 100 %."""
+    """Format a share as a percentage with one decimal, or with none if it is 0 % or 100 %."""
     if value is None:
         return NONE
     return f"{value * 100:.0f} %" if value in (0.0, 1.0) else f"{value * 100:.1f} %"
 
 
 def _in_two_lines(cell: str) -> str:
-    """Put the interval, or the method that follows a checkpoint, on a second line of the cell."""
+    """Move an interval, or the method after a checkpoint's name, to a second line of the cell."""
     return cell.replace(" [", "\n[").replace(" · ", "\n").replace("_", " ")
 
 

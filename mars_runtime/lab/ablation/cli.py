@@ -177,7 +177,7 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
 
 
 def _done(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> Iterator[Job]:
-    """Yield callables that return the results of the jobs, in the order in which the jobs end.
+    """Yield one callable per job, which returns the job's result, in the order the jobs end.
 
     Without a pool, each callable runs its job when it is called.
     """

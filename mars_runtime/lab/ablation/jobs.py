@@ -90,10 +90,9 @@ def write_shard(plan: AblationPlan, shard: int) -> None:
 
 
 def shards_from(plan: AblationPlan, first: int) -> Examples:
-    """Return a function that reads training shards from disk, by number.
+    """Return a function that reads shard ``first`` on disk for 0, the next shard for 1, and so on.
 
-    Shard 0 of this function is shard ``first`` on disk. After the last shard on disk, the function
-    continues with the first shard on disk.
+    After the last shard on disk, the function continues with shard 0.
     """
 
     def read(shard: int) -> list[TrainingExample]:

@@ -34,8 +34,8 @@ class MaskEmbedding(nn.Module):
 class LoraLinear(nn.Module):
     """A frozen projection with a low-rank update, which is zero at first.
 
-    gate: the embedding that records which inputs are masks, to update only these; None to update
-    all inputs.
+    gate: the embedding of the model; the update is then applied only at masks. With None, the
+    update is applied to all inputs.
     """
 
     def __init__(self, base: nn.Linear, rank: int, gate: MaskEmbedding | None) -> None:
@@ -46,7 +46,7 @@ class LoraLinear(nn.Module):
         self._gate = [gate]  # a list prevents torch from registering the gate as a submodule
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the projection of ``x`` plus the update. A gate limits the update to masks."""
+        """Return the projection of ``x`` plus the update (with a gate, only at masks)."""
         update = ALPHA * (x @ self.a.t() @ self.b.t())
         gate = self._gate[0]
         y: Tensor = self.base(x)

@@ -29,7 +29,7 @@ T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A mean over seeds. half: half the width of its 95 % interval, if there is one."""
+    """A mean over seeds. Its 95 % interval is ``value`` ± ``half``; None without an interval."""
 
     value: float
     half: float | None
@@ -95,7 +95,7 @@ class AblationResults:
         return mean_of_seeds([metric(families) for families in ways]) if ways else None
 
     def change(self, name: str, than: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """Return how much ``metric`` of the variant ``name`` exceeds that of the variant ``than``.
+        """Return ``metric`` of the variant ``name`` minus ``metric`` of the variant ``than``.
 
         This is the mean over the seeds that both variants have. Returns None if there is no such
         seed or if both are the same variant. way: the decoding method.

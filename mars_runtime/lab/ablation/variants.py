@@ -72,9 +72,9 @@ class Variant:
     def recipe(self, seed: int, tokens: int) -> Recipe:
         """Return the training recipe of this variant for a budget of ``tokens``.
 
-        With a smaller budget the number of steps stays the same and the batches get smaller, but
-        not below LEAST_BATCH tokens. The learning rate scales with the square root of the batch
-        size.
+        The tokens per batch are proportional to the budget, so that the number of steps stays the
+        same, but are at least LEAST_BATCH. The learning rate scales with the square root of the
+        batch size.
         """
         usual = ABLATION.mars
         batch_tokens = max(LEAST_BATCH, round(usual.batch_tokens * tokens / BUDGET_TOKENS))

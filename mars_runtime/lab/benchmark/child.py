@@ -61,7 +61,7 @@ class ChildEngine:
         self.versions: dict[str, str] = first["versions"]
 
     def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
-        """Answer a question with one prompt, on as many threads as torch uses in this process.
+        """Answer the only prompt of a question, on as many threads as torch uses in this process.
 
         Raises RuntimeError if the child process has failed or ended.
         """

@@ -147,10 +147,10 @@ def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
 
 
 def methods_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """Return the methods of this runtime to measure, by name.
+    """Return the methods of this runtime to measure: name -> settings.
 
-    These are the methods that the arguments describe, or the default methods. Speculative decoding
-    is added for each draft model in ``--drafts``. Raises SettingsError or UsageError.
+    Settings without an argument have defaults, which differ for tasks and requests. Speculative
+    decoding is added for each draft model in ``--drafts``. Raises SettingsError or UsageError.
     """
     known = registry()
     if unknown := [name for name in args.drafts if name not in known]:

@@ -51,7 +51,7 @@ class AnswerEnd:
 
 
 class _Moments:
-    """A streamer for ``generate`` that records when tokens arrive, and how many for each row."""
+    """A streamer for ``generate`` that records the time of each pass and its tokens per row."""
 
     def __init__(self, start: float) -> None:
         self.start = start
@@ -96,7 +96,7 @@ def generate_ask(model: Any, decoding: AnswerEnd, **more: Any) -> Ask:
 
 
 class ContinuousBatching:
-    """Continuous batching of transformers. ``close`` ends its worker thread.
+    """Answers questions by continuous batching of transformers, in a worker thread.
 
     The KV cache has space for ``num_rows`` prompts of ``max_prompt`` tokens and their answers.
     Prefix sharing is off, so that repeated prompts are prefilled again in every round.

@@ -128,14 +128,14 @@ def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float
     """Measure the memory bandwidth in bytes per second, with the current number of threads.
 
     num_bytes: amount of memory to read repeatedly. If this is the size of the weights, the result
-    includes the effect of processor caches that can hold the weights. For int8, fp32 is measured
-    instead, because its bandwidth is the same. The measurement takes less than a second.
+    includes the effect of processor caches that can hold the weights. For int8, the bandwidth of
+    fp32 is measured, which is the same. The measurement takes less than a second.
     """
     dtype = torch.float32 if dtype == torch.int8 else dtype
     count = max(1, num_bytes // dtype.itemsize)
     side = 1 << max(6, (count.bit_length() - 1) // 2)
     rows = max(1, count // side)
-    if device.type == "cpu":  # the native model also stores its weights in huge pages
+    if device.type == "cpu":  # use huge pages, as the native model does for its weights
         memory = huge_memory(rows * side * dtype.itemsize)[: rows * side * dtype.itemsize]
         matrix = memory.view(dtype).view(rows, side).fill_(1)
     else:

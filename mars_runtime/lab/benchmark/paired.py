@@ -37,7 +37,7 @@ Key = TypeVar("Key")
 
 
 class Chunk(NamedTuple):
-    """The tokens that a forward pass added to a row. num_tokens: 0 if the row had to wait."""
+    """A forward pass of a row. moment: when its tokens arrived. num_tokens: may be 0."""
 
     moment: float
     num_tokens: int
@@ -47,7 +47,8 @@ class Chunk(NamedTuple):
 class TimedRow:
     """The answer to one prompt. tokens: EOS included. chunks: one per forward pass of the row.
 
-    num_draft_forwards: number of forward passes of a draft model; moments include their time.
+    num_draft_forwards: number of forward passes of a draft model. The moments of ``chunks`` include
+    the time of these passes.
     """
 
     tokens: tuple[int, ...]
@@ -97,8 +98,8 @@ class TimedAnswer:
     def effective_tpf(self, span: Span = "whole") -> float | None:
         """Return the tokens per forward pass of the batch, divided by the number of rows.
 
-        Rows that wait or have ended are included in this number. Returns None if the span has no
-        tokens.
+        Every row counts in all passes, even while it waits and after it has ended. Returns None if
+        the span has no tokens.
         """
         tokens, forwards = self.num_tokens, self.num_forwards
         if span == "decode":  # the first tokens of all rows arrive with the first forward pass
@@ -128,8 +129,8 @@ def one_row(
 ) -> TimedRow:
     """Build a row from the moments at which its forward passes ended.
 
-    counts: number of tokens of each pass, by default 1. Tokens beyond the sum of the counts are
-    padding and are dropped.
+    counts: number of tokens of each pass, by default 1. The rest of ``tokens`` is padding, which is
+    dropped.
     """
     counts = [1] * len(moments) if counts is None else counts
     chunks = tuple(map(Chunk, moments, counts))
@@ -161,8 +162,8 @@ Ask = Callable[[PromptGroup], TimedAnswer]
 class Peer:
     """A method or program to measure, with a number of CPU threads.
 
-    only: numbers of the questions that the peer answers, in one round only. With None, the peer
-    answers all questions in every round.
+    only: numbers of the questions that the peer answers in the first round; it then answers none in
+    other rounds. With None, the peer answers all questions in every round.
     """
 
     name: str
@@ -261,7 +262,7 @@ def ratio(
 
 
 def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | None:
-    """Return the share of rows for which both peers emitted the same tokens, or None."""
+    """Return the share of rows with the same tokens from both peers, or None without rows."""
     same = [
         row.tokens == base_row.tokens
         for _, answer, base in _pairs(samples, peer, baseline)
@@ -286,7 +287,10 @@ def spread(samples: Sequence[Sample], peer: str) -> float | None:
 def _pairs(
     samples: Sequence[Sample], peer: str, baseline: str
 ) -> list[tuple[int, TimedAnswer, TimedAnswer]]:
-    """Return (question number, answer of ``peer``, answer of ``baseline``) for each round."""
+    """Return (question number, answer of ``peer``, answer of ``baseline``).
+
+    The list has an item for each question and round that both peers answered.
+    """
     others = {(s.question, s.round): s.answer for s in samples if s.peer == baseline}
     return [
         (s.question, s.answer, others[s.question, s.round])

@@ -35,7 +35,7 @@ from mars_runtime.settings import DecodeSettings
 
 
 class Peers:
-    """Builds the peers of each batch size; models are loaded once.
+    """Builds the peers of each batch size. All peers with ``generate`` share one loaded model.
 
     Use an instance as a context manager, which ends worker threads and child processes.
     """
@@ -67,7 +67,7 @@ class Peers:
         self._stack.close()
 
     def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
-        """Return the functions of the peers in transformers and in this runtime, by name.
+        """Return the peers in transformers and in this runtime: name -> function that answers.
 
         Questions must have ``batch_size`` prompts of at most ``longest`` tokens.
         """
@@ -100,7 +100,7 @@ class Peers:
     def engine(
         self, engine: plan.OtherEngine, interpreter: str, longest: int
     ) -> tuple[Ask, dict[str, str]]:
-        """Start another engine; return its function and its versions.
+        """Start another engine; return a function that answers questions, and package versions.
 
         interpreter: path of a Python interpreter that has the engine's package. longest: maximum
         number of tokens of a prompt. Raises CheckpointError.
@@ -127,7 +127,7 @@ class Peers:
         return ask
 
     def _batching(self, batch_size: int, longest: int) -> Ask:
-        """Return a peer that uses continuous batching, which starts with the first question.
+        """Return a peer that uses continuous batching. Its worker starts at the first question.
 
         Continuous batching can change the attention of its model, so it loads a separate model.
         """

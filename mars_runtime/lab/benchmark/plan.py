@@ -41,8 +41,8 @@ class OtherEngine:
     """Another engine, which decodes in a child process.
 
     - name: the name in tables.
-    - key: the name in ``engine_child.ENGINES`` and, with dashes, of the command-line option.
-    - package: the package that its Python environment must have.
+    - key: the name in ``engine_child.ENGINES``. The command-line option is this name with dashes.
+    - package: the package that the Python environment of the engine must have.
     - reads: format of the weights. ``gguf`` is a GGUF file. ``folder`` is a folder in transformers'
       layout with fp32 weights, which the engine quantises again.
     """
@@ -63,19 +63,19 @@ ONNXRUNTIME = OtherEngine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai
 ENGINES = (LLAMA_CPP, OPENVINO, ONNXRUNTIME)
 
 QUANTIZED = ("int8", "int4")
-"""Dtypes that transformers lacks. Instead it decodes in fp32, and only once because it is slow."""
+"""Dtypes that transformers lacks. It decodes such models in fp32, which is slow."""
 MIN_BATCHES = 4
 PAPER_DRAFTS = 4  # K in section 4.6 of the paper
 MASKED_BLOCK = 4
-"""The fixed B for open requests. The predictions of further masks are rarely right there."""
+"""The fixed B for open requests. With a larger B, the additional masks are rarely right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
     """The amount of work in a benchmark.
 
-    num_slow: number of questions per family that transformers answers, in one round only. With
-    None, transformers answers all questions in every round.
+    num_slow: number of questions per family that transformers answers, in the first round only.
+    With None, transformers answers all questions in every round.
     """
 
     families: tuple[str, ...]
@@ -105,14 +105,14 @@ REQUESTS = Extent(
     threads=(2,),
     num_slow=2,
 )
-"""The default for chat models, which give long answers and are slow in transformers."""
+"""The default extent for chat models, which give long answers and are slow in transformers."""
 
 
 def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
     """Return how much to measure by default: TASKS or REQUESTS.
 
-    The result is REQUESTS if ``families`` contains a kind of request or, with None, if the
-    checkpoint is a chat model.
+    The result is REQUESTS if ``families`` contains a kind of request. If ``families`` is None, the
+    result is REQUESTS for a chat model.
     """
     if families is None:
         return REQUESTS if is_chat(checkpoint) else TASKS
@@ -223,7 +223,7 @@ def speculative_methods(
 def imposed(methods: Mapping[str, DecodeSettings]) -> dict[str, DecodeSettings]:
     """Add "acceptance imposed" to the names of all methods except AR.
 
-    The names are for a model shape, where acceptance is drawn from a histogram.
+    This marks results of a model shape: numbers of accepted tokens come from a histogram.
     """
     return {
         name if settings.method == "ar" else f"{name}, acceptance imposed": settings
@@ -236,10 +236,11 @@ def comparisons(
 ) -> list[tuple[str, str]]:
     """Return the pairs (peer, baseline) to report.
 
-    AR is compared with each method of transformers, every other method of this runtime with AR, and
-    all methods of this runtime with each other engine. The method ``cursor`` is compared with
-    ``best_block``, which decodes with the fastest block cache, and ``best_block`` with decoding
-    without a cache.
+    - AR is compared with each method of transformers.
+    - The other methods of this runtime, and prompt lookup of transformers, are compared with AR.
+    - All methods of this runtime are compared with llama.cpp and the other ``ENGINES``.
+    - ``cursor`` is compared with ``best_block``, the peer with the fastest block cache.
+    - ``best_block`` is compared with decoding without a cache.
     """
     engines = [engine.name for engine in ENGINES if engine.name in peers]
     others = [peer for peer in peers if is_ours(peer) and peer != AR]

@@ -60,7 +60,7 @@ Watch = Callable[[Iterable[Sample], str, int], Iterable[Sample]]
 class Series:
     """The peers and questions of one batch size.
 
-    asks: name of a peer -> its function. num_slow: see ``plan.Extent``.
+    asks: name of a peer -> function that answers questions. num_slow: see ``plan.Extent``.
     """
 
     batch_size: int
@@ -73,7 +73,7 @@ class Series:
         return count if self.batch_size == 1 else count // 2
 
     def peer(self, name: str, threads: int) -> Peer:
-        """Return a peer, with ``only`` set to the questions that it should answer."""
+        """Return a peer. In transformers, it answers at most ``num_slow`` questions per family."""
         is_slow = self.num_slow is not None and name in plan.TRANSFORMERS
         only = first_of_each(self.questions, self.num_slow or 0) if is_slow else None
         return Peer(name, threads, self.asks[name], only)
@@ -132,7 +132,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
 def _compared(
     measured: Sequence[SeriesSamples], cursor: str | None, *, has_text: bool
 ) -> list[Compared]:
-    """Return all comparisons. has_text: False for random weights; agreement is then left out."""
+    """Return all comparisons. has_text: False for random weights; ``agreement`` is then None."""
     compared = [comparison for series in measured for comparison in compare_all(series, cursor)]
     return compared if has_text else [replace(c, agreement=None) for c in compared]
 
@@ -208,12 +208,11 @@ def spread_out(questions: Sequence[PromptGroup], count: int) -> list[PromptGroup
 
 
 def use_threads(peer: Peer) -> None:
-    """Set the number of torch threads to the number that a peer uses."""
     set_threads(peer.threads)
 
 
 def set_threads(count: int) -> None:
-    """Wait until other threads are idle, then set the number of torch threads and start them."""
+    """Wait until other threads are idle, then let torch start and use ``count`` threads."""
     time.sleep(SETTLING_SECONDS)
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)

@@ -236,7 +236,7 @@ class AcceptanceHistogram:
 
 
 def read_acceptance(value: str | None) -> AcceptanceHistogram:
-    """Read the value of ``--acceptance``; None means the result of the bundled checkpoint.
+    """Read the value of ``--acceptance``; None selects the histogram of the bundled checkpoint.
 
     value: the shares of forward passes with 1, 2, 3 ... tokens, such as "0.55,0.23,0.10,0.12", or
     the path of a benchmark's JSON file. Raises DecodeError.

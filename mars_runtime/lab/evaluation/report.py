@@ -85,9 +85,9 @@ class RequestFigures:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """The figures of one method on one kind of prompts that may differ from the training data.
+    """The figures of one method on one kind of open requests.
 
-    - tpf: tokens per forward pass, without loops.
+    - tpf: tokens per forward pass, without repetition loops.
     - first_mask: acceptance rate of the second token of a forward pass, None if no pass had one.
     - ended, looped: shares of answers that ended with EOS, and that were cut at a loop.
     - right: share of right answers among those with a checker, None if there are none.
@@ -186,7 +186,7 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
 
 
 def request_figures(results: Results) -> list[RequestFigures]:
-    """Return the figures for each pair of checkpoint and settings with open requests."""
+    """Return the figures on open requests, for each checkpoint and its settings."""
     ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
     for cell in results:
         if tasks.is_open(cell.family):
@@ -214,8 +214,8 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
 def kind_figures(results: Results) -> list[KindFigures]:
     """Return the figures of each cell with open requests.
 
-    The list is empty unless a measured kind of requests is in ``tasks.SHIFTED``: the kinds that
-    differ from the training data.
+    The list is empty if no kind in ``tasks.SHIFTED`` was measured. These are the kinds of requests
+    that differ from the training data.
     """
     cells = [cell for cell in results if tasks.is_open(cell.family)]
     if not any(cell.family in tasks.SHIFTED for cell in cells):

@@ -27,7 +27,7 @@ from mars_runtime.text import Tokenizer
 
 POLL_SECONDS = 0.05
 WAITING = 8
-"""Number of requests in the queue behind the running ones, so that the batch is always full."""
+"""Number of requests that wait in the engine's queue, so that the batch is always full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def humaneval(**_: Any) -> Splits:
 def bbh(**_: Any) -> Splits:
     """Return the questions of BIG-Bench Hard, alternating between its 27 tasks.
 
-    Therefore any number of leading questions covers all tasks equally.
+    Therefore the first N questions are spread evenly over the tasks, for any N.
     """
     return _test_split(list(in_turn(_rows("bbh.jsonl.gz"))))
 

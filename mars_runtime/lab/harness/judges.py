@@ -31,7 +31,7 @@ def humaneval_scores(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str
 def program(prompt: str, name: str, answer: str) -> str:
     """Return the program that a prompt (signature and docstring of a function) and its answer form.
 
-    If the answer defines the whole function, it replaces the signature and the docstring.
+    If the answer defines the function again, this definition replaces the one in the prompt.
     """
     code = extract_code(answer)
     if f"def {name}(" in code:

@@ -86,7 +86,7 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
 
     @property
     def tokenizer_name(self) -> str:
-        """Name of the model in lm-eval's cache of requests."""
+        """Name of the checkpoint, which identifies its requests in lm-eval's cache."""
         return self._checkpoint.name
 
     def chat_template(self, chat_template: bool | str = False) -> str:
@@ -130,7 +130,7 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
         if missing:
             bar = tqdm(total=len(missing), desc="Answers", disable=is_quiet)
             missing_requests = [ours[number] for number in missing]
-            # The long limit lets the run survive when the machine is suspended for minutes.
+            # A long time limit, so that answers survive if the machine is suspended for minutes.
             with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
                 for index, answer in decode_all(engine, self._tokenizer, missing_requests):
                     number = missing[index]

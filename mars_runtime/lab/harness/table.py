@@ -76,7 +76,7 @@ class BenchmarkResult:
 
 
 def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str, Any]]:
-    """Read the newest result of each method and task in some folders, and their provenance.
+    """Read the newest result of each method and task in the folders, and the provenance.
 
     Raises ResultsError.
     """

@@ -119,6 +119,9 @@ def _logits(model: Any, hidden: Any, num_positions: int) -> Iterator[tuple[int, 
 
 
 def _of_row(logits: Tensor, tokens: Tensor) -> tuple[float, bool]:
-    """Return the log-probability of N tokens, and whether all are greedy. logits: [N, V]."""
+    """Return the log-probability of N tokens, and whether each is the most probable token.
+
+    logits: [N, V].
+    """
     chosen = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1))
     return float(chosen.sum()), bool((logits.argmax(-1) == tokens).all())

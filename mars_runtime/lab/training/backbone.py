@@ -75,9 +75,9 @@ def _check(config: ModelConfig, path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
-    """Read a GGUF file or a folder; return config, dense weights, arguments of ``from_spec``.
+    """Read a GGUF file or a folder; return config, dense weights and tokenizer data.
 
-    Raises CheckpointError.
+    The tokenizer data are the arguments of ``Tokenizer.from_spec``. Raises CheckpointError.
     """
     if path.is_file():
         content = read_gguf(path)

@@ -61,7 +61,7 @@ class Corpus:
         return pairs
 
     def texts(self, num_shards: int) -> Iterator[str]:
-        """Yield the prompts and answers of the first shards, to train a tokenizer on."""
+        """Yield the texts of the first ``num_shards`` shards, to train a tokenizer on."""
         return chain.from_iterable(pair for n in range(num_shards) for pair in self.pairs(n))
 
 

@@ -142,7 +142,7 @@ DRAFT = Recipe(
     mars=Stage(8_000_000, 2_048, 1e-3, 200_000),
     mixture=MIXTURE,
     block_size=4,
-    # A draft model is mainly used with AR, so the clean loss preserves the accuracy of AR.
+    # Draft models mostly decode with AR, so the clean loss, which trains AR, has a high weight.
     clean_weight=4.0,
     compile=False,
     tokenizer="mars-tiny",

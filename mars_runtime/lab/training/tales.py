@@ -97,7 +97,8 @@ def tale_passages(data: Path, split: Split) -> list[Task]:
 def _trimmed(section: str, answer: str) -> str:
     """Return the sentence that contains the answer, with the sentences before and after it.
 
-    Returns an empty string if no sentence contains the answer or the sentence is too long.
+    If all of this is too long, returns only the sentence. Returns an empty string if even the
+    sentence is too long or no sentence contains the answer.
     """
     parts = sentences(section.replace("\n", " "))
     for index, part in enumerate(parts):
@@ -108,7 +109,7 @@ def _trimmed(section: str, answer: str) -> str:
 
 
 def fairytale_questions(data: Path, split: Split) -> list[Task]:
-    """Return questions about tales. The quoted passage contains each answer word for word."""
+    """Return questions about tales, each with a passage that contains the answer verbatim."""
     tales = {name: {n: clean(t) for n, t in s.items()} for name, s in _tales(data).items()}
     tasks: list[Task] = []
     for record in _records(data / "fairytale_questions_train.jsonl"):
@@ -138,7 +139,7 @@ def to_ascii(text: str) -> str:
 
 
 def close_quotes(text: str) -> str:
-    """Restore a section's quotation marks where the data set stripped them from its ends."""
+    """Restore quotation marks that the data set stripped from the ends of a section."""
     text = to_ascii(text).strip()
     first, last = text.find('"'), text.rfind('"')
     if first > 0 and text[first - 1] in ",.!?;-":
@@ -161,7 +162,7 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, which contain all of its words."""
+    """Split a text into sentences. No word is dropped."""
     pieces: list[str] = []
     start = 0
     for match in _SENTENCE.finditer(text):

@@ -130,7 +130,7 @@ class Trainer:
         self.recipe, self.name, self.out = recipe, stage, out
         default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
         self.noise = noise or default_noise
-        # Stage ``ar`` with a starting checkpoint is a baseline for ``mars``, with an equal budget.
+        # From a starting checkpoint, stage ``ar`` is a baseline for ``mars``, with its budget.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
@@ -163,10 +163,10 @@ class Trainer:
             fuse_norms(plain)
 
     def end_by(self, until: float) -> None:
-        """End the training at the time ``until`` (``time.monotonic``), if its budget lasts so long.
+        """End the training at ``until`` (``time.monotonic``) or once the token budget is used up.
 
-        The learning rate follows the elapsed time if a larger share of the time than of the token
-        budget is used.
+        The learning rate follows the used share of the time or of the token budget: the larger of
+        the two.
         """
         self.began, self.until = time.monotonic(), until
 
@@ -174,8 +174,8 @@ class Trainer:
     def spent(self) -> int:
         """The used part of the token budget.
 
-        This is the number of tokens read or, if larger, the elapsed share of the time limit times
-        the budget.
+        This is the number of tokens read. If the elapsed share of the time limit is larger than
+        the used share of the budget, it is the budget times this elapsed share.
         """
         share = (time.monotonic() - self.began) / max(1e-9, self.until - self.began)
         return max(self.progressed.tokens, int(min(1.0, share) * self.stage.tokens))

@@ -42,7 +42,7 @@ class Case:
     max_new_tokens: int
 
     def load(self, dtype: str | None = None) -> Checkpoint:
-        """Load the checkpoint; without ``dtype``, use the requested one. Raises CheckpointError."""
+        """Load the checkpoint in ``dtype``, by default ``self.dtype``. Raises CheckpointError."""
         return load_checkpoint(self.checkpoint, device=self.device, dtype=dtype or self.dtype)
 
     @property
@@ -230,7 +230,10 @@ def _lossless_settings(case: Case, temperature: float, top_p: float) -> DecodeSe
 def _compare_draws(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings, begin: Begin
 ) -> tuple[list[laws.Distance], int]:
-    """Return the distances at each position, and how many draws differ from AR's draws."""
+    """Return the distance at each position, and the number of draws that differ from AR's.
+
+    A draw differs if AR with the same seed draws other tokens.
+    """
     bar = begin(f"temperature {settings.temperature:g}, top-p {settings.top_p:g}", len(prompts))
     ar = replace(settings, method="ar", lossless=False, mask_layout="last", lookup=False)
     by_position: dict[int, list[laws.PromptDistance]] = {}

@@ -20,7 +20,7 @@ from mars_runtime.lab.training.backbone import Backbone
 
 DECAY = 0.8
 ROWS = 1024
-"""Number of masks per matrix product with the output head, which limits memory."""
+"""Maximum number of masks per matrix product with the output head, to limit memory."""
 
 
 class TrainedVocabulary:
@@ -30,7 +30,7 @@ class TrainedVocabulary:
     """
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """Add unused tokens until the number of ``tokens`` is a multiple of STRIP.
+        """Build the vocabulary from ``tokens``, and add others up to a multiple of STRIP.
 
         tokens: sorted token ids.
         """
@@ -48,13 +48,16 @@ class TrainedVocabulary:
         return self._row[ids]
 
     def logits(self, h: Tensor) -> Tensor:
-        """Return logits [N, V'] for normed hidden states [N, H], in the dtype of the base."""
+        """Return logits for the tokens of this vocabulary. h: [N, H], normed hidden states."""
         return F.linear(h.to(self.head.dtype), self.head)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The loss of a batch. masks: mask count. first: share of groups with a right first mask."""
+    """The loss of a batch, and figures about its masks.
+
+    masks: number of masks with a target. first: share of groups in which the first mask is right.
+    """
 
     loss: Tensor
     masks: int

@@ -110,7 +110,7 @@ class AnchoredBatch:
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return the positions of M tokens behind each anchor, and the tokens, both [N, A, M].
+        """Return M consecutive positions after each anchor, and their tokens, both [N, A, M].
 
         For an anchor p, the positions start at p + ``first``.
         """
@@ -147,7 +147,7 @@ class Clean:
 
 
 def read_clean(model: Backbone, ids: Tensor) -> Clean:
-    """Run the base with causal attention on ids [N, T]; return the results for all tokens."""
+    """Run the base with causal attention on ids [N, T]; return keys, values, hidden states."""
     rows, width = ids.shape
     keys: list[Tensor] = []
     values: list[Tensor] = []

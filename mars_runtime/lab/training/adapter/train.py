@@ -36,8 +36,8 @@ FULL_LEARNING_RATE = 1e-4
 class AdapterRecipe:
     """The hyperparameters of an adapter training.
 
-    - masks: number of masks per group in each step of a repeated cycle. Most groups are short,
-      because decoding rarely accepts more than three masks.
+    - masks: numbers of masks per group, which the steps use in turn. Most groups are short, because
+      decoding rarely accepts more than three masks.
     - measure_steps: number of steps between held-out measurements. After each measurement, the
       state of the run is saved.
     - patience: number of measurements without an improvement after which the training stops.
@@ -103,7 +103,7 @@ class AdapterTrainer:
         self._stopped = False
 
     def run(self) -> None:
-        """Train until the last step, or stop when measurements no longer improve or on a signal."""
+        """Train until the last step, or until measurements stop improving or a signal arrives."""
         log = AdapterLog(self.out / "log.jsonl", self.rank == 0)
         # torchrun forwards signals, so a process can get two for one Ctrl-C.
         with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
@@ -198,7 +198,7 @@ class AdapterTrainer:
         return line
 
     def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
-        """Return the measured rows of all processes."""
+        """Return the rows of all processes, which measure different held-out texts."""
         if self.world == 1:
             return rows
         parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]

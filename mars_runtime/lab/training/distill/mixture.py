@@ -20,7 +20,10 @@ from mars_runtime.lab.training.distill import requests
 from mars_runtime.lab.training.distill.requests import Texts, Turns
 
 SHARES = {"chat": 0.40, "maths": 0.16, "code": 0.16, "summary": 0.14, "rewriting": 0.14}
-"""Kind of prompt -> its share. Answers about code are longer than summaries and rewritten texts."""
+"""Kind of prompt -> its share of the prompts.
+
+Shares of the tokens differ: answers about code are longer than summaries and rewritten texts.
+"""
 HELD_OUT_ONE_IN = 50
 RUN = 13
 
@@ -53,7 +56,7 @@ def mixture(
     collected, by_base = texts.instructions(), iter([(text,) for text in written])
     drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        # The base model wrote half of the chat prompts, until one source is exhausted.
+        # Half of the chat prompts come from the base model, as long as no source is exhausted.
         "chat": chain(
             requests.alternate(collected, by_base, by_base, drawn),
             requests.alternate(collected, drawn),
@@ -107,7 +110,10 @@ def runs(text: str) -> set[int]:
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """Return the ``runs`` of all strings in a folder's ``*.jsonl`` and ``*.jsonl.gz`` files."""
+    """Return the hashes of all sequences of RUN words in the benchmark files in ``folder``.
+
+    All strings in ``*.jsonl`` and ``*.jsonl.gz`` files count.
+    """
     files = sorted(folder.glob("*.jsonl*"))
     return {run for path in files for text in _strings(path) for run in runs(text)}
 
