@@ -170,7 +170,7 @@ def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DeployError(
-            f"{folder} cannot be generated ({reason}). Choose another folder."
+            f"{folder} cannot be written ({reason}). Choose another folder."
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
