@@ -3,7 +3,7 @@
 
 import { bytesOf, shown } from "../../core/bytes.js";
 import { FINAL } from "../../core/folds.js";
-import { UNKNOWN, ofRounds, speedupText } from "../../core/speedup.js";
+import { UNKNOWN, ofRounds, speedClause } from "../../core/speedup.js";
 import { capitalised, counted, figure, passesAgainst, short, whole } from "../../core/words.js";
 
 export class Row {
@@ -147,10 +147,7 @@ export const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "bus
 function speedText(rounds) {
   if (isUnsteady(rounds))
     return `; speed is not reported, because it varied by a factor of ${short(spreadOf(rounds), 1)} between rounds`;
-  const { kind } = rounds ? ofRounds(rounds) : UNKNOWN;
-  if (!rounds || kind === "none") return "";
-  if (kind === "busy") return "; speed is not reported, because the machine was busy";
-  return `, ${speedupText(ofRounds(rounds))}`;
+  return rounds ? speedClause(ofRounds(rounds)) : "";
 }
 
 /**
