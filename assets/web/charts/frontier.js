@@ -44,8 +44,7 @@ export class Chart {
     const width = Math.min(WIDEST, this.element.clientWidth);
     if (!width) return;
     this.svg.setAttribute("width", String(width));
-    const kinds = Object.keys(OUTLINES).filter((kind) => marks.some(({ point }) => kindOf(point.settings) === kind));
-    this.keys.replaceChildren(markKeys(kinds));
+    this.keys.replaceChildren(markKeys(marks.map(({ point }) => kindOf(point.settings))));
     const paper = curves.flatMap(({ points }) => points.map(({ tpf, accuracy }) => ({ x: tpf, y: accuracy })));
     const ends = marks.flatMap(({ x, low, high }) => [low, high].map((y) => ({ x, y })));
     const range = rangeOf([...ends, ...paper, ...(own ? [own] : [])]);

@@ -52,24 +52,19 @@ export function frontierLine(best, { x, y }, { height, margin }) {
 }
 
 /**
- * Creates the legend of the outlines for these types of methods.
- * @param {string[]} kinds
+ * Creates the legend of the outlines of marks.
+ * @param {string[]} kinds the type of each mark's method
  */
-export const markKeys = (kinds) =>
-  make(
-    "p",
-    "rv-markkeys",
-    ...kinds.map((kind) => {
+export function markKeys(kinds) {
+  const keys = Object.keys(OUTLINES)
+    .filter((kind) => kinds.includes(kind))
+    .map((kind) => {
       const mark = shape("path", { d: OUTLINES[kind], "data-kind": kind });
-      return make(
-        "span",
-        "",
-        shape("svg", { viewBox: "-9 -9 18 18", width: 14, "aria-hidden": true }, mark),
-        KINDS[kind],
-      );
-    }),
-    make("span", "", "filled: on the dashed line"),
-  );
+      const picture = shape("svg", { viewBox: "-9 -9 18 18", width: 14, "aria-hidden": true }, mark);
+      return make("span", "", picture, KINDS[kind]);
+    });
+  return make("p", "rv-markkeys", ...keys, make("span", "", "filled: on the dashed line"));
+}
 
 /** @param {string} text */
 export const lengthOf = (text) => LETTER * text.length;

@@ -208,3 +208,12 @@ export function watchSight(node, changed, margin = 0) {
   // The last entry describes the current state.
   new IntersectionObserver((entries) => changed(Boolean(entries.at(-1)?.isIntersecting)), options).observe(node);
 }
+
+/**
+ * Creates an entry of a legend: a sample of a mark, and what the mark means.
+ * @param {string} className of the sample
+ * @param {string} text
+ * @param {string} [sample]
+ */
+export const legendItem = (className, text, sample = "text") =>
+  make("span", "", make("span", className, sample), ` ${text}`);

@@ -3,7 +3,7 @@
 // the recording replaces it and a message says so. Two scenes extend the race: a dial for τ with several recordings of
 // one request, and a prompt from the audience.
 
-import { button, make, put, targetOf } from "../core/dom.js";
+import { button, legendItem, make, put, targetOf } from "../core/dom.js";
 import { LEGEND } from "../core/texts.js";
 import { currentHeader } from "../core/former.js";
 import { CLOCKS } from "../core/clocks.js";
@@ -53,12 +53,10 @@ export function resultText(main, other) {
  */
 function marksOf(lanes) {
   const sources = new Set(lanes.flatMap(({ steps }) => steps.flatMap((step) => step.sources)));
-  /** @type {(className: string, text: string) => HTMLElement} */
-  const item = (className, text) => make("span", "", make("span", `rv-swatch ${className}`, "text"), ` ${text}`);
   return [
-    item("rv-by-ar", LEGEND.pass),
-    item("rv-c rv-n3", SENTENCES.ahead),
-    ...(sources.has("look-up") ? [item("rv-by rv-by-lookup", LEGEND.lookup)] : []),
+    legendItem("rv-swatch rv-by-ar", LEGEND.pass),
+    legendItem("rv-swatch rv-c rv-n3", SENTENCES.ahead),
+    ...(sources.has("look-up") ? [legendItem("rv-swatch rv-by rv-by-lookup", LEGEND.lookup)] : []),
   ];
 }
 

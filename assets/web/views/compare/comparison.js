@@ -3,7 +3,7 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, endLabel, layout } from "../../charts/specs.js";
 import { coloursOf, runColours } from "../../core/colours.js";
-import { find, group, make, put } from "../../core/dom.js";
+import { find, group, legendItem, make, put } from "../../core/dom.js";
 import { folds, lastOf, thinned } from "../../core/folds.js";
 import { textKeys } from "../race/figures.js";
 import { exportMenu, fileOf, picturesOffer } from "../../export/menu.js";
@@ -35,7 +35,7 @@ export class Comparison {
       rest: "figures and texts are",
     });
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
-    find(root, ".cv-legend").replaceChildren(...legendKeys());
+    find(root, ".cv-legend").replaceChildren(...textKeys(), legendItem("cv-differs", DIFFERS));
     find(root, ".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
   }
 
@@ -88,13 +88,6 @@ export class Comparison {
     });
     return elementPng([make("div", "cv-picture", ...panes)], this.root, PANE * this.pins.length);
   }
-}
-
-// Returns the legend of the marks in the texts.
-function legendKeys() {
-  /** @type {(className: string, text: string) => HTMLElement} */
-  const item = (className, text) => make("span", "", make("span", className, "text"), ` ${text}`);
-  return [...textKeys(), item("cv-differs", DIFFERS)];
 }
 
 const DIFFERS = "differs from the reference (in the reference: differs from another text)";

@@ -59,8 +59,7 @@ export class Frontier {
   /** @param {Cell[]} cells */
   build(cells) {
     this.nodes = new Map(cells.map((cell) => [cell, pointOf(cell)]));
-    const kinds = cells.map(({ row }) => kindOf(row));
-    this.keys.replaceChildren(markKeys(Object.keys(OUTLINES).filter((kind) => kinds.includes(kind))));
+    this.keys.replaceChildren(markKeys(cells.map(({ row }) => kindOf(row))));
     this.points = [];
     this.drawn = "";
     this.marks.replaceChildren(...this.nodes.values());

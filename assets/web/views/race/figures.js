@@ -1,7 +1,7 @@
 // The race view's row of figures, line about hardware, status sentence, legend, and announcements for screen readers.
 // All numbers are computed from the lanes.
 
-import { find, make, put, toggle } from "../../core/dom.js";
+import { find, legendItem, make, put, toggle } from "../../core/dom.js";
 import { folds, loopRemark } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
 import { afterLoop } from "../../core/loops.js";
@@ -176,17 +176,14 @@ function finished(run) {
   return ["finished", `${text}.`];
 }
 
-/** @type {(className: string, sample: string, text: string) => HTMLElement} */
-const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
-
 // Creates the legend entries for the marks that occur in most texts.
 export function textKeys() {
   const keys = make("span", "rv-keys");
   for (const n of [2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
   return [
-    item("rv-swatch rv-by-ar", "text", LEGEND.pass),
+    legendItem("rv-swatch rv-by-ar", LEGEND.pass),
     make("span", "", keys, ` ${LEGEND.masks}`),
-    item("rv-swatch rv-by rv-by-lookup", "text", LEGEND.lookup),
+    legendItem("rv-swatch rv-by rv-by-lookup", LEGEND.lookup),
   ];
 }
 
@@ -200,10 +197,10 @@ export function buildLegend(element, onCounts, isOn) {
   const more = make(
     "span",
     "rv-more-marks",
-    item("rv-ghost", "text", LEGEND.rejected),
-    item("rv-draft", "text", LEGEND.pending),
-    item("rv-wrong", "text", LEGEND.wrong),
-    item("rv-mark", "text", LEGEND.differs),
+    legendItem("rv-ghost", LEGEND.rejected),
+    legendItem("rv-draft", LEGEND.pending),
+    legendItem("rv-wrong", LEGEND.wrong),
+    legendItem("rv-mark", LEGEND.differs),
     toggle(LEGEND.sizes, isOn, onCounts),
   );
   more.hidden = true;
