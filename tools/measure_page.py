@@ -245,11 +245,7 @@ def measure_whole_page(browser: playwright.Browser, address: str) -> Iterator[st
 
     def stream() -> None:
         view.fill("#prompt textarea", PROMPT)
-        before = view.get_attribute(RACE, "data-run")
-        view.click("#run")
-        running = f"{RACE}[data-state=running]:not([data-run='{before}'])"
-        view.wait_for_selector(running)
-        view.wait_for_selector(f"{RACE}:not([data-state=running]):not([data-run='{before}'])")
+        to_its_end(view, lambda: view.click("#run"))
 
     yield from phase("open the page", start)
     for name in (*INSIDE, "how-it-works"):
