@@ -17,5 +17,5 @@ def texts() -> dict[str, Any]:
     code = f"import * as all from {json.dumps(SCRIPT.as_uri())}; console.log(JSON.stringify(all));"
     command = ["node", "--input-type=module", "-e", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    body: dict[str, Any] = json.loads(done.stdout)
-    return body
+    loaded: dict[str, Any] = json.loads(done.stdout)
+    return loaded

@@ -86,12 +86,12 @@ def shipped_as(name: str) -> set[str | None]:
 
 def of_others(result: Path) -> list[str]:
     """Reasons why documents do not show a result."""
-    document = set(fingerprints(json.loads(result.read_text(encoding="utf-8"))))
-    if not document and result.name not in OF_NO_CHECKPOINT:
+    known = set(fingerprints(json.loads(result.read_text(encoding="utf-8"))))
+    if not known and result.name not in OF_NO_CHECKPOINT:
         return [f"{result.name} does not say of which checkpoint it is"]
     return [
         f"{result.name} is of another {name} than the one that ships"
-        for name, given in sorted(document)
+        for name, given in sorted(known)
         if given not in shipped_as(name)
     ]
 

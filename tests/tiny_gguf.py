@@ -70,11 +70,11 @@ def write_gguf(
     """
     writer = gguf.GGUFWriter(path, architecture, **options)
     size = _add_tokenizer(writer, path.parent)
-    settings = {f"{architecture}.{key.replace('__', '.')}": item for key, item in metadata.items()}
+    fields = {f"{architecture}.{key.replace('__', '.')}": item for key, item in metadata.items()}
     usual = {
         f"{architecture}.{key.replace('__', '.')}": entry for key, entry in _metadata().items()
     }
-    for name, value in (usual | settings | dict(general)).items():
+    for name, value in (usual | fields | dict(general)).items():
         writer.kv_data[0].pop(name, None)
         if isinstance(value, bool):
             writer.add_bool(name, value)

@@ -56,16 +56,16 @@ def ask(page: playwright.Page, kind: str, **data: object) -> None:
 
 
 def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
-    drawn: dict[str, object] = page.evaluate(LANE, [ROOT, name])
-    return drawn
+    state: dict[str, object] = page.evaluate(LANE, [ROOT, name])
+    return state
 
 
 def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     page: playwright.Page,
 ) -> None:
     can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
-    drawn = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
-    assert drawn == [True, True, False]
+    allowed = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
+    assert allowed == [True, True, False]
     page.click("#more > button")
     page.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
     page.click("#run")

@@ -250,8 +250,8 @@ def test_both_lanes_share_ars_answers_or_keep_each_its_own(
     page.select_option(".mars-conversation select", "own")
     assert row.locator(".ct-answer").all_inner_texts() == ["No."] * 2
     over(page, lambda: press(page, "again", 2))
-    settings = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
-    assert set(scripted_backend.prompts[-2:]) == settings
+    expected = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
+    assert set(scripted_backend.prompts[-2:]) == expected
     page.select_option(".mars-conversation select", "ar")
 
 

@@ -121,6 +121,6 @@ def test_a_page_of_another_origin_calls_where_its_origin_is_allowed(
     with page_served(handlers):
         page = browser.new_page()
         page.goto(f"http://localhost:{port}/docs")
-        drawn = page.evaluate(CALL, f"http://127.0.0.1:{port}/v1/chat/completions")
+        response = page.evaluate(CALL, f"http://127.0.0.1:{port}/v1/chat/completions")
         page.close()
-    assert drawn == (TEXT[:8] if is_allowed else "TypeError")
+    assert response == (TEXT[:8] if is_allowed else "TypeError")

@@ -118,9 +118,9 @@ def test_it_starts_for_a_user_without_a_home(
 ) -> None:
     """Or with one that cannot be written to."""
     (tmp_path / "sitecustomize.py").write_text(NO_HOME)
-    settings = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path), "HOME": home}
+    environment = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path), "HOME": home}
     log = tmp_path / "log"
-    with started(random_folder, log, **settings, MARS_CACHE="", XDG_CACHE_HOME="") as client:
+    with started(random_folder, log, **environment, MARS_CACHE="", XDG_CACHE_HOME="") as client:
         assert_serves(client, random_folder)
 
 

@@ -163,9 +163,9 @@ def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
         (
             {"rate": float("nan")},
             "rate",
-            "Requests per second must be a number from 0.2 to 40, got",
+            "Requests per second must be a number from 0.2 to 40, got nan.",
         ),
-        ({"rate": True}, "rate", "Requests per second must be a number from 0.2 to 40, got"),
+        ({"rate": True}, "rate", "Requests per second must be a number from 0.2 to 40, got True."),
         ({"seconds": 21}, "seconds", f"{DURATION} must be a number from 1 to 20, got 21."),
         ({"rate": 40, "seconds": 20}, "rate", AT_A_TIME.split(",")[0].format(MAX_REQUESTS)),
         (

@@ -120,8 +120,8 @@ def press(page: playwright.Page, key: str) -> None:
 
 
 def stored(page: playwright.Page, where: list[str] = ROWS) -> list[dict[str, Any]]:
-    drawn: list[dict[str, Any]] = page.evaluate(STORED, where)
-    return drawn
+    stored_rows: list[dict[str, Any]] = page.evaluate(STORED, where)
+    return stored_rows
 
 
 def wait_stored(

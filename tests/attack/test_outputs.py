@@ -180,9 +180,9 @@ def ended(words: list[str], out: IO[str], err: IO[str] | int) -> tuple[int, byte
     """Return exit code and errors of a command in a user's environment, in which Python flushes its
     buffers at exit.
     """
-    settings = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "mars_runtime", *words]
-    done = subprocess.run(command, stdout=out, stderr=err, env=settings)
+    done = subprocess.run(command, stdout=out, stderr=err, env=environment)
     return done.returncode, done.stderr
 
 

@@ -149,5 +149,5 @@ def test_hashes_tell_rows_apart():
 
 
 def test_an_answer_without_tokens_is_refused():
-    with pytest.raises(ValueError, match="token in every row"):
+    with pytest.raises(ValueError, match="at least one token in every row"):
         TimedAnswer((TimedRow((), ()),), 1.0, 1)

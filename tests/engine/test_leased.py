@@ -123,9 +123,9 @@ def test_a_moved_slider_acts_on_the_next_forward(lent: Setting) -> None:
         run.settings = replace(run.settings, tau=tau)
         after = lent.num_forwards.value
         assert eventually(lambda wanted=tau: steps(run)[-1].rows[0].settings.tau == wanted)
-        settings = [step.rows[0].settings.tau for step in steps(run)]
-        assert before <= settings.index(tau) <= after + 1
-        assert set(settings[settings.index(tau) :]) == {tau}
+        taus = [step.rows[0].settings.tau for step in steps(run)]
+        assert before <= taus.index(tau) <= after + 1
+        assert set(taus[taus.index(tau) :]) == {tau}
     run.cancel()
 
 

@@ -151,8 +151,8 @@ def test_comparator_gets_one_file_for_a_pair(review: ReviewSet) -> None:
     assert len(body["examples"]) == NUM_ITEMS
     first = body["examples"][0]
     scores = [score["score"] for score in first["individual_rater_scores"]]
-    settings = {"ar": 1.0, "tau=0": -1.0, "equal": 0.0}
-    assert scores == [settings[row.preferred] for row in rows if row.item == "0"]
+    score_of = {"ar": 1.0, "tau=0": -1.0, "equal": 0.0}
+    assert scores == [score_of[row.preferred] for row in rows if row.item == "0"]
     assert first["score"] == pytest.approx(sum(scores) / 2)
     assert body["examples"][11]["score"] is None
     assert body["examples"][11]["custom_fields"]["same text"] == "yes"

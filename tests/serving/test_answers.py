@@ -31,10 +31,10 @@ def run_of(size: int, end: str = "eos") -> list[Event]:
     tokens = [*TEXT.encode(), *([257] if end == "eos" else [])]
     events: list[Event] = [Prefill(3, num_reused=2)]
     for at in range(0, len(tokens), size):
-        settings = tuple(tokens[at : at + size])
+        piece = tuple(tokens[at : at + size])
         stop = end if at + size >= len(tokens) else "block"
-        proposals = tuple(map(proposed, settings))
-        row = RowStep(0, at, at, 1, size, proposals, settings, 0, DecodeSettings(), stop)
+        proposals = tuple(map(proposed, piece))
+        row = RowStep(0, at, at, 1, size, proposals, piece, 0, DecodeSettings(), stop)
         events.append(Step((row,)))
     return [*events, End(end)]
 

@@ -117,11 +117,11 @@ def test_stops_cut_alike_however_the_tokens_come(
 
 
 def test_a_stop_token_ends_a_response_and_each_choice(place: Place) -> None:
-    settings, text = {"extra_body": {"stop_token_ids": [ord(":")]}}, place.text_for()
-    response = respond(place, **settings)
+    options, text = {"extra_body": {"stop_token_ids": [ord(":")]}}, place.text_for()
+    response = respond(place, **options)
     assert (response.output_text, response.status) == (text[: text.index(":")], "completed")
     wanted = [place.text_after(item).partition(":")[0] for item in ("one", "one", "two", "two")]
-    assert said(complete(place, ["one", "two"], n=2, **settings)).texts == wanted
+    assert said(complete(place, ["one", "two"], n=2, **options)).texts == wanted
 
 
 @whole_and_streamed

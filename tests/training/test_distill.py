@@ -125,14 +125,14 @@ def test_half_of_the_chat_is_asked_by_the_base_itself(tmp_path: Path) -> None:
     for name in ("gsm8k_train", "fairytale_sections_train", "fairytale_questions_train"):
         (tmp_path / f"{name}.jsonl").write_text("")
     (tmp_path / "childrens_classics.txt").write_text("")
-    settings = {f"Own question number {i}?" for i in range(60)}
+    own_questions = {f"Own question number {i}?" for i in range(60)}
     requests = [
         prompt.turns[0]
-        for prompt in mixture(tmp_path, sorted(settings), frozenset(), 1, 400)
+        for prompt in mixture(tmp_path, sorted(own_questions), frozenset(), 1, 400)
         if prompt.kind == "chat"
     ]
-    assert sum(text in settings for text in requests[:80]) == 40
-    assert settings <= set(requests)
+    assert sum(text in own_questions for text in requests[:80]) == 40
+    assert own_questions <= set(requests)
     assert {f"Collected question number {i}?" for i in range(40)} <= set(requests)
 
 

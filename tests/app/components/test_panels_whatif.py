@@ -73,7 +73,7 @@ def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> 
     expected = cells_judged(steps, 0.8)
     actual = cells(panel)
     assert actual[:-1] == expected[:-1]  # the last one also ends at the end of the text
-    first = next(i for i, (_, current) in enumerate(expected) if current)
+    first = next(i for i, (_, other) in enumerate(expected) if other)
     marked = panel.locator(".rv-wi-strip .rv-wi-first")
     assert marked.count() == 1
     assert (
@@ -85,9 +85,9 @@ def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> 
     assert f"First difference at pass {first + 1}" in text
     exact = panel.locator(".rv-wi-table tbody tr").first
     num = sum(len(step.accepted) for step in steps[:first])
-    settings = (num + int(expected[first][1])) / (first + 1)
+    expected_mean = (num + int(expected[first][1])) / (first + 1)
     assert "exact" in exact.inner_text()
-    assert exact.locator("td").last.inner_text() == f"{settings:.2f}"
+    assert exact.locator("td").last.inner_text() == f"{expected_mean:.2f}"
     assert "≈" in panel.locator(".rv-wi-table tbody tr").nth(1).inner_text()
     assert panel.locator(".rv-wi-run").is_hidden()  # this page has no server
 
@@ -99,7 +99,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     made = recording("sorting")
     put(page, made.value)
     expected = cells_judged(forwards(made), 0.8)
-    first = next(i for i, (_, current) in enumerate(expected) if current)
+    first = next(i for i, (_, other) in enumerate(expected) if other)
     set_tau(page, 0.95)
     assert "an identical run" in panel.inner_text()
     assert not any(is_other for _, is_other in cells(panel))
@@ -280,11 +280,11 @@ def test_under_its_own_threshold_a_run_is_itself(page: playwright.Page) -> None:
     for name in ("lossless", "word-problem"):
         trace = recorded(name)
         steps = [step for step, _ in folds.row_steps(trace.events)]
-        actual_steps = what_if(page, samples.trace_lines(trace), steps[0].settings.tau)
-        assert actual_steps["first"] == -1
+        result = what_if(page, samples.trace_lines(trace), steps[0].settings.tau)
+        assert result["first"] == -1
         num = folds.num_tokens(trace.events)
-        assert actual_steps["whole"] == {"forwards": len(steps), "then": num, "now": num}
-        assert actual_steps["exact"] == actual_steps["whole"]
+        assert result["whole"] == {"forwards": len(steps), "then": num, "now": num}
+        assert result["exact"] == result["whole"]
 
 
 def test_acceptance_is_that_of_the_runtime(page: playwright.Page) -> None:

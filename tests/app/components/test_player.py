@@ -71,14 +71,14 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2, steps=5)
     page.mouse.up()
     page.wait_for_function(f"{VIEW}.at > 20 && !{VIEW}.frame")
-    settings = page.evaluate(f"{VIEW}.playhead.time")
+    time = page.evaluate(f"{VIEW}.playhead.time")
     for lane, pane in (("mars", MARS), ("ar", AR)):
-        num = bisect_right(clocks(lane), settings + 1e-9)
+        num = bisect_right(clocks(lane), time + 1e-9)
         assert page.get_attribute(pane, "data-shown") == str(num)
     later = page.locator("[data-chart=time] .rv-later").bounding_box()
     axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
     left = page.locator("[data-chart=time] .rv-plot").bounding_box()["x"]
-    assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p({settings})")) < 2
+    assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p({time})")) < 2
     press(page, "end")
     wait_at(page, NUM)
     assert page.get_attribute(AR, "data-shown") == str(len(clocks("ar")))

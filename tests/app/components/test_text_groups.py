@@ -119,9 +119,9 @@ def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends() -> No
 def test_nothing_moves_when_tokens_arrive(still: playwright.Page) -> None:
     seen: list[list[int]] = []
     for _ in stream(still, race_scenes.PROSE):
-        settings = still.evaluate(PLACES)[:40]
-        assert settings[: len(seen)] == seen
-        seen = settings
+        positions = still.evaluate(PLACES)[:40]
+        assert positions[: len(seen)] == seen
+        seen = positions
     assert len(seen) == 40
 
 
