@@ -183,7 +183,7 @@ class ThreadChoice:
     def request_trial(self, step: int) -> None:
         """Request a trial of more (1) or fewer (-1) threads, because the load has changed.
 
-        The mean time is measured anew.
+        The mean time is measured again.
         """
         self._num_measured, self._wanted = 0, step
 

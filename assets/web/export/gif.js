@@ -4,7 +4,7 @@
 const BITS = 4; // bits per channel by which colours are distinguished
 const SHIFT = 8 - BITS;
 const NUM_BINS = 1 << (3 * BITS);
-const MOST_COLOURS = 255; // maximum number of colours; one more index stands for transparency
+const MOST_COLOURS = 255; // maximum number of colours; one more index marks transparency
 const CLEAR = 256; // LZW code that clears the table
 const MOST_CODES = 4096;
 const HASHED = 1 << 14; // size of the hash table
