@@ -51,6 +51,7 @@ DRAWN = """root => [...document.querySelectorAll(`${root} figure[data-chart]`)].
 })"""
 TALL = {"width": 1280, "height": 1800}
 """All four charts are in sight: others are not drawn."""
+AXIS_TITLE = re.compile('<text class="[xy]title"')
 QUIET = f"""() => {{ const {{ charts, feed, frame }} = {VIEW};
   const isDrawn = !charts.run || (!charts.dirty.size && !charts.timer);
   return isDrawn && !frame && !feed.lines.length; }}"""
@@ -100,11 +101,16 @@ def zoom(page: playwright.Page) -> None:
 
 
 def drawn(page: playwright.Page) -> list[dict[str, object]]:
-    """Return what is in each chart, without the ids that plotly assigns per page."""
+    """Return what is in each chart, without the ids that plotly assigns per page.
+
+    The titles of the axes come first. Plotly adds them before or after the labels, depending on
+    which of its tasks ran first; they do not overlap, so the order is not visible.
+    """
     page.wait_for_function(QUIET)
     drawn = page.evaluate(DRAWN, ROOT)
     for chart in drawn:
-        chart["marks"] = [re.sub(r"clip[0-9a-f]+xy", "clip", mark) for mark in chart["marks"]]
+        marks = [re.sub(r"clip[0-9a-f]+xy", "clip", mark) for mark in chart["marks"]]
+        chart["marks"] = sorted(marks, key=lambda mark: not AXIS_TITLE.match(mark))
     return drawn
 
 
