@@ -48,6 +48,7 @@ export class TokenView {
     this.range = new TextRange(this);
     this.isWhole = true; // whether all of `shown` is visible; after a jump over thousands of passes this takes some frames
     this.isStuck = isFollowing;
+    this.followedTo = -1; // where `follow` has scrolled to, until the scroll event; otherwise -1
     this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
@@ -102,7 +103,7 @@ export class TokenView {
     const before = element.scrollTop;
     element.scrollTop = element.scrollHeight;
     if (element.scrollTop === before) return; // no scroll event will follow
-    this.isOwnScroll = true;
+    this.followedTo = element.scrollTop;
     this.isStuck = true;
   }
 
@@ -221,9 +222,10 @@ export class TokenView {
     element.addEventListener(
       "scroll",
       () => {
-        const { isOwnScroll } = this;
-        this.isOwnScroll = false;
-        if (isOwnScroll) return; // `follow` has scrolled to the end; measuring would cause another layout
+        // The browser sends one event for all scrolling in a frame, so the visitor may have scrolled after `follow`.
+        const isFollowed = element.scrollTop === this.followedTo;
+        this.followedTo = -1;
+        if (isFollowed) return;
         this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
       },
       { passive: true },

@@ -231,6 +231,28 @@ def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
     wait_at(page, NUM)
 
 
+def test_scrolling_in_the_frame_that_follows_the_text_counts(show: Show) -> None:
+    """The browser sends one scroll event for both."""
+    page = show("prose")
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(94)
+    wait_at(page, 45)
+    page.locator(f"{AR} .rv-text").evaluate("node => { node.style.height = '80px' }")
+    page.wait_for_function(f"{VIEW}.entries[1].view.element.scrollTop > 28")
+    page.evaluate(f"""() => {{ const {{ view }} = {VIEW}.entries[1];
+      view.follow = function () {{
+        Object.getPrototypeOf(view).follow.call(view);
+        view.element.scrollTop = 0;
+        delete view.follow;
+      }}; }}""")
+    run.send(8)
+    wait_at(page, 49)
+    page.wait_for_function(f"!{VIEW}.entries[1].view.isStuck")
+    run.send(8)
+    wait_at(page, 53)
+    assert page.locator(f"{AR} .rv-text").evaluate("node => node.scrollTop") == 0
+
+
 def test_a_pane_of_another_size_shows_the_end_as_before(show: Show) -> None:
     """The recording of the first visit gives way to larger panes with larger letters."""
     page = show("prose")
