@@ -18,6 +18,7 @@ import yaml
 from browser import Arrive, needs_browser
 from live_page import run
 from packaging.requirements import Requirement
+from scripted_page import eventually
 from test_launch import free_port, wait_for
 
 from app import deploy as program
@@ -176,8 +177,9 @@ def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
 
 @contextmanager
 def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator[str]:
-    """Start the Space in its own folder without a network; yield its address. When it is
-    terminated it leaves no temporary file.
+    """Start the Space in its own folder without a network; yield its address.
+
+    After its end no temporary file is left. A compiler that it has started may end later.
     """
     port = free_port()
     scratch = log.parent / "scratch"
@@ -197,7 +199,7 @@ def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator
         yield address
         process.terminate()
         assert process.wait(30) in (0, 128 + signal.SIGTERM)
-        assert [path for path in scratch.rglob("*") if path.is_file()] == []
+        assert eventually(lambda: not any(path.is_file() for path in scratch.rglob("*")), 120)
     finally:
         process.kill()
         process.wait()
