@@ -19,7 +19,7 @@ from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
 EXAMPLES = "{}: example prompts, with measured speed"
-OPEN = "{}: five types of open requests"
+OPEN = "{}: five types of open-ended requests"
 FAMILIES = "{}: six task families"
 ADAPTIVE = "{}: adaptive thresholds, six task families"
 Rows = Sequence[Mapping[str, Any]]
@@ -73,7 +73,8 @@ def read_sets(folder: Path) -> list[PointSet]:
         return rows
 
     sets = [
-        # Open requests have no right answer, so quality is the share of answers equal to AR's.
+        # Open-ended requests have no right answer, so quality is the share of answers that are
+        # equal to AR's.
         *_sets(rows_of("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
         *_sets(rows_of("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
         *_sets(rows_of("evaluation", "averages"), "evaluation", FAMILIES),

@@ -1,4 +1,4 @@
-"""Held-out prompts: task families with checkers, text to continue, and open requests."""
+"""Held-out prompts: task families with checkers, text to continue, and open-ended requests."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ TRIES_FOR_NEW = 50
 def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
     """Return at most ``count`` tasks of a family. Equal arguments return equal lists.
 
-    Open requests may be fewer than ``count``. Raises ValueError for an unknown family, and for the
-    training split of open requests, which does not exist.
+    Open-ended requests may be fewer than ``count``. Raises ValueError for an unknown family, and
+    for the training split of open-ended requests, which does not exist.
     """
     if family == NATURAL:
         return natural_tasks(split, seed, count)
     if is_open(family):
         if split == "train":
-            raise ValueError("all open requests are held out, so there are none to train on")
+            raise ValueError("all open-ended requests are held out, so there are none to train on")
         make = shifted_tasks if family in SHIFTED else request_tasks
         return make(family, seed, count)
     if family not in FAMILIES:
@@ -90,13 +90,14 @@ def all_families() -> list[str]:
 def families_for(is_chat: bool) -> list[str]:
     """Return the task families with which a model is measured by default.
 
-    A chat model gets open requests; other models get the families with checkers and natural text.
+    A chat model gets open-ended requests; other models get the families with checkers and natural
+    text.
     """
     return list(KINDS) if is_chat else all_families()
 
 
 def is_open(family: str) -> bool:
-    """Return whether a family consists of open requests to a chat model."""
+    """Return whether a family consists of open-ended requests to a chat model."""
     return family in KINDS or family in SHIFTED
 
 

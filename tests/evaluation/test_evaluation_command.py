@@ -218,7 +218,7 @@ def test_the_command_asks_requests_and_keeps_their_figures(
         *("every", "last", "every"),
     ]
     printed = capsys.readouterr().out
-    assert "Tokens per forward pass on open requests" in printed
+    assert "Tokens per forward pass on open-ended requests" in printed
     assert "accuracy" not in printed
 
 

@@ -1,5 +1,5 @@
 """The grid, what is finished on disk, and figures on outcomes written by hand: of families, and of
-open requests."""
+open-ended requests."""
 
 from __future__ import annotations
 

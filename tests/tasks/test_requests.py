@@ -1,4 +1,4 @@
-"""Open requests: held out, different, of reasonable length, and not copied. Those unlike the
+"""Open-ended requests: held out, different, of reasonable length, and not copied. Those unlike the
 training data are judged by words.
 """
 

@@ -5,7 +5,8 @@ and dtype, in alternating order on one machine. Results are medians of paired ra
 intervals. Natural text is reported separately from the task families.
 
 By default, a checkpoint trained on tasks is compared with transformers, for single prompts and
-batches. A chat model answers single open requests and can also be compared with other engines.
+batches. A chat model answers single open-ended requests and can also be compared with other
+engines.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="model shape to time with random weights, instead of a checkpoint")  # fmt: skip
     add("--acceptance", default=None, help="for --shape: shares of forward passes with 1,2,3... "
         "tokens, or the JSON file of a benchmark")  # fmt: skip
-    add("--families", nargs="+", default=None,
-        help="families of prompts: tasks and natural text, or kinds of open requests")  # fmt: skip
+    add("--families", nargs="+", default=None, help="families of prompts: tasks and natural text, "
+        "or kinds of open-ended requests")  # fmt: skip
     add("--prompts", type=int, default=None, help=_both("num_prompts", "prompts per family"))
     add("--rounds", type=int, default=None, help=_both("num_rounds", "repeats of each prompt"))
     add("--batch", nargs="+", type=int, default=None, help=_both("batch_sizes", "batch sizes"))

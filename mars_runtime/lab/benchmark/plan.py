@@ -67,7 +67,7 @@ QUANTIZED = ("int8", "int4")
 MIN_BATCHES = 4
 PAPER_DRAFTS = 4  # K in section 4.6 of the paper
 MASKED_BLOCK = 4
-"""The fixed B for open requests. With a larger B, the additional masks are rarely right."""
+"""The fixed B for open-ended requests. With a larger B, the additional masks are rarely right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def task_methods(
 
 
 def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """Return the settings of the methods for open requests, by name: AR, MARS, lossless MARS.
+    """Return the settings of the methods for open-ended requests, by name: AR, MARS, lossless MARS.
 
     Lossless MARS is included with masks after the last token, with masks after every draft, with
     prompt lookup, and with both masks and prompt lookup. Raises SettingsError.

@@ -2,7 +2,7 @@
 
 Every combination of the settings on the command line is measured, for example ``--taus 0.5 0.8 0.95
 --block-sizes 2 4 8``. After an interruption, the same command continues the run. Chat models answer
-open requests, which have no checker, so they get no accuracy.
+open-ended requests, which have no checker, so they get no accuracy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Load held-out prompts of task families, natural text and open requests."""
+"""Load held-out prompts of task families, natural text and open-ended requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mars_runtime.tasks import Task
 class PromptSet:
     """The prompts of one family.
 
-    Natural text and open requests have no right answer, so averages over families exclude them.
+    Natural text and open-ended requests have no right answer, so averages over families exclude
+    them.
     """
 
     family: str
@@ -28,7 +29,7 @@ class PromptSet:
 
     @property
     def is_open(self) -> bool:
-        """Whether the prompts are open requests."""
+        """Whether the prompts are open-ended requests."""
         return tasks.is_open(self.family)
 
     def judge(self, index: int, text: str) -> bool | None:

@@ -1,8 +1,8 @@
 """Compute the figures of an evaluation, and build its tables.
 
-The module summarises each cell, averages methods over task families, and reports open requests
-separately. Averages exclude natural text and open requests, which have no right answer. The tokens
-of every method are compared with AR's.
+The module summarises each cell, averages methods over task families, and reports open-ended
+requests separately. Averages exclude natural text and open-ended requests, which have no right
+answer. The tokens of every method are compared with AR's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """The figures of one method on open requests, without repetition loops.
+    """The figures of one method on open-ended requests, without repetition loops.
 
     - tpf: tokens per forward pass. All kinds of requests have equal weight.
     - by_kind: kind of request -> tokens per forward pass.
@@ -85,7 +85,7 @@ class RequestFigures:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """The figures of one method on one kind of open requests.
+    """The figures of one method on one kind of open-ended requests.
 
     - tpf: tokens per forward pass, without repetition loops.
     - first_mask: acceptance rate of the second token of a forward pass, None if no pass had one.
@@ -186,7 +186,7 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
 
 
 def request_figures(results: Results) -> list[RequestFigures]:
-    """Return the figures on open requests, for each checkpoint and its settings."""
+    """Return the figures on open-ended requests, for each checkpoint and its settings."""
     ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
     for cell in results:
         if tasks.is_open(cell.family):
@@ -212,7 +212,7 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
 
 
 def kind_figures(results: Results) -> list[KindFigures]:
-    """Return the figures of each cell with open requests.
+    """Return the figures of each cell with open-ended requests.
 
     The list is empty if no kind in ``tasks.SHIFTED`` was measured. These are the kinds of requests
     that differ from the training data.
@@ -346,7 +346,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         for method in figures
     )
     columns = ("method", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
-    title = "Tokens per forward pass on open requests, without loops, with 95 % intervals"
+    title = "Tokens per forward pass on open-ended requests, without loops, with 95 % intervals"
     rates = Table(title, columns, lines)
     drafting = [method for method in figures if len(method.by_place) > 1]
     if not drafting:
@@ -360,7 +360,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         )
         for method in drafting
     )
-    title = "Acceptance rate on open requests, by position in the forward pass"
+    title = "Acceptance rate on open-ended requests, by position in the forward pass"
     return [rates, Table(title, ("method", *map(str, range(1, widest + 1))), lines)]
 
 

@@ -113,8 +113,8 @@ def evaluate_cell(
 ) -> tuple[Outcome, ...]:
     """Decode and judge all prompts of a cell; return one outcome per prompt.
 
-    Answers to open requests are cut at a repetition loop, because loops are easy to predict and
-    would inflate the figures.
+    Answers to open-ended requests are cut at a repetition loop, because loops are easy to predict
+    and would inflate the figures.
     """
     ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
