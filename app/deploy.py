@@ -85,8 +85,8 @@ TARGETS: Mapping[str, SpaceKind] = {
     "cpu": SpaceKind(
         hardware="cpu-basic",
         about="Runs on two free CPU cores with the bundled checkpoints, a chat model that is "
-        "downloaded, and the 0.5B checkpoint that the authors of the paper published, in "
-        "int8. The default is the chat model; `MARS_CHECKPOINT` = `mars-0.5b-blk4` makes the "
+        "downloaded, and an int8 version of the 0.5B checkpoint that the authors of the paper "
+        "published. The default is the chat model; `MARS_CHECKPOINT` = `mars-0.5b-blk4` makes the "
         "authors' checkpoint the default.",
         variables={
             "MARS_CHECKPOINT": "mars-smollm2",

@@ -218,8 +218,8 @@ class DecodeSettings:
     method: Method = setting(
         "mars",
         "The method",
-        "mars, ar (one token per forward pass), jacobi (AR's text from guesses; B must be a "
-        "number), speculative (AR's text, drafted by a second model; B must be a number) or "
+        "mars, ar (one token per forward pass), jacobi (AR's text by Jacobi iteration; B must "
+        "be a number), speculative (AR's text, drafted by a second model; B must be a number) or "
         "block_diffusion (needs a checkpoint trained for it)",
     )
     tau: float = setting(
@@ -335,7 +335,7 @@ class DecodeSettings:
     tau_policy: TauPolicy = setting(
         "fixed",
         "The threshold rule",
-        "threshold rule of unverified runs: fixed, entropy (rises where AR's own token was "
+        "threshold rule of unverified runs: fixed, entropy (higher where AR's prediction is "
         "uncertain) or agreement (keeps agreement with AR at agreement_target); tau is the lower "
         "bound of the adaptive rules",
         label="Threshold rule (unverified runs)",
@@ -410,8 +410,8 @@ class DecodeSettings:
     min_p: float = setting(
         0.0,
         "Min-p",
-        "above temperature 0: sample from tokens with a probability of at least this share of the "
-        "most probable token's; 0 allows all",
+        "above temperature 0: sample only from tokens whose probability is at least this share of "
+        "the highest one; 0 allows all",
         low=0,
         high=1,
     )

@@ -105,7 +105,7 @@ def circumstances(header: Header) -> str:
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
     settings = header.settings
     if settings.is_verified and not header.is_bitwise:
-        parts.append("equal to AR up to near ties")
+        parts.append("equal to AR except at near ties")
     return " · ".join([*parts, header.hardware])
 
 

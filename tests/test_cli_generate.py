@@ -246,7 +246,7 @@ def test_figures_and_circumstances() -> None:
     header = Header("c", "p", (), settings, "A chip", "float32", {"torch": "2"}, 1)
     assert terminal.circumstances(header) == (
         "c · lossless MARS τ 0 margin B 4, temperature 0.5 · float32 · 1 thread · torch 2 · equal "
-        "to AR up to near ties · A chip"
+        "to AR except at near ties · A chip"
     )
     assert "near ties" not in terminal.circumstances(replace(header, is_bitwise=True))
     assert terminal.method(DecodeSettings(method="ar")) == "AR"

@@ -121,10 +121,10 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "compare",
             "Run MARS and plain AR on one prompt and compare their speed. Streams the result as it "
             "grows.",
-            "mars and ar (each as in generate), speedup (decoding tokens per second divided by "
-            "AR's, never above the ratio of forward passes; null if it cannot be reported, with "
-            "the reason in speedup_note), first_divergence (index of the first token that "
-            "differs, from 0, or null), is_same_text",
+            "mars and ar (each as in generate), speedup (MARS's tokens per second of decoding "
+            "divided by AR's, at most the ratio of their tokens per forward pass; null if it "
+            "cannot be reported, with the reason in speedup_note), first_divergence (index of the "
+            "first token that differs, from 0, or null), is_same_text",
             BOTH,
             Iterator[dict[str, Any]],
             partial(compare, engines, book),
@@ -134,7 +134,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "Decode several prompts together with one method. Streams the result as it grows.",
             "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, "
             "loops_at, ended), "
-            "totals (of the whole batch, idle rows included), ended, message",
+            "totals (of the whole batch, including passes in which a row was idle), ended, message",
             SEVERAL,
             Iterator[dict[str, Any]],
             partial(batch, engines),

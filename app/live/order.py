@@ -38,6 +38,7 @@ title of that lane. BRANCH_TITLE is the title of the lane with the branch.
 """
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to start a new run."
+UNREADABLE_REQUEST = "This request is not valid. Press Run to start a new run."
 UNREADABLE = "The conversation is not valid. Press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
 """Earlier turns of the conversation by lane."""
@@ -153,7 +154,7 @@ def read_from_view(value: object) -> dict[str, Any]:
     except (ValueError, RecursionError):
         posted = None
     if not isinstance(posted, dict):
-        raise RefusalError("given", "This request is not valid. Press Run instead.")
+        raise RefusalError("given", UNREADABLE_REQUEST)
     request = {name: posted.get(name) for name in FROM_VIEW}
     return request | {name: posted[name] for name in OPTIONAL_FROM_VIEW if name in posted}
 

@@ -322,7 +322,7 @@ def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> l
     }
     bars = [accepted]
     for wait, title, colour in (
-        ("block", "waiting for the block", "warm"),
+        ("block", "waiting for the other rows' blocks", "warm"),
         ("finished", "finished", "bar-1"),
     ):
         counts = [sum(idle.wait == wait for idle in step.idle) for step in forwards]

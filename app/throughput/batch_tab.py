@@ -20,7 +20,7 @@ TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
 would save no time on two CPU cores.
 """
 
-VERIFIES = "Cursor cache only. τ then controls how many tokens are drafted."
+VERIFIES = "Cursor cache only. If on, τ controls how many tokens are drafted."
 
 
 def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) -> None:

@@ -58,7 +58,7 @@ TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
 """Seconds from the last arrival until unfinished requests are cancelled."""
 ELSEWHERE = (
-    "Load runs are not available, because the model runs on another machine. Choose another tab."
+    "The Load tab is not available, because the model runs on another machine. Choose another tab."
 )
 NUM_SAMPLED = 8
 """Number of requests that plain AR answers at the end, if AR was not one of the methods."""

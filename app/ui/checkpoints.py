@@ -142,7 +142,7 @@ def footer(served: Served) -> str:
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
-        f"lossless is {'bitwise exact' if served.is_bitwise else 'exact up to near ties'}",
+        f"lossless is {'bitwise exact' if served.is_bitwise else 'exact except at near ties'}",
         f"live runs are timed {'on another machine' if served.is_elsewhere else 'on this server'}",
         *([served.advice] if served.advice else []),
     ]

@@ -556,7 +556,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "name",
         nargs="?",
         default=DEFAULT,
-        help="a name of the registry or a Hub id, owner/name (%(default)s)",
+        help="name in the registry, or Hub id such as owner/name (%(default)s)",
     )
 
 

@@ -85,7 +85,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     making.set_defaults(work=_make)
     showing = verbs.add_parser("show", help="print the automatic checks of each method as JSON")
     showing.add_argument("set", type=path_of, help="folder or archive of the set")
-    showing.add_argument("--out", type=path_of, help="write to this file instead")
+    showing.add_argument("--out", type=path_of, help="file to write (default: standard output)")
     showing.set_defaults(work=_show)
     exporting = verbs.add_parser(
         "export", help="write CSV, JSON Lines, HTML and LLM Comparator files"

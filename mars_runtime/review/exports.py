@@ -299,15 +299,16 @@ def _article(review: ReviewSet, index: int, judgements: Sequence[Judgement]) -> 
 
 def _sentence(row: Judgement) -> str:
     """Describe a judgement in one line: who preferred which method, ratings, tags and note."""
-    words = [
-        f"{row.reviewer}: {row.preferred or 'no preference'} between {row.left} and {row.right}"
-    ]
+    verdict = {"": "no preference", "equal": "both equal"}.get(
+        row.preference, f"prefers {row.preferred}"
+    )
+    words = [f"{row.reviewer}, {row.left} compared with {row.right}: {verdict}"]
     for method in (row.left, row.right):
         rating, tags = row.of(method)
         words += [f"{method} rated {rating}"] if rating else []
         words += [f"{method}: {', '.join(tags)}"] if tags else []
     masked = (
-        ["masked, judged after the reveal" if row.is_revealed else "masked"]
+        ["judged after the methods were revealed" if row.is_revealed else "methods were hidden"]
         if row.is_masked
         else []
     )

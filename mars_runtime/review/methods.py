@@ -27,9 +27,8 @@ MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 UNREPEATABLE = (
-    "Choose a number for B, or a lossless method. With B = auto, the text of any other method "
-    "depends on the "
-    "speed of this machine."
+    "With B = auto, the text of a method that is not lossless depends on the speed of this "
+    "machine. Choose a number for B, or a lossless method."
 )
 
 

@@ -316,7 +316,7 @@ def json_records(text: str) -> Iterator[tuple[int, Any]]:
             match = re.compile(rf"\n{indent}(?={start})").search(text, at)
             at = match.end() if match else len(text)
     if is_array:
-        yield line, ValueError("the array that ends here has no closing bracket")
+        yield line, ValueError("the text ends before the closing bracket of its array")
 
 
 _SPACE = re.compile(r"[\s,]*")
@@ -420,13 +420,13 @@ def _csv(text: str, name: str) -> Records:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            reason = f"it is not valid CSV ({error})"
+            lines = "it is"
             if source.is_over and not is_rewound:
                 # An unclosed quote consumes all later lines, so parse them again without its line.
                 is_rewound, source.is_over, source.at = True, False, start + 1
             elif source.at > start + 1:
-                reason += f", nor are the lines up to {source.at - 1 + num_above}"
-            yield start + num_above, _invalid(reason)
+                lines = f"it and the lines up to {source.at - 1 + num_above} are"
+            yield start + num_above, _invalid(f"{lines} not valid CSV ({error})")
             continue
         if row is None:
             return
@@ -499,8 +499,8 @@ def of_tasks(drawn: Iterable[Task]) -> list[Item]:
 def bundled(name: str) -> list[Item]:
     """Return the bundled prompts with this name. Raises PromptError for an unknown name.
 
-    ``study``: 80 open requests of five kinds and 20 tasks with a checker. ``requests``: 100 open
-    requests of five kinds. Name of a task family or kind of request: 20 prompts of it.
+    ``study``: 80 open-ended requests of five kinds and 20 tasks with a checker. ``requests``: 100
+    open-ended requests of five kinds. Name of a task family or kind of request: 20 prompts of it.
     """
     if name == "requests":
         return of_tasks(_drawn(tasks.KINDS, PER_FAMILY))

@@ -29,8 +29,8 @@ MAX_SOURCE = 4000
 MAX_OUTPUT = 100_000  # characters
 WALL_SECONDS = 30.0
 NO_LIMITS = (
-    "Generated Python code cannot be judged on this system: Python's module resource, which limits "
-    "its memory and its access to files, is missing. Use Linux or macOS to judge it."
+    "Generated Python code cannot be judged on this system: it has no Python module `resource`, "
+    "which limits the memory and file access of the code. Use Linux or macOS to judge it."
 )
 log = logging.getLogger(__name__)
 

@@ -141,7 +141,11 @@ def test_lanes_idle_marks_totals_and_both_figures(page: playwright.Page) -> None
           (f) => [f.dataset.chart, f.querySelector('.rv-plot').data.map((t) => t.name)]))"""
     )
     assert drawn["time"] == ["MARS, cursor cache, lossless", "MARS, block cache 16"]
-    assert drawn["forwards"][3:] == ["tokens accepted", "waiting for the block", "finished"]
+    assert drawn["forwards"][3:] == [
+        "tokens accepted",
+        "waiting for the other rows' blocks",
+        "finished",
+    ]
     colour = "document.querySelector('.bv-charts .rv-plot').data[0].line.color"
     assert page.evaluate(colour).startswith("#")
     page.set_viewport_size({"width": 390, "height": 844})

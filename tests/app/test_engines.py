@@ -198,7 +198,7 @@ def test_a_fetch_that_hangs_keeps_no_process_from_ending(handlers: Handlers) -> 
 
 @pytest.mark.parametrize(
     ("is_bitwise", "words"),
-    [(True, "lossless is bitwise exact"), (False, "lossless is exact up to near ties")],
+    [(True, "lossless is bitwise exact"), (False, "lossless is exact except at near ties")],
 )
 def test_the_footer_says_how_exact_lossless_is(
     handlers: Handlers, is_bitwise: bool, words: str

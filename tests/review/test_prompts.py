@@ -182,7 +182,7 @@ def test_a_bad_element_of_an_array_does_not_lose_the_others(bad: str, indent: st
 def test_an_array_that_was_cut_short_says_so() -> None:
     outcome = read_prompts('[\n{"prompt": "a"},\n', name="x.json")
     assert [item.prompt for item in outcome.items] == ["a"]
-    assert "no closing bracket" in str(outcome.faults[0])
+    assert "before the closing bracket" in str(outcome.faults[0])
 
 
 @pytest.mark.parametrize(

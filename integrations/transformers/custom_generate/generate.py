@@ -10,7 +10,7 @@ confidence is at least tau, the first one always. The keys and values of the mas
 
 Lossless decoding emits none of the proposals behind the first before it is verified: they are fed
 as drafts in the next pass, which also yields the model's own choice after each of them. The text is
-that of greedy decoding, up to near ties, and tau only decides how much is drafted.
+that of greedy decoding, except at near ties, and tau only decides how much is drafted.
 """
 
 from __future__ import annotations
