@@ -99,7 +99,7 @@ def test_a_chosen_forward_is_read_and_drawn(visit: Arrive, scripted_backend: Loo
     assert page.locator(f"{ROOT} .rv-la-table td.rv-la-real.rv-la-first").count() == masks
     first = page.locator(f"{ROOT} .rv-la-masks li").first.inner_text()
     assert first.startswith("Mask 1 settles on “B” at layer 2 of 3")
-    assert "with the real token there, “B” at layer 1." in first
+    assert "the real token in its place settles on “B” at layer 1." in first
     assert page.locator(mask_cells).first.get_attribute("title") == "after layer 3 of 3: “B” 0.900"
 
 

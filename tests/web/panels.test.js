@@ -360,7 +360,7 @@ describe("the layers of a forward", () => {
     assert.deepEqual(found.map(({ kind, number, id }) => [kind, number, id]), [
       ["token", 0, 26], ["mask", 1, null], ["real", 1, 1], ["mask", 2, null], ["real", 2, 2],
     ]); // prettier-ignore
-    assert.deepEqual(found.map(({ fate }) => fate), ["", "accepted", "", "refused", ""]); // prettier-ignore
+    assert.deepEqual(found.map(({ fate }) => fate), ["", "accepted", "", "rejected", ""]); // prettier-ignore
     assert.deepEqual(found.map(({ proposed }) => proposed), [null, null, null, 3, null]); // prettier-ignore
   });
 });

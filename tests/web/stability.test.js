@@ -28,7 +28,7 @@ describe("the tree of several answers", () => {
     );
     assert.equal(
       stabilityFinding(tree),
-      "4 different answers from 5 seeds, 2 of them identical; the first difference is at token 3.",
+      "4 different answers from 5 seeds, one of them from 2 seeds; the first difference is at token 3.",
     );
   });
 

@@ -385,7 +385,7 @@ export function losslessWords([state]) {
   const drafts = now.fed.filter((slot) => slot.kind === "draft").length;
   const masks = now.numFed - now.numPending;
   if (!state.isRead) {
-    return `Pass ${now.index + 1} feeds ${drafts ? `${counted(drafts, "draft")} as real tokens to verify` : "no drafts"}, and ${counted(masks, "mask")} to draft further tokens.`;
+    return `Pass ${now.index + 1} feeds ${drafts ? `${counted(drafts, "draft")} as real tokens to verify` : "no drafts to verify"}, and ${counted(masks, "mask")} to draft further tokens.`;
   }
   const agreed = now.predicted.filter((p) => p.fate === "agreed").length;
   if (now.stop === "mismatch") {

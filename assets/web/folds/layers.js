@@ -74,8 +74,8 @@ export function columnsOf(lane, index, { columns, real, counted }) {
  */
 function fateOf({ fate, verdict }) {
   if (fate === "taken" || fate === "confirmed" || fate === "own") return "accepted";
-  if (fate === "drafted") return { same: "accepted", unwritten: "waits" }[verdict ?? ""] ?? "refused";
+  if (fate === "drafted") return { same: "accepted", unwritten: "waits" }[verdict ?? ""] ?? "rejected";
   if (fate === "outbid") return "not used";
   if (fate === "past") return "after the end";
-  return "refused";
+  return "rejected";
 }

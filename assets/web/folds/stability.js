@@ -46,6 +46,6 @@ export function stabilityFinding(tree) {
   const leaves = leavesOf(tree);
   if (leaves.length === 1) return `All ${whole(all)} answers are identical.`;
   const most = Math.max(...leaves.map(({ members }) => members.length));
-  const repeated = most > 1 ? `, ${whole(most)} of them identical` : "";
+  const repeated = most > 1 ? `, one of them from ${whole(most)} seeds` : "";
   return `${counted(leaves.length, "different answer")} from ${counted(all, "seed")}${repeated}; the first difference is at token ${whole(tree.to + 1)}.`;
 }

@@ -13,7 +13,7 @@ const GOING = "While text streams, click a token to read the layers of its pass.
 const HOW =
   "The model's final norm and output head are applied after every layer (logit lens). Darker: more confident. Frame: from this layer on, the prediction no longer changes. ";
 const LIMITS =
-  "The top row is the model's output before a sampler head or repetition penalty. The rows below are a projection: early layers may already encode a token that the output head cannot read yet (tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
+  "The top row is the model's output before a sampler head or repetition penalty. The rows below are a projection: early layers may already encode a token that the output head cannot read yet (tuned lens, arXiv 2303.08112). More on the states of masks: arXiv 2603.17942.";
 
 export class LayersPanel {
   static id = "layers";
@@ -125,7 +125,7 @@ function maskText(lane, mask, columns, last) {
   const other = mask.proposed === null ? "" : `; the run proposed “${lane.tokenName(mask.proposed)}” instead`;
   const outcome = `${other}${mask.fate ? ` (${mask.fate})` : ""}`;
   if (!real) return `${settled}${outcome}.`;
-  return `${settled}${outcome}; with the real token there, “${lane.tokenName(real.says[last][0])}” at layer ${real.settled}.`;
+  return `${settled}${outcome}; the real token in its place settles on “${lane.tokenName(real.says[last][0])}” at layer ${real.settled}.`;
 }
 
 /** @type {Record<string, string>} */

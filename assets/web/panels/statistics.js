@@ -11,7 +11,7 @@ const PICTURES = [
     key: "positions",
     title: "Acceptance by position in the pass, %",
     label: "position",
-    value: "share of passes whose proposal there was accepted",
+    value: "share of proposals accepted",
   },
   { key: "counts", title: "Tokens per pass", label: "tokens", value: "passes" },
   {
@@ -151,10 +151,7 @@ export class StatisticsPanel {
       value: tokens ? `${figure(tpf)} (${counted(tokens, "token")})` : "none",
       say: tokens ? `${kind}: ${counted(tokens, "token")} at ${figure(tpf)} tokens per pass.` : `No ${kind} so far.`,
     }));
-    this.pictures.kinds.draw(
-      items,
-      "A pass that wrote n tokens is split evenly among them, so the types add up to all passes.",
-    );
+    this.pictures.kinds.draw(items, "Each token of a pass that wrote n tokens counts as 1/n pass of its type.");
   }
 }
 
@@ -171,7 +168,7 @@ function binText({ low, high, num, agreed, mean }) {
  */
 function noCalibration(lane, source) {
   if (lane.tokens.every((token) => token.position === 0))
-    return "Every token so far was the first of its pass and so AR's own choice: nothing to calibrate.";
+    return "So far every token was the first of its pass, which is AR's own choice: nothing to calibrate.";
   return source
     ? "Only first tokens of a pass so far: nothing to compare."
     : "This trace does not contain AR's choices. Run the prompt again with plain AR next to it to compare confidence with correctness.";

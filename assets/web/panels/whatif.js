@@ -474,11 +474,11 @@ function losslessText({ drafts }) {
 function takenText({ taken, drafts }) {
   if (!taken.num) return "";
   const [word, then] = drafts ? ["undrafted proposal", "drafted"] : ["rejected token", "accepted"];
-  const other = taken.other ? ` and wrote another token instead of ${whole(taken.other)}` : "";
+  const other = taken.other ? ` and another token in place of ${whole(taken.other)}` : "";
   const unknown = taken.unknown
     ? `; ${whole(taken.unknown)} cannot be compared, because the text before them changed`
     : "";
-  return `More in ${counted(taken.forwards, "pass", "passes")}: ${counted(taken.num, word)} would have been ${then}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
+  return `More tokens in ${counted(taken.forwards, "pass", "passes")}: ${counted(taken.num, word)} would have been ${then}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
 }
 
 /** @param {WhatIf} given */

@@ -277,7 +277,7 @@ const FATES = {
   drafted: "drafted",
   refused: "first rejected",
   unseen: "not considered",
-  outbid: "prompt lookup drafted more",
+  outbid: "not used: prompt lookup drafted more",
   dropped: "dropped",
   past: "after the end",
 };

@@ -155,7 +155,7 @@ function guessText(step) {
 function fillText(step, filled) {
   const over = { eos: " The text ended here.", limit: " The token limit was reached." }[step.stop] ?? "";
   const emitted = step.count
-    ? `${counted(step.count, "token")} emitted, because all positions before are filled`
+    ? `${counted(step.count, "token")} emitted, because all earlier positions are filled`
     : "none emitted yet, because an earlier position is not filled";
   return `Filled ${counted(filled, "position")} of the block, the most confident first; ${emitted}.${over}`;
 }

@@ -162,7 +162,7 @@ export function batchFinding(sides) {
   const { counted_forwards: baseline, effective_tpf: other } = /** @type {BatchTotals} */ (second.totals);
   const isSame = first.rows.every(({ ids }, i) => String(ids) === String(second.rows[i].ids));
   if (!isSame)
-    return `${first.title}: ${figure(tpf)} tokens per row and forward pass instead of ${figure(other)} with ${second.title}, for different texts${speedText(first.rounds)}.`;
+    return `${first.title}: ${figure(tpf)} tokens per row and forward pass instead of ${figure(other)} with ${second.title}${speedText(first.rounds)}. The texts differ.`;
   const counts = `${passesAgainst(passes, baseline, second.title)} (${whole(passes)} instead of ${whole(baseline)})`;
   return `${capitalised(first.title)}: the same texts ${counts}${speedText(first.rounds)}.`;
 }

@@ -22,8 +22,8 @@ const SMALL = [
 /** @type {Record<string, string>} */
 const HINTS = {
   speedup:
-    "Tokens per second, divided by the second method's in the same round, without prompt processing. Median of the rounds, with the lowest and highest.",
-  tpf: "Tokens divided by row passes, including those of idle rows and commits. Repetition loops are left out.",
+    "Tokens per second divided by those of the second method in the same round; prompt processing is excluded. Median, lowest and highest of the rounds.",
+  tpf: "Tokens divided by row passes: one for each row of each forward pass, idle rows and commits included. Repetition loops are left out.",
   idle: "Share of row passes that produced no token.",
   cache: "Keys and values reserved for the largest group of rows.",
 };

@@ -90,7 +90,7 @@ export class Comparison {
   }
 }
 
-const DIFFERS = "differs from the reference (in the reference: differs from another text)";
+const DIFFERS = "not in the reference (in the reference: missing in another text)";
 
 /**
  * @param {HTMLElement} element

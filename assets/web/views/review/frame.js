@@ -180,5 +180,5 @@ export function keptText(hasKey, canKeep, unsent) {
 /** @type {(num: number) => string} */
 export const sealedText = (num) =>
   num
-    ? ` ${counted(num, "masked judgement")} not revealed yet. Hide the labels to continue, then press Reveal all.`
+    ? ` ${counted(num, "judgement")} with hidden labels not revealed yet. Hide the labels again, then press Reveal all.`
     : "";

@@ -116,7 +116,7 @@ export class Making {
     const whose = isOwner ? "With the review key" : "Here";
     put(
       this.bounds,
-      `${whose}: at most ${prompts} prompts and ${ways} methods, such as ar, tau=0.8,B=4 or lossless,B=4; ar,lookup is AR with prompt lookup; checkpoint=NAME for one of ${checkpoints.join(", ")}. B must be a number unless the method is lossless.`,
+      `${whose}: at most ${prompts} prompts and ${ways} methods, such as “ar”, “tau=0.8,B=4” or “lossless,B=4”; “ar,lookup” is AR with prompt lookup; “checkpoint=NAME” selects one of ${checkpoints.join(", ")}. B must be a number unless the method is lossless.`,
     );
   }
 
