@@ -277,7 +277,7 @@ const FATES = {
   drafted: "drafted",
   refused: "first rejected",
   unseen: "not considered",
-  outbid: "not used: prompt lookup drafted more",
+  outbid: "lookup used instead",
   dropped: "dropped",
   past: "after the end",
 };
