@@ -125,22 +125,6 @@ def test_forwards_are_walked_by_keyboard_and_the_scale_is_that_of_the_metric(
     assert panel.locator(".rv-wh-mark").count() == 0  # no threshold where there is none
 
 
-def test_what_became_of_a_draft_fits_its_column_on_a_phone(still: playwright.Page) -> None:
-    page = still
-    page.set_viewport_size({"width": 390, "height": 844})
-    panel = open_panel(page, "why")
-    lanes = samples.lanes(race_scenes.LOSSLESS)
-    put(page, value(head("phone", race_scenes.BOTH), interleaved(lanes)).whole())
-    replaced = panel.locator("tr[data-fate=replaced] td.rv-wh-fate")
-    for index in range(folds.num_forwards(samples.read(lanes["mars"]).events)):
-        choose(page, "mars", index)
-        settle(page)
-        if replaced.count():
-            break
-    assert "instead of the draft" in replaced.first.inner_text()
-    assert replaced.first.evaluate("node => node.scrollWidth <= node.clientWidth")
-
-
 def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.Page) -> None:
     page = still
     answer(page, ["branch"])
@@ -172,3 +156,19 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     assert panel.locator("button code").filter(has_text="im_end").count() == 0
     page.keyboard.press("Escape")
     assert "continues from there" in panel.locator(".rv-wh-hint").inner_text()
+
+
+def test_what_became_of_a_draft_fits_its_column_on_a_phone(still: playwright.Page) -> None:
+    page = still
+    page.set_viewport_size({"width": 390, "height": 844})
+    panel = open_panel(page, "why")
+    lanes = samples.lanes(race_scenes.LOSSLESS)
+    put(page, value(head("phone", race_scenes.BOTH), interleaved(lanes)).whole())
+    replaced = panel.locator("tr[data-fate=replaced] td.rv-wh-fate")
+    for index in range(folds.num_forwards(samples.read(lanes["mars"]).events)):
+        choose(page, "mars", index)
+        settle(page)
+        if replaced.count():
+            break
+    assert "instead of the draft" in replaced.first.inner_text()
+    assert replaced.first.evaluate("node => node.scrollWidth <= node.clientWidth")
