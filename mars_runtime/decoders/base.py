@@ -262,7 +262,7 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
     """Return a settings source that replaces ``method`` in the settings of another source.
 
-    While the other source returns the same object, the returned source does so too.
+    It returns the same object as long as the other source does.
     """
     latest = fixed = settings()
     if latest.method != method:

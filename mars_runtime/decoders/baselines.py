@@ -19,17 +19,15 @@ alternate:
 
 A row with a full block is still fed and waits (``IdleRow``) until every live row has a full
 block. A finished row waits until the end of the batch. A block of C tokens takes one commit and the
-fill passes of the slowest row: C forward passes at one token per pass, as for AR, and at best 1 +
-(C - 1) / B.
+fill passes of the slowest row: at worst C forward passes, as for AR, and at best 1 + (C - 1) / B.
 
 Unlike the official code, this code copies no cache: the block is written after the cursor, and the
 next forward pass overwrites it. The last block is shortened to the tokens that may still be
 emitted.
 
 **No cache**: every forward pass recomputes the whole prefix of each row, with all rows in one
-batch. This shows how much time a cache saves. ``tests/slow_twin.py`` does the same computation
-for one row at a time. Shorter rows are padded at the end with masks, which causal attention
-ignores.
+batch. This shows how much time a cache saves. Shorter rows are padded at the end with masks, which
+causal attention ignores.
 """
 
 from __future__ import annotations
@@ -157,7 +155,6 @@ def _decode_block(
 
 
 def _check_cache_block(cache_block: object) -> None:
-    """Raise DecodeError unless the value is an integer from MIN_CACHE_BLOCK to MAX_CACHE_BLOCK."""
     is_whole = isinstance(cache_block, int) and not isinstance(cache_block, bool)
     if not is_whole or not MIN_CACHE_BLOCK <= cache_block <= MAX_CACHE_BLOCK:  # type: ignore[operator]
         raise DecodeError(
@@ -204,7 +201,6 @@ class _Blocks:
         ]
 
     def events(self) -> Iterator[Event]:
-        """Yield all events, from the Prefill to the last Step."""
         yield Prefill(self._prefill(), cache_bytes=self.cache.num_bytes)
         width = 1
         while self._live():
@@ -343,8 +339,7 @@ class _RowRequest:
     ) -> _RowRequest:
         """Build the request of a row.
 
-        ``limit`` is the maximum number of tokens in the answer, and ``max_proposals`` the maximum
-        number of proposals.
+        ``limit`` is the maximum number of tokens in the answer.
         """
         remaining = max(1, min(limit, settings.max_new_tokens) - start)
         count = min(num_proposals(settings, remaining, 0), max(1, max_proposals))

@@ -3,8 +3,7 @@
 Every row has a cursor (the number of leading tokens with final keys and values in the KV cache) and
 pending tokens after it. A forward pass feeds ``[pending | masks]``. AR, MARS and lossless MARS
 differ only in how many masks are fed and which predictions are emitted. Rows join and leave between
-steps and have their own settings, so the same code serves one prompt, a batch and continuous
-batching.
+steps and have their own settings.
 
 Accepted tokens are fed again as real tokens, so the forward pass that feeds them also predicts what
 AR would have chosen at their positions. These hidden states are stored until the next forward pass.
@@ -97,7 +96,6 @@ class CursorBatch(Batch):
 
     @property
     def num_bytes(self) -> int:
-        """Size of the KV cache in bytes."""
         num_bytes: int = self.cache.num_bytes
         return num_bytes
 
@@ -117,7 +115,6 @@ class CursorBatch(Batch):
         self._rows.join(number, prompt, settings, limit)
 
     def skip_prefix_cache(self, number: int) -> None:
-        """Prefill this prompt from scratch, without the prefix cache. Raises KeyError."""
         self._find(number)[1].prefix = []
 
     @torch.inference_mode()
@@ -153,10 +150,6 @@ class CursorBatch(Batch):
         row.num_drafts = row.num_emitted = 0
 
     def num_reused(self, number: int) -> int:
-        """Return how many tokens of a prefilled prompt came from the prefix cache.
-
-        Raises KeyError.
-        """
         return self._find(number)[1].num_reused
 
     @torch.inference_mode()

@@ -1,13 +1,12 @@
 """Block diffusion: fill a block of masks in order of confidence.
 
 This is for checkpoints trained with bidirectional attention inside a block (Arriola et al. 2025,
-arXiv 2503.09573; the MARS paper compares itself with such a model). A forward pass feeds ``[clean
-tokens of the previous block | the block]``. Attention is causal for the clean tokens, so their keys
-and values become final. Every position of the block attends to everything before the block and to
-the whole block, masks and filled tokens. A mask predicts the token at its own position. Each
-forward pass fills the open positions with a confidence of at least τ, and always the most confident
-one. Positions after an EOS token are dropped. Tokens are emitted in order, up to the first open
-position. Nothing is verified.
+arXiv 2503.09573). A forward pass feeds ``[clean tokens of the previous block | the block]``.
+Attention is causal for the clean tokens, so their keys and values become final. Every position of
+the block attends to everything before the block and to the whole block, masks and filled tokens. A
+mask predicts the token at its own position. Each forward pass fills the open positions with a
+confidence of at least τ, and always the most confident one. Positions after an EOS token are
+dropped. Tokens are emitted in order, up to the first open position. Nothing is verified.
 
 One row is decoded at a time.
 """
@@ -91,7 +90,6 @@ class _BlockFiller:
         self._written: list[int] = []
 
     def events(self) -> Iterator[Event]:
-        """Yield all events, from the Prefill to the last Step."""
         yield Prefill(self._prefill(), cache_bytes=self._cache.num_bytes)
         is_over = False
         while not is_over:

@@ -22,7 +22,7 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model, its vocabulary (with the target's token ids) and the B of its training."""
+    """A draft model, its vocabulary (with the target's token ids) and the B it was trained with."""
 
     model: CausalModel
     vocabulary: Vocabulary

@@ -18,8 +18,6 @@ as nearly free (as on a GPU) as long as the row runs at PACE times AR's speed or
 is computed from the costs in ``reference_curve``, not measured (see ``TimeBudget`` and
 ``BlockSizes``). This objective does not depend on the clock, so a prompt takes the same forward
 passes on every machine.
-
-The module computes with plain numbers and uses no tensors, model or clock.
 """
 
 from __future__ import annotations
@@ -331,8 +329,8 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
     """Return the tokens per second with B = ``size``, relative to plain AR steps of the same rows.
 
     ``rows`` contains the result of ``AcceptanceEstimate.chances`` for each row. A forward pass
-    feeds [AR's token | drafts of the previous pass | masks], with B - 1 masks after the row with
-    the most drafts. It emits one token and the drafts that AR confirms. A rejected draft makes the
+    feeds [AR's token | drafts of the previous pass | masks], with B - 1 masks in the row with the
+    most drafts. It emits one token and the drafts that AR confirms. A rejected draft makes the
     drafts after it useless, so the next forward pass has nothing to verify.
     """
     tokens = 0.0

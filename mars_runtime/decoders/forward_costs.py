@@ -29,7 +29,7 @@ class Curve(NamedTuple):
     """Costs of forward passes for a fixed number of rows. The unit is a pass of one token per row.
 
     plain: cost of a pass of 1, 2, 3 ... tokens per row.
-    masks: additional cost of a pass that contains masks, on which an adapter may act.
+    masks: additional cost of a pass with masks, for which an adapter may compute more.
     is_sure: false if the time of a one-token step is uncertain; callers should then run one.
     """
 

@@ -23,8 +23,8 @@ from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
-NUM_TOKENS = 16  # of the text before the pass: maximum number of tokens in one piece
-NUM_PARTS = 8  # of the text before the pass: number of pieces that the layers form
+NUM_TOKENS = 16  # maximum number of tokens of the text before the pass in one piece
+NUM_PARTS = 8  # pieces into which the layers are divided for the text before the pass
 NUM_STATES = 8  # maximum number of hidden states that the output head reads in a piece
 UNFIT = "This forward pass cannot be run again: choose another one."
 
@@ -55,7 +55,6 @@ def read_layers(
 
 
 def _check(model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
-    """Raise DecodeError if the model cannot run the forward pass."""
     num_masks = sum(fed.groups)
     is_fit = (
         0 <= fed.cursor < len(fed.ids)

@@ -2,8 +2,7 @@
 
 ``Steering.feeds`` limits what may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
 judges the predictions and lets ``Steering`` choose the next drafts. Rows change only after all rows
-of the batch have been judged. This module computes with plain values and uses no tensors, model or
-cache.
+of the batch have been judged.
 
 τ may adapt in unverified runs, by one of two rules. Both start from the τ of the settings and never
 go below it.

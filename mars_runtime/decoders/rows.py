@@ -1,7 +1,7 @@
 """Rows of a KV cache: their order in the cache and the tokens that are still to be fed.
 
-The rows of the next forward pass come first in the cache. The cached, unread and pending
-tokens of a row, without its drafts, are its prompt and its emitted tokens.
+The rows of the next forward pass come first in the cache. The cached, unread and pending tokens of
+a row, except drafts, are its prompt and its emitted tokens.
 
 With a prefix cache, cached blocks are copied into a row before the rest of its prompt is prefilled.
 When a row leaves, its final blocks are copied to the prefix cache. This is valid because the keys
@@ -57,12 +57,12 @@ class Row:
     lookup: index of ``text`` for prompt lookup, updated when it is used.
     num_reused: prompt tokens copied from the prefix cache instead of prefilled.
     prefix: blocks of the prompt in the prefix cache, until they are copied.
-    raised: how far agreement with AR has raised τ, from 0 to 1 (``plan.raised_after``).
+    raised: how far the agreement rule has raised τ, from 0 to 1 (``plan.raised_after``).
     estimate, drafter: acceptance statistics of the row, if B is chosen automatically.
     sizes: chooses automatic B if the row is unverified and the objective is ``passes``.
     draft_row: the row of a draft model that drafts for this row (``draft_model.py``).
-    is_sound: whether the latest forward pass succeeded. If so, its predictions were finite, and
-        thus the keys and values of all earlier tokens.
+    is_sound: whether the latest forward pass succeeded. If so, its predictions and the keys and
+        values of all earlier tokens were finite.
     """
 
     number: int
