@@ -131,7 +131,6 @@ class CheckpointBackend(Backend):
         self._batch: Batch | None = None
 
     def reserve(self, num_rows: int) -> int:
-        """Plan up to ``num_rows`` rows, as many as fit in memory, and return their number."""
         self._room = self._room_for(num_rows)
         return self._room.num_rows
 
@@ -228,7 +227,6 @@ class CheckpointBackend(Backend):
         return prompt, available
 
     def _supports(self, method: Method) -> bool:
-        """Return whether the checkpoint supports the method."""
         return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
     def check(self, request: AnyRequest) -> None:
@@ -257,7 +255,6 @@ class CheckpointBackend(Backend):
         return self._batch
 
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
-        """Decode a request without sharing forward passes, and return its events."""
         from mars_runtime.decoders import decode
         from mars_runtime.prefix_cache import PrefixHit
 
@@ -278,7 +275,6 @@ class CheckpointBackend(Backend):
         )
 
     def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
-        """Return what a forward pass predicts after each layer; see ``decoders/logit_lens.py``."""
         from mars_runtime.decoders.logit_lens import read_layers
 
         checkpoint = self._checkpoint

@@ -3,7 +3,7 @@
 While no run decodes, the pieces follow each other without a pause. Otherwise the job pauses after
 each piece, so that all pieces together take SHARE of the time and most forward passes of a run
 follow each other without a piece in between. Jobs run one after the other, and each owner may queue
-at most MAX_OF_OWNER. The module only does bookkeeping: it uses no model, thread or clock.
+at most MAX_OF_OWNER.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from mars_runtime.settings import MAX_FED, Metric
 MASKED = range(2, 6)  # numbers of tokens per row for which the cost of masks is measured
 CONTEXT = 128  # number of tokens in the KV cache before the timed ones
 SHORT = 0.02  # MANY is used only if a pass of one token takes less than this many seconds
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # tokens per row to time: one row, all threads
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # tokens per row to time with one row, all threads
 FEW = (1, 2, 3, 5, 8, 16, 32)  # tokens per row to time otherwise; costs in between are interpolated
 BUDGET = 1.2  # after this many seconds, only the minimum number of rounds is completed
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds

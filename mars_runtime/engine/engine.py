@@ -103,7 +103,6 @@ class Engine(BaseEngine):
 
     @property
     def capacity(self) -> int:
-        """Maximum number of tokens of a prompt and its answer together."""
         return self._backend.capacity
 
     def _serve(
@@ -130,7 +129,6 @@ class Engine(BaseEngine):
         return runs
 
     def is_ready(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for the warm-up and return whether it is complete."""
         return self._is_ready.wait(timeout)
 
     def costs(self) -> ForwardCosts | None:
@@ -139,7 +137,6 @@ class Engine(BaseEngine):
         return self._backend.costs
 
     def read_layers(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """Compute the predictions after each layer; see ``BaseEngine.read_layers``."""
         with self._condition:
             if self._is_closed:
                 raise EngineError(self._why_over)

@@ -1,11 +1,10 @@
 """Scheduler: decides which job uses the device next.
 
-The module only does bookkeeping, without a thread, model, tensor or clock, so it is tested
-separately. A job is the unit of scheduling. A shared job is a single run: all ready shared jobs
-take part in the same forward pass, and between forward passes one prompt is prefilled in chunks.
-Any other job (the lanes of a race, a solo run) is exclusive: its forward passes are not shared.
-Within a race the lane with the least device time is next, so the clocks of the lanes advance
-together. Rules against starvation:
+The module only does bookkeeping, without a thread, model, tensor or clock. A job is the unit of
+scheduling. A shared job is a single run: all ready shared jobs take part in the same forward pass,
+and between forward passes one prompt is prefilled in chunks. Any other job (the lanes of a race, a
+solo run) is exclusive: its forward passes are not shared. Within a race the lane with the least
+device time is next, so the clocks of the lanes advance together. Rules against starvation:
 
 - Jobs are served in order of submission, up to ``max_active`` at a time. Ready jobs take turns; the
   least recently served one is next.
@@ -146,7 +145,6 @@ class Scheduler(Generic[L]):
 
     @property
     def num_waiting(self) -> int:
-        """Number of queued jobs."""
         return len(self._waiting)
 
     def add(self, job: Job[L]) -> None:

@@ -81,7 +81,6 @@ class LeasedEngine(BaseEngine):
 
     @property
     def capacity(self) -> int:
-        """Maximum number of tokens of a prompt and its answer together."""
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
@@ -89,7 +88,6 @@ class LeasedEngine(BaseEngine):
         return self._costs
 
     def close(self) -> None:
-        """End all runs. Further calls do nothing."""
         with self._condition:
             self._is_closed = True
             self._condition.wake()
@@ -211,7 +209,6 @@ class LeasedRun(Run):
 
     @property
     def is_awaiting_device(self) -> bool:
-        """Whether the run is active but its device has not been leased yet."""
         return not self.is_begun and not self.is_finished and not self.place
 
     @property
