@@ -7,8 +7,7 @@ and values to slots that no row reads: after the tokens of their own row, or, in
 padding, into the last slots of the row.
 
 Only the layers are captured. The output head, the reading of predictions and the acceptance of
-drafts need few launches, which the host makes while the device still runs the layers. nano-vllm
-(github.com/GeeeekExplorer/nano-vllm) also captures only the layers.
+drafts need few launches, which the host makes while the device still runs the layers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LOG = logging.getLogger(__name__)
 TOKENS = (1, 2, 4, 8, 16, 32, MAX_FED)
 """The numbers of tokens per row that a bucket can have."""
 FIRST_CONTEXT = 256
-"""Number of slots that attention reads in the smallest bucket. The next has twice as many."""
+"""Slots that attention reads in the smallest bucket; the next bucket has twice as many."""
 NUM_WARM_UPS = 2
 """Number of runs before a capture, so that libraries choose kernels and allocate workspaces."""
 

@@ -82,8 +82,8 @@ class ModelConfig:
     attention_bias: whether query, key and value projections have a bias (always in Qwen2).
     qk_norm: whether queries and keys of each head are normed before rotation (always in Qwen3).
     max_positions: maximum number of tokens in a row, prompt and answer together.
-    rope_scaling: None, the scaling of Llama 3, or head_dim / 2 divisors, one for each rotary
-        frequency, as in GGUF files.
+    rope_scaling: None, the scaling of Llama 3, or a divisor for each of the head_dim / 2 rotary
+        frequencies, as in GGUF files.
     """
 
     vocab_size: int

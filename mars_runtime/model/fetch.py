@@ -61,8 +61,8 @@ _HUB = (
     "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
 )
 
-# A download process runs this code first, so that it ends when its standard input is closed.
-# The standard input of a download is closed when the parent process ends or is killed.
+# A download process runs this code first. It ends the process when standard input is closed, which
+# happens when the parent process ends or is killed.
 _GUARD = """
 import os, runpy, sys, threading
 
@@ -437,7 +437,6 @@ def _checked(path: Path, source: Gguf) -> Path:
 
 
 def _has(path: Path, size: int, sha256: str) -> bool:
-    """Return whether the file exists and has the given size in bytes and the given SHA-256."""
     if not path.is_file() or path.stat().st_size != size:
         return False
     return sha256_of(path) == sha256

@@ -3,7 +3,7 @@
 The bundled weights are compressed, which makes the repository a third smaller. Each
 ``NAME.safetensors.xz`` is decompressed when its folder is first used. The result is stored next to
 the archive, or in the cache folder if the archive's folder is read-only, as in a system's
-``site-packages``. It is then used like any other safetensors file.
+``site-packages``.
 """
 
 from __future__ import annotations

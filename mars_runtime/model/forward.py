@@ -127,7 +127,7 @@ class Branches:
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Return the branches of rows with the given layouts, as tensors on the host.
+        """Return one row of branches per layout, as tensors on the host.
 
         num_fed: number of tokens per row, padding included. The result is cached: do not modify it.
         """
@@ -198,8 +198,8 @@ def _numbers(
 class MaskGroup:
     """A group of masks that a sampler head fills from left to right.
 
-    before: the slot that predicts the token before the first mask. masks: the slots of the masks. A
-    slot is given as its index among the slots of the row that the output head reads.
+    before: the slot that predicts the token before the first mask. masks: the slots of the masks.
+    Slots are numbered from 0 among those that the output head reads in the row.
     """
 
     row: int

@@ -413,7 +413,7 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
 
 
 class GgufError(ValueError):
-    """A GGUF file cannot be used. The message continues a sentence that begins with its name."""
+    """A GGUF file cannot be used. The message continues a sentence after the file's name."""
 
     advice = "fetch it again or choose another file"
 

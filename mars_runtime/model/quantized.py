@@ -5,13 +5,13 @@ as in GGUF files.
 
 ``Int8Matrix`` is used by PyTorch's fbgemm kernels, which exist on x86 only, if there is no native
 forward pass. Weights and inputs have 8 bits, which needs a quarter of the memory traffic of fp32.
-Memory traffic limits the speed of a small forward pass. Every output and every token has its own
-scale, so the product of a token does not depend on the other tokens of the forward pass.
+Every output and every token has its own scale, so the product of a token does not depend on the
+other tokens of the forward pass.
 
 The arithmetic of ``Int8Matrix`` differs from fp32, so answers may differ from those in fp32. With
 ``Int8Matrix``, the answers of lossless decoding methods may differ from those of AR in 8 bits:
 attention over one token and over several tokens differs in the last bits, and rounding to 8 bits
-can amplify this difference. Almost every answer is equal; a report should state how many are.
+can amplify this difference. Almost every answer is equal.
 """
 
 from __future__ import annotations
@@ -87,7 +87,6 @@ class GroupedMatrix:
         return self.rows(order)
 
     def is_finite(self) -> bool:
-        """Return whether all entries are finite."""
         minimums = self.scales if self.minimums is None else self.minimums
         return bool(self.scales.isfinite().all() and minimums.isfinite().all())
 

@@ -1,8 +1,7 @@
 """Models with random weights and the shapes of published models, for timing only.
 
 The time of a forward pass depends on the shape of a model and barely on the values of its weights.
-So a machine without the published weights can still measure times. The text of such a model is
-meaningless, and every publication of its timings must include ``NOTE``.
+The text of such a model is meaningless, and every publication of its timings must include ``NOTE``.
 """
 
 from __future__ import annotations
@@ -127,7 +126,6 @@ def build_shape(
 def random_model(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
 ) -> Transformer:
-    """Return a model with this configuration and random weights."""
     weights = random_weights(config, device, dtype, seed)
     return Transformer(config, weights, device=device, dtype=dtype)
 

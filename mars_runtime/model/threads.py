@@ -58,7 +58,7 @@ class Threads:
         self._wait = 0.0  # seconds of forward passes until the next trial
         self._num_slow = 0  # slow forward passes in a row, of any part and width
         self._has_risen = True  # whether the latest change of the number was an increase
-        # In seconds of forward passes: since an increase, and since a decrease or counted success.
+        # Seconds of forward passes since an increase, and since a decrease or a counted success.
         self._since_rise = self._since_proof = 0.0
         self._num_proofs, self._num_needed = 0, 1
 
@@ -204,7 +204,7 @@ class ThreadChoice:
     def is_slow(self, count: int, seconds: float, units: float) -> bool:
         """Return whether a forward pass was much slower than the mean of earlier ones.
 
-        Always False for another number of threads than the chosen one.
+        Always False if ``count`` is not the chosen number of threads.
         """
         mean = self._means.get(self._at)
         return count == self.number and mean is not None and seconds > SLOW * mean * units

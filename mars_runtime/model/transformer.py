@@ -136,7 +136,6 @@ class Transformer(CausalModel):
 
     @property
     def cache_dtype(self) -> torch.dtype:
-        """Dtype of the keys and values."""
         return self.dtype
 
     @property

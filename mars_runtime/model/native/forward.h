@@ -130,8 +130,8 @@ static void attend_block(const Model& m, Desk& desk, const Cache& cache, int lay
         desk.sums.data());
 }
 
-// Computes the attention parts of a task for the blocks from the cursor's on. In these blocks each
-// token attends to other slots.
+// Computes the attention parts of a task for the block of the cursor and all later blocks. In these
+// blocks, the tokens of a task attend to different slots.
 static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int layer,
                         const AttentionTask& task, float* parts) {
   const Heads& h = m.heads;
@@ -232,7 +232,8 @@ static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, i
 }
 
 // Runs the attention of one layer. If several tasks share a head, all keys and values are stored
-// before attention starts. If its blocks are split, all parts are computed before they are merged.
+// before attention starts. If the blocks of a head are split, all parts are computed before they
+// are merged.
 static void run_attention(Model& m, Team& team, int thread, const Feed& feed, int layer) {
   const Heads& h = m.heads;
   Desk& desk = m.desks[thread];

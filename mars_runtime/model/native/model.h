@@ -108,7 +108,7 @@ struct Desk {
 struct AttentionTask {
   int row, head;
   int first, end;              // the tokens, as indices into Model::by_row
-  int first_block, end_block;  // the blocks from the cursor's on are never split between tasks
+  int first_block, end_block;  // one task gets the cursor's block and all later ones
   size_t offset;               // where its parts are stored in Model::parts until they are merged
 
   int num_tokens() const { return end - first; }

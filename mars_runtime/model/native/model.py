@@ -154,7 +154,6 @@ class NativeModel(CausalModel):
         return min(self.ceiling or torch.get_num_threads(), MAX_THREADS)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
-        """Return an empty cache for ``rows`` rows of at most ``capacity`` tokens."""
         return PackedKVCache(self.config.cache_shape(rows, capacity))
 
     def hidden(

@@ -62,7 +62,6 @@ class DenseRows:
         return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
 
     def ordered(self, order: Tensor) -> DenseRows:
-        """Return the matrix with its rows in another order."""
         return replace(self, order=order)
 
     def pack_into(self, target: Tensor, library: Any) -> None:
