@@ -55,7 +55,6 @@ class ApiError(Exception):
 
     @property
     def response(self) -> Response:
-        """The HTTP response with this error."""
         headers = {"retry-after": str(self.retry_after)} if self.retry_after else {}
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
@@ -97,7 +96,6 @@ class Faults:
         self._respond = respond
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle the request, and send an error response if it fails."""
         is_begun = scope["type"] != "http"
 
         async def send_and_note(message: Message) -> None:

@@ -80,7 +80,6 @@ class BodyLimit:
         self._trim: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle the request unless its body or its address exceeds a limit."""
         if scope["type"] != "http" or not has_body(scope):
             await self.app(scope, receive, send)
             return
@@ -147,7 +146,6 @@ class BodyLimit:
 
 
 def has_body(scope: Message) -> bool:
-    """Return whether a request declares a body."""
     names = {name for name, _ in scope["headers"]}
     return b"content-length" in names or b"transfer-encoding" in names
 
@@ -186,7 +184,6 @@ class Proxies:
         self._number = number
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Put the client's address into the scope, then handle the request."""
         if self._number and scope["type"] == "http":
             values = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             addresses = b",".join(values).decode("latin-1").split(",")
@@ -212,7 +209,6 @@ class RateLimit:
         self._num_running: Counter[str] = Counter()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle the request unless its address is at the limit."""
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
             await self._app({**scope, RESERVE_RUNS: lambda number: number}, receive, send)
             return
@@ -291,11 +287,7 @@ class _Wrong:
 
 
 class KeyCheck:
-    """Checks the keys of clients in constant time, and blocks addresses that send wrong keys.
-
-    After ``MAX_WRONG`` wrong keys within a minute an address is blocked for a minute. Each further
-    block is twice as long as the previous one, up to an hour.
-    """
+    """Checks clients' keys in constant time; blocks addresses that send MAX_WRONG wrong keys."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()

@@ -131,7 +131,6 @@ class ModelDescription:
 
     @property
     def name(self) -> str:
-        """The name of the model on the other machine."""
         return self.facts.checkpoint
 
 
@@ -175,11 +174,9 @@ class EngineModel:
         return self.engine.capacity
 
     async def submit(self, request: Request) -> Run:
-        """Start a run for the request. Raises the exceptions of ``Engine.submit``."""
         return self.engine.submit(request)
 
     async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        """Start a run for each request. Raises the exceptions of ``Engine.race``."""
         if len(requests) == 1:
             return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
         return self.engine.race(requests, pace)
@@ -214,12 +211,10 @@ class SingleModel:
 
     @property
     def names(self) -> Sequence[str]:
-        """A sequence with the name of the model as its only item."""
         return (self._name,)
 
     @property
     def trouble(self) -> str:
-        """A sentence that explains why the model cannot answer now; empty if it can."""
         if self.failure:
             return self.failure
         if self._model is None:
@@ -227,7 +222,6 @@ class SingleModel:
         return "" if self._model.engine.is_alive else DEAD
 
     def find(self, name: str) -> EngineModel:
-        """Return the model. Raises UnknownModelError or NotReadyError."""
         if name != self._name:
             raise unknown(self.names)
         if self.trouble or self._model is None:

@@ -87,7 +87,6 @@ class RemoteEngine(BaseEngine):
         return None
 
     def close(self) -> None:
-        """Cancel all runs. A second call does nothing."""
         self._is_closed = True
         for run in list(self._runs):
             run.cancel()
@@ -405,7 +404,6 @@ class Machine:
             _check(self._http.delete(f"/v1/runs/{run}", params={"lane": lane}, headers=headers))
 
     def close(self) -> None:
-        """Close all connections."""
         self._http.close()
 
 

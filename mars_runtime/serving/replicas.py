@@ -93,7 +93,6 @@ class ReplicaSetError(RuntimeError):
 
 
 def has_ray() -> bool:
-    """Return whether Ray is installed."""
     return importlib.util.find_spec("ray") is not None
 
 

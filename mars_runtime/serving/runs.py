@@ -159,7 +159,6 @@ class LaneGroup:
 
     @property
     def is_running(self) -> bool:
-        """Whether any of the runs is not finished."""
         return any(not run.is_finished for run in self.lanes)
 
 

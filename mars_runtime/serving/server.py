@@ -208,8 +208,8 @@ class PunctualProtocol(H11Protocol):
     _num_undelivered = 0
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
-    _since = 0.0  # when the awaited part of the request began
-    _num_received = _chunk = 0  # bytes received of the awaited part, and in the latest read
+    _since = 0.0  # when waiting for the headers or the body began
+    _num_received = _chunk = 0  # bytes received since then, and in the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for the headers, or reject the connection with 503."""
@@ -236,7 +236,6 @@ class PunctualProtocol(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
         super().connection_lost(exc)
         self._disarm()
         self._end_drain()
@@ -391,8 +390,6 @@ class InPieces:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle the request and send its answer in pieces."""
-
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
             if message["type"] != "http.response.body" or len(body) <= PIECE:
