@@ -35,7 +35,6 @@ MAX_TOKENS = 128
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``review`` command with its subcommands."""
     parser = subparsers.add_parser(
         "review", help="create sets of answers; merge and export judgements"
     )

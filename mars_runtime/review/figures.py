@@ -250,8 +250,8 @@ class Marked:
     """Summary of the automatic checks of one method's answers.
 
     way: name of the method. category: "" for all answers. tpf: mean over the answers. num_same:
-    answers equal to the reference's. first_word: of the other answers, the median number of the
-    first different word, from 1. num_looped: answers that end in a repetition loop. num_checked:
+    answers equal to the reference's. first_word: median position, from 1, of the first different
+    word in the other answers. num_looped: answers that end in a repetition loop. num_checked:
     answers with a checker; num_right: those that their checker accepts.
     """
 

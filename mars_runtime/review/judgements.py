@@ -90,7 +90,6 @@ class Judgement:
         return self.ratings[side], self.tags[side]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
         return asdict(self)
 
 

@@ -45,7 +45,6 @@ class ReviewMethod:
     settings: DecodeSettings | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
         return asdict(self)
 
 

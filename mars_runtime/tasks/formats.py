@@ -28,7 +28,7 @@ def _items(
 ) -> tuple[dict[str, str], list[str], list[str]]:
     """Return the prompt's fields, the items of the answer, and all words accepted as items.
 
-    Items start at a position that depends on topic and number only, in alphabetical order, so that
+    Items are in alphabetical order, from a position that depends on topic and number only, so that
     a model can learn which item comes next.
     """
     topic = rng.choice(sorted(TOPICS))
@@ -233,8 +233,8 @@ def _are_sentences(text: str, count: int) -> bool:
 
 
 def _is_plain(text: str, wanted: bool) -> bool:
-    """Return whether the text is plain if plain text is ``wanted``, or not plain if it is not
-    wanted. A plain text has only letters, white space and common punctuation.
+    """Return whether the text is plain (if ``wanted``) or not plain (otherwise). A plain text has
+    only letters, white space and common punctuation.
     """
     return (re.fullmatch(r"[A-Za-z' .!?,;:\"\n-]+", text.strip()) is not None) == wanted
 

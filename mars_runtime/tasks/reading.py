@@ -43,9 +43,9 @@ def token_f1(answer: list[str], gold: list[str]) -> float:
 
 
 def conclusion(prompt: str, text: str) -> str:
-    """Return the text without a quotation from the prompt at its beginning.
+    """Return the text without a quotation from the prompt at the beginning of the text.
 
-    Returns the text unchanged if it does not begin with such a quotation or only consists of it.
+    Returns the text unchanged if there is no such quotation or nothing follows it.
     """
     opening = re.match(r'\s*The text says: "([^"]+)"', text)
     if opening is None or opening[1] not in prompt:

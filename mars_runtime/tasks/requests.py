@@ -56,7 +56,7 @@ def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
 
 
 def _framed(texts: Sequence[str], frames: Sequence[str], num_frames: int) -> Iterator[str]:
-    """Yield each text inserted into ``num_frames`` frames, for text number i from frame i on."""
+    """Yield each text in ``num_frames`` consecutive frames; text number i begins with frame i."""
     for index, text in enumerate(texts):
         for step in range(num_frames):
             yield frames[(index + step) % len(frames)].format(text=text)

@@ -89,7 +89,6 @@ class Drive:
         return [self._records[number] for number in (*self._runs, *self._waiting)]
 
     def _read(self, number: int, now: float) -> None:
-        """Add the new events of a run to its record."""
         events = self._runs[number].events_since(self._num_read[number])
         self._num_read[number] += len(events)
         record = self._records[number]
@@ -151,7 +150,6 @@ class Drive:
         return Request(ask.prompt_ids, settings, load.max_seconds, owner=load.owner)
 
     def _cut(self, now: float) -> None:
-        """Cancel all unfinished requests."""
         for run in self._runs.values():
             run.cancel()
         for record in self._unfinished():

@@ -45,12 +45,10 @@ class RequestRecord:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens generated so far."""
         return len(self.tokens)
 
     @property
     def is_over(self) -> bool:
-        """Whether the request has ended."""
         return self.ended is not None
 
     @property
@@ -116,7 +114,7 @@ class Figures:
     tokens_per_second: generated tokens per second. requests_per_second: complete answers per s.
     tpf: tokens per forward pass of a request.
     ttft, tpot, latency: seconds, over the requests for which the value is defined.
-    in_time: of the ended requests that have a budget, the share that met it.
+    in_time: share of the ended requests with a budget that met the budget.
     """
 
     num_arrived: int
