@@ -1,8 +1,7 @@
 """Read predictions from logits and decide how many of them are accepted, as pure functions.
 
-The module works on logits and numbers, without a model or cache. Four rules always hold: the first
-proposal is accepted, acceptance stops at the first rejection, forbidden ids are never emitted, and
-NaN raises an error instead of counting as a confidence.
+Four rules always hold: the first proposal is accepted, acceptance stops at the first rejection,
+forbidden ids are never emitted, and NaN raises an error instead of counting as a confidence.
 """
 
 from __future__ import annotations

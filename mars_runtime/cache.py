@@ -1,8 +1,8 @@
 """KV caches: memory for the keys and values of several rows, with one cursor per row.
 
-The module only manages memory; it uses no model and no tokens. Rewinding a row moves its cursor and
-copies nothing. Rows are copied only when their order changes: the last row moves to the index of a
-removed row, and two rows are swapped if a forward pass skips one of them.
+Rewinding a row moves its cursor and copies nothing. Rows are copied only when their order changes:
+the last row moves to the index of a removed row, and two rows are swapped if a forward pass skips
+one of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ C = TypeVar("C", bound="KVCache")
 
 
 class KVCache:
-    """Keys and values of every layer in one tensor. Slot s of a row stores its position s.
+    """Keys and values of every layer in one tensor. Slot s of a row stores position s.
 
     store: [layers, rows, units, ...], with ``slots_per_unit`` consecutive slots per unit.
     cursors: for each row, the number of leading slots that are final. The slots after them are
@@ -154,11 +154,9 @@ class PackedKVCache(KVCache):
         super().__init__(shape, memory[: math.prod(size)].view(size))
 
     def block(self, row: int, index: int) -> Tensor:
-        """Return a copy of block number ``index`` of a row; all of its slots must be final."""
         return self.store[:, row, index].clone()
 
     def put(self, row: int, index: int, block: Tensor) -> None:
-        """Write ``block``, a copy from any row, as block number ``index`` of this row."""
         self.store[:, row, index] = block
 
 

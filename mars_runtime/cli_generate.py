@@ -179,7 +179,6 @@ class JsonOutput:
         print(self._writer.header_line(), flush=True)
 
     def show(self, events: Sequence[Event]) -> None:
-        """Print the lines of ``events``."""
         if events:
             print("\n".join(map(self._writer.line, events)), flush=True)
 
@@ -200,7 +199,6 @@ class TextOutput:
         self._events: list[Event] = []
 
     def show(self, events: Sequence[Event]) -> None:
-        """Print the text of ``events``."""
         self._events += events
         self._view.show(events)
 

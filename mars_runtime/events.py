@@ -1,8 +1,7 @@
 """Events of decoding: one immutable event per forward pass, as plain Python values.
 
-The module uses no tensors, text or drawing. Every statistic and chart is computed from events.
-Events contain what cannot be derived (all proposals, their confidences, the settings that were
-used) and nothing else.
+Every statistic and chart is computed from events. Events contain what cannot be derived (all
+proposals, their confidences, the settings that were used) and nothing else.
 
 The field types define what an untrusted trace may contain. ``trace.py`` validates traces with them;
 this module does not validate.

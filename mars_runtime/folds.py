@@ -1,9 +1,9 @@
 """Compute the statistics of a run from its events: tokens, forward passes, times and rates.
 
-All functions are pure, and all other modules use them. Seconds are device time: prefill is separate
-from decoding, and the pauses of slow motion are excluded. Counts and rates of a row without steps
-are 0. A row-forward is one row in one forward pass of a batch. Idle rows and commits count as
-row-forwards; rows that have left the batch do not.
+All functions are pure. Seconds are device time: prefill is separate from decoding, and the pauses
+of slow motion are excluded. Counts and rates of a row without steps are 0. A row-forward is one row
+in one forward pass of a batch. Idle rows and commits count as row-forwards; rows that have left the
+batch do not.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class Totals:
       every rate excludes them.
     - num_loop_tokens, num_loop_forwards: tokens and row-forwards inside of loops.
     - num_loop_steps: forward passes in which every active row was in a loop.
-    - loop_seconds: time spent in loops; each row counts for an equal share of a forward pass.
+    - loop_seconds: time spent in loops; rows share the time of a forward pass equally.
     """
 
     num_tokens: int
@@ -265,7 +265,6 @@ class Totals:
 
 
 def steps(events: Iterable[Event]) -> list[Step]:
-    """Return the Step events, which exclude prefill."""
     return [event for event in events if isinstance(event, Step)]
 
 

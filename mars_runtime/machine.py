@@ -77,8 +77,8 @@ def cache_folder() -> Path:
     """Return the folder for files that can be created or downloaded again.
 
     MARS_CACHE sets the folder. Otherwise it is in the platform's cache folder or, without a home
-    folder, in the folder for temporary files. Raises OSError if the cache folder there
-    belongs to another user or others can write to it.
+    folder, in the folder for temporary files. Raises OSError if a cache folder among temporary
+    files is owned or writable by another user.
     """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:
@@ -109,8 +109,8 @@ def _private_folder(path: Path) -> Path:
 def is_private(status: os.stat_result) -> bool:
     """Return whether ``status`` describes a folder that only this user can write to.
 
-    On Windows, which has no user ids, every folder counts as private: its folder for temporary
-    files belongs to one user.
+    On Windows, which has no user ids, every folder counts as private, because each user has a
+    separate folder for temporary files.
     """
     is_open = hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022)
     return stat.S_ISDIR(status.st_mode) and not is_open

@@ -17,7 +17,7 @@ class MethodFacts:
     """Properties of a decoding method.
 
     title: the displayed name.
-    obeys: fields of ``DecodeSettings`` that this method uses, but not all methods use.
+    obeys: fields of ``DecodeSettings`` that this method uses, but some methods do not.
     refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
     has_auto: whether B may be ``auto``.
     is_exact: whether the text always equals AR's.

@@ -14,8 +14,6 @@ Privacy: a block is returned only for a text that begins with all tokens of its 
 depend only on these tokens, so visitors cannot read each other's texts. From the time to the first
 token or the number of reused tokens, a visitor can detect that somebody's text began in the same
 way, but only by guessing whole blocks of that text.
-
-The module uses no tensors, model or rows.
 """
 
 from __future__ import annotations
@@ -62,7 +60,6 @@ class BlockPrefixCache(PrefixCache):
 
     @property
     def length(self) -> int:
-        """Number of tokens per block."""
         return self._length
 
     @property
@@ -100,7 +97,6 @@ class BlockPrefixCache(PrefixCache):
         self._path(chunks)
 
     def clear(self) -> None:
-        """Evict all blocks."""
         self._blocks.clear()
 
     def _cut(self, ids: Sequence[int]) -> list[Chunk]:
@@ -139,7 +135,6 @@ class PrefixHit(PrefixCache):
 
     @property
     def length(self) -> int:
-        """Number of tokens per block."""
         return self._cache.length
 
     @property

@@ -176,9 +176,9 @@ class DecodeSettings:
         (``decoders/draft_model.py``). ``block_diffusion`` fills blocks in order of confidence
         (``decoders/diffusion.py``).
     tau: minimum confidence of an accepted proposal. The first proposal is always accepted.
-    block_size: the block size B. Of the proposals of a forward pass, B - 1 come from masks, or
-        are guesses of ``jacobi``. ``auto`` chooses the B with the most expected tokens per second;
-        it uses the costs of forward passes on the device and the row's acceptance so far. With
+    block_size: the block size B. B - 1 of the proposals of a forward pass come from masks, or are
+        guesses of ``jacobi``. ``auto`` chooses the B with the most expected tokens per second; it
+        uses the costs of forward passes on the device and the row's acceptance so far. With
         ``speculative`` it is also the number of tokens to draft.
     metric: the confidence measure that is compared with tau (``acceptance.py``).
     max_new_tokens: maximum number of tokens in the answer, EOS included.
@@ -191,9 +191,9 @@ class DecodeSettings:
         masks follow.
     lookup: also draft tokens that followed an earlier occurrence of the last tokens; lossless only.
     draft: name of the draft model for ``speculative``; empty for the checkpoint's default.
-    masked: which models are fed masks with ``speculative``: the draft model, to propose several
-        tokens per forward pass, the target, to propose tokens that the draft model continues, both
-        or none. A model must be trained for masks.
+    masked: which models are fed masks with ``speculative``: the draft model (to propose several
+        tokens per forward pass), the target (to propose tokens that the draft model continues),
+        both or none. A model must be trained for masks.
     repetition_penalty: lowers the logits of tokens that occur in the prompt or the answer so far
         (``acceptance.Penalty``). Greedy output equals that of transformers' ``generate`` with the
         parameter of this name.

@@ -35,7 +35,7 @@ limit. ``faster``, ``slower``: the whole range is above or below 1. ``same``: th
 APART = 0.06
 """Minimum relative uncertainty of a ratio: equal runs on a quiet machine differ by this much."""
 NEAR = 1.1
-"""Ratios between 1 / NEAR and NEAR are shown as "about as fast" if their range contains 1."""
+"""Ratios between 1 / NEAR and NEAR are shown as "about as fast" if their 95 % range contains 1."""
 SLACK = 1.02
 """A ratio above the limit by at most this factor counts as rounding and is cut to the limit."""
 

@@ -261,7 +261,8 @@ class Tokenizer:
         """Tokenize (role, content) turns as ChatML, ready for the assistant's answer.
 
         Content that consists of ids (the model's own output) is used unchanged. So the result
-        begins with the ids of the same conversation one turn earlier, followed by its answer.
+        begins with the ids of the same conversation one turn earlier, followed by that turn's
+        answer.
 
         For text without control tokens the ids equal those of the usual ChatML template: each turn
         is encoded in one piece (``user\\n`` and the text together). ``self.system`` comes first
