@@ -309,7 +309,7 @@ class _RowRequest:
     text: the prompt and all emitted tokens.
     start: number of emitted tokens.
     cursor, num_pending: as in RowStep. The last pending token predicts the first new token.
-    num_proposals: number of predictions to read from the last pending token on.
+    num_proposals: number of predictions to read, beginning at the last pending token.
     remaining: number of tokens that may still be emitted.
     """
 
@@ -351,7 +351,6 @@ class _RowRequest:
         return self.text[len(self.text) - self.start :]
 
     def draw(self) -> Draw | None:
-        """Return how the row samples, or None if it is greedy."""
         first = self.cursor + self.num_pending
         return Draw.of(self.settings, range(first, first + self.num_proposals))
 

@@ -222,8 +222,7 @@ class CursorBatch(Batch):
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
         """Add to the latest step the tokens that AR would have chosen at earlier positions.
 
-        The tokens are added as ``RowStep.checks`` to the rows in ``numbers``. Call this method
-        before the next step and outside the timed code.
+        Call this method before the next step and outside the timed code.
         """
         hidden, plans = self._latest
         # For each row: its index, and how many of its tokens were fed again.

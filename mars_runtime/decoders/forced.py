@@ -106,7 +106,6 @@ class ForcedModel(CausalModel):
         return self._model.hidden(tokens, cache)
 
     def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
-        """Return the logits of the wrapped model, unchanged."""
         return self._model.logits(hidden, head)
 
     def read(

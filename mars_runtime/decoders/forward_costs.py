@@ -173,7 +173,6 @@ class ForwardCosts:
             current._tracking.update(added, seconds / current.seconds)
 
     def _for_current_threads(self) -> ForwardCosts:
-        """Return the costs for the current number of threads."""
         return self.fewer.get(self.in_force(), self) if self.in_force is not None else self
 
     def _measured(self, num_rows: int) -> Curve:

@@ -1,7 +1,7 @@
 """Prompt lookup: draft the tokens that followed an earlier occurrence of a text's last tokens.
 
 This source of drafts needs no forward pass. It is related to arXiv 2304.04487 and to prompt lookup
-in transformers. It works on token ids.
+in transformers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Lookup:
 
     def __init__(self) -> None:
         self._text: list[int] = []
-        # For each length: n-gram -> the position after its latest occurrence before the end.
+        # For each length: n-gram -> position after its latest occurrence that is not at the end.
         self._ends: dict[int, dict[tuple[int, ...], int]] = {
             length: {} for length in range(LONGEST, 0, -1)
         }

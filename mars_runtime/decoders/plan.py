@@ -64,7 +64,7 @@ class RowPlan:
     """What one forward pass does for one row.
 
     tokens: real tokens to feed; the last ``num_drafts`` are drafts.
-    groups: number of masks after the token before the first draft, and after each draft.
+    groups: number of masks after the last emitted token, and after each draft.
     remaining: maximum number of tokens to emit.
     layout: order of the fed tokens and masks.
     is_tree: whether masks follow a token other than the last pending one.
