@@ -1,9 +1,8 @@
 """Background jobs on the model, run in pieces between the forward passes of runs.
 
 While no run decodes, the pieces follow each other without a pause. Otherwise the job pauses after
-each piece, so that all pieces together take SHARE of the time and most forward passes of a run
-follow each other without a piece in between. Jobs run one after the other, and each owner may queue
-at most MAX_OF_OWNER.
+each piece, so that all pieces together take SHARE of the time. Jobs run one after the other, and
+each owner may queue at most MAX_OF_OWNER.
 """
 
 from __future__ import annotations
@@ -91,6 +90,5 @@ class BackgroundJobs:
         self._due = now + seconds * (1.0 / SHARE - 1.0)
 
     def fail_all(self, error: Exception) -> None:
-        """End all jobs with an error."""
         while self._waiting:
             self._waiting.popleft().fail(error)

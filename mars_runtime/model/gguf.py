@@ -518,7 +518,6 @@ class _Cursor:
         return self.texts(count)
 
     def numbers(self, kind: GGUFValueType, count: int) -> NDArray[Any]:
-        """Read ``count`` numbers of one type."""
         form = np.dtype(kind.name.lower()).newbyteorder("<")
         return np.frombuffer(self.take(count * form.itemsize), form)
 

@@ -1,10 +1,9 @@
 """Choose the number of threads of each forward pass from the times of recent forward passes.
 
 The threads of a forward pass synchronise hundreds of times. On an idle machine two threads are
-faster than one; next to a busy process they are several times slower. So the number is chosen for
-every forward pass from the times of recent ones, and the next larger and smaller numbers are tried
-from time to time. The generated text never depends on the number of threads
-(tests/test_law_bitwise.py).
+faster than one; next to a busy process they are several times slower. So the number is chosen again
+for every forward pass, and the next larger and smaller numbers are tried from time to time. The
+generated text never depends on the number of threads (tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
