@@ -390,10 +390,7 @@ def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 
 
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place, on any device.
-
-    Only the tokens of a row's text are processed, so little data is copied to the device.
-    """
+    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place, on any device."""
     slots = table.shape[1]
     ids, first_positions = _occurring(penalties)
     num_known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]

@@ -1,8 +1,8 @@
 """Compute the derived fields of trace lines, which the page needs to draw a forward pass.
 
-``TraceWriter`` adds the fields to the row of each step, so the page does not have to compute them.
-A line is never changed after it is sent, so its fields describe the run up to that line.
-Readers of traces ignore derived fields and compute them again when they write a trace.
+``TraceWriter`` adds the fields to the row of each step. A line is never changed after it is sent,
+so its fields describe the run up to that line. Readers of traces ignore derived fields and compute
+them again when they write a trace.
 """
 
 from __future__ import annotations

@@ -83,8 +83,9 @@ class RowStep:
         temperature above 0 they are AR's samples with the same noise. Present only if the run
         requested them or its threshold depends on them. AR's own and verified tokens need no check,
         and the last tokens of a run get none.
-    groups: number of masks fed after each of the last ``len(groups)`` pending tokens, of which all
-        but the first are drafts; empty if masks were fed only after the last pending token.
+    groups: number of masks fed after each of the last ``len(groups)`` pending tokens (all but the
+        first of these tokens are drafts); empty if masks were fed only after the last pending
+        token.
     looked_up: tokens from prompt lookup that await verification. They replace proposals, so
         ``num_drafted`` is 0 then.
     guessed: tokens after the drafts that await verification, from guesses (jacobi) or a draft model

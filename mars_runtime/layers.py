@@ -6,8 +6,8 @@ last layer this is the model's actual prediction. Earlier predictions are an int
 part of the computation: hidden states of early layers need not be in the basis that the head reads.
 So a hidden state may represent a token some layers before it predicts the token, and probabilities
 after early layers are the least reliable. The tuned lens (arXiv 2303.08112) learns a translation
-for each layer; this module learns nothing. arXiv 2603.17942 studies how the states of masks come to
-represent what next-token states represent.
+for each layer instead. arXiv 2603.17942 studies how the states of masks come to represent what
+next-token states represent.
 
 The module works on plain values; ``decoders/logit_lens.py`` computes them.
 """
@@ -78,7 +78,7 @@ class Column:
     def settled(self) -> int:
         """The number of the layer after which the most probable token no longer changes.
 
-        The result is 0 if it is the same before layer 1 and after every layer.
+        The result is 0 if the token is the same before layer 1 and after every layer.
         """
         last = self.says[-1][0]
         layer = len(self.says) - 1

@@ -194,9 +194,6 @@ def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, 
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its ended children.
-
-    Children count because some programs in a benchmark run as child processes.
-    """
+    """Return the CPU seconds of this process and its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -184,7 +184,7 @@ class DecodeSettings:
     max_new_tokens: maximum number of tokens in the answer, EOS included.
     temperature: 0 is greedy. Above 0, tokens are sampled with noise that depends on (seed,
         position).
-    mask_layout: after which tokens masks are fed. ``last``: B - 1 masks after the last pending
+    mask_layout: the tokens after which masks are fed. ``last``: B - 1 masks after the last pending
         token. ``every``: B - 1 masks after each draft as well, so proposals are available no matter
         which draft is the last accepted one. Without lossless there are no drafts, so ``every``
         equals ``last``. With automatic B, ``every`` lets each forward pass choose the tokens that

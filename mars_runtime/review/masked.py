@@ -1,7 +1,7 @@
 """Masked reviews: hide which method wrote which answer, with a secret that only the server has.
 
-Which answer is on the left is one bit of HMAC-SHA-256 (RFC 2104) over set, prompt and methods. It
-is the same at each visit, and a browser cannot compute it. Sealed texts are Fernet tokens
+One bit of HMAC-SHA-256 (RFC 2104) over set, prompt and methods decides which answer is on the left.
+It is the same at each visit, and a browser cannot compute it. Sealed texts are Fernet tokens
 (AES-128-CBC with HMAC-SHA-256): browsers store them but can neither read nor change them.
 """
 

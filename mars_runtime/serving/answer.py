@@ -278,7 +278,6 @@ class Envelope:
         return self._chunk({"delta": {"role": "assistant", "content": ""}}, Piece(), None)
 
     def chunk(self, piece: Piece) -> Json:
-        """Return a chunk with the text and the tokens of ``piece``."""
         shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
