@@ -119,7 +119,6 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
 
 
 def _draft_source(step: RowStep, index: int) -> Source:
-    """Return the source of ``step.drafts[index]``."""
     if step.settings.method == "jacobi":
         return "guesses"
     if index >= len(step.drafts) - len(step.guessed):

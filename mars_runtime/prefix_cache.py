@@ -69,7 +69,6 @@ class BlockPrefixCache(PrefixCache):
 
     @property
     def most_bytes(self) -> int:
-        """Maximum size in bytes."""
         return self._most_bytes
 
     def find(self, ids: Sequence[int]) -> list[object]:

@@ -84,7 +84,6 @@ class Tracking:
         return self._covariance[0][0] <= MAX_LEVEL_VARIANCE
 
     def corrected(self, measured: Curve) -> Curve:
-        """Return the measured curve with the corrections applied."""
         apartness = math.exp(self._estimates[1])
         dearness = apartness * math.exp(self._estimates[2])
         first, *further = measured.plain

@@ -304,7 +304,6 @@ class NextDrafts(NamedTuple):
 
     @property
     def tokens(self) -> list[int]:
-        """All drafts in order."""
         return [*self.proposed, *self.looked_up, *self.guessed]
 
 

@@ -81,7 +81,6 @@ class Device:
         return result, (time.perf_counter_ns() - started) / 1e9
 
     def _exclusive_step(self, run: Run) -> dict[Run, End]:
-        """Compute the next event of an exclusive run."""
         if run not in self._decoders:
             self._open(run)
         decoder = self._decoders[run]

@@ -583,7 +583,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fetch_with_bar(entry: Entry) -> Path:
-    """Download an entry's files and show a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

@@ -260,7 +260,6 @@ class RemoteRun(Run):
         return self._is_hurried and not self.is_finished
 
     def update(self, state: QueueState) -> None:
-        """Store the queue state that the other machine has reported."""
         self._place = state.place
         self._is_held_up = state.is_held_up
         self._is_hurried = state.is_hurried

@@ -112,7 +112,6 @@ class Lanes:
 
     @property
     def _is_over(self) -> bool:
-        """Whether all events of all lanes were sent."""
         ends = (run.events_since(max(0, read - 1)) for run, read in self._read)
         return all(len(events) == 1 and isinstance(events[0], End) for events in ends)
 

@@ -224,7 +224,6 @@ class PunctualProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Count the bytes, parse them and update the timer."""
         self._chunk = len(data)
         self._num_received += len(data)
         super().data_received(data)

@@ -259,7 +259,6 @@ CONSTRAINTS: dict[str, Callable[..., bool]] = {
 
 
 def holds(text: str, constraints: dict[str, object]) -> bool:
-    """Return whether the text satisfies every constraint."""
     return bool(text.strip()) and all(
         CONSTRAINTS[name](text, value) for name, value in constraints.items()
     )

@@ -241,7 +241,6 @@ class SharedWriter:
             run.writer = self
 
     def write_settings(self) -> SharedSettings:
-        """Write the current settings and return them."""
         with self._lock:
             runs = self._runs
             shared = SharedSettings(
