@@ -423,7 +423,6 @@ function listen(key, node, charts) {
 }
 
 /**
- * Draws the legend: for each lane a line in its colour, its name and its settings.
  * @param {HTMLElement} element
  * @param {Lane[]} lanes
  */

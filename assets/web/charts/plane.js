@@ -31,7 +31,6 @@ export function planeScale({ width, height, margin: { left, right, top, bottom }
 }
 
 /**
- * Returns the path of a line through points, in the given order.
  * @param {{ x: number, y: number }[]} points
  * @param {PlaneScale} scale
  */
@@ -40,7 +39,7 @@ export const lineThrough = (points, { x, y }) =>
 
 /**
  * Returns the path of the frontier: a staircase through the frontier's points, from the left edge of the chart down to
- * the horizontal axis. All other points are on or below this line.
+ * the horizontal axis.
  * @param {{ x: number, y: number }[]} best the points of the frontier from left to right
  * @param {PlaneScale} scale
  * @param {{ height: number, margin: Margin }} picture

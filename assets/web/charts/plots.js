@@ -88,10 +88,7 @@ export class Plots {
     });
   }
 
-  /**
-   * Returns the buttons that save a chart.
-   * @param {ReturnType<typeof chartFrame>} chart
-   */
+  /** @param {ReturnType<typeof chartFrame>} chart */
   saver({ key, name, frame }) {
     const picture = async (/** @type {"png" | "svg"} */ format) => {
       const figure = this.figure(key, frame);

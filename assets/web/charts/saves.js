@@ -8,7 +8,6 @@ import { blobOf, canvasOf, loaded } from "../core/pictures.js";
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "display"]; // prettier-ignore
 
 /**
- * Creates the buttons that save a chart.
  * @param {string} name title of the chart, from which the file names are derived
  * @param {Record<"png" | "svg" | "csv", () => Promise<Blob | null>>} blobs null if the chart cannot be drawn
  */
