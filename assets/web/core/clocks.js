@@ -1,5 +1,5 @@
 // The two clocks of a run, both computed from its trace. "seconds" is the measured decoding time. "passes" counts
-// forward passes, however long each took. Chart axes and the scrubber use one of the two.
+// forward passes, however long each took.
 
 /**
  * The two clocks by name. begin, end: return the positions at which a step starts and ends on the clock. axis: title of

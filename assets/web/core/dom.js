@@ -113,10 +113,7 @@ export function find(root, selector) {
   return element;
 }
 
-/**
- * Returns the target of an event, typed as an HTML element.
- * @param {Event} event
- */
+/** @param {Event} event */
 export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
 
 /** @type {(node: Node, text: string) => void} */
@@ -177,8 +174,8 @@ export const NO_COPY = "This browser blocked copying. Allow it for this page and
 
 /**
  * Copies a text to the clipboard and returns whether that worked. If the clipboard API is not available (a page without
- * https), copies from a selected text field. The field is inserted in the open menu or dialog, so that this does not
- * lose the focus and close.
+ * https), copies from a selected text field. The field is inserted in the open menu or dialog, which would close if it
+ * lost the focus.
  * @param {string} text
  */
 export async function copied(text) {

@@ -51,7 +51,7 @@ export const HELP = {
 };
 const WIDTH = 320;
 const GAP = 6;
-const EXPLAINED_IN = "how-it-works"; // the page's tab, if it has one
+const EXPLAINED_IN = "how-it-works"; // the tab that the link opens, if the page has tabs
 let numCreated = 0; // makes the ids of the popovers' texts unique
 
 /**

@@ -92,7 +92,7 @@ export class LineView {
     if (this.feed.run !== run) return;
     if (whole) {
       this.take(whole);
-      return this.read(this.latest); // may be newer than the server's answer, and no further value may follow
+      return this.read(this.latest); // may be newer than the server's answer, and the last value of the run
     }
     this.fail(STATUS.lost);
     return this.schedule();
@@ -176,8 +176,8 @@ export class PhaseView extends LineView {
   }
 
   /**
-   * Prevents the finding and the status from becoming less high than they are now, so that shorter sentences during a
-   * run do not move the content below; false removes this limit.
+   * Keeps the finding and the status at least as high as they are now, so that shorter sentences during a run do not
+   * move the content below; false removes this limit.
    * @param {boolean} isHeld
    */
   hold(isHeld) {

@@ -12,7 +12,7 @@ import { SPEED } from "./table.js";
 export const DEFINITION =
   "Ratio of decoding speeds; processing the prompt is excluded. The range, estimated from how much pass times varied, should contain 19 of 20 repeat runs.";
 
-const UNQUIET = 0.2; // spread of the baseline's pass times above which the machine was busy: its passes are all alike
+const UNQUIET = 0.2; // spread of the baseline's pass times, normally all alike, above which the machine was busy
 const WIDE = 1.5; // ratio of a range's ends above which another run is recommended
 
 // The result before anything was measured.

@@ -1,6 +1,5 @@
-// Texts of the Live tab that contain no values. Tests import these constants, so that changing the wording does not
-// break them. Help texts are in help.js and the tour's texts in ../tour/stops.js; sentences with figures are written
-// where the figures are computed.
+// Texts of the Live tab that contain no values. Help texts are in help.js and the tour's texts in ../tour/stops.js;
+// sentences with figures are written where the figures are computed.
 
 export const STATUS = {
   empty: "No run yet. Type a prompt or pick an example, then press Run.",

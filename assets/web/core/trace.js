@@ -55,12 +55,12 @@ export class Lane {
     this.reused = 0; // prompt tokens found in the KV cache
     this.seconds = 0;
     /** @type {[kept: number, end: number] | null} */
-    this.loop = null; // number of tokens before the text repeats itself, and up to where that is proven
+    this.loop = null; // number of tokens before the text repeats itself, and number by which that was detected
     /** @type {End | null} */
     this.end = null;
     /** @type {boolean | null} */
     this.verdict = null;
-    this.given = ""; // beginning of the output that the request contained, so that it was not generated
+    this.given = ""; // beginning of the output that was given in the request, not generated
     this.decoder = new TextDecoder("utf-8");
     this.tail = new Uint8Array(0);
     /** @type {Lane | null} */

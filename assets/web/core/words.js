@@ -93,10 +93,7 @@ export const joined = (...facts) => facts.filter(Boolean).join(" · ");
  */
 export const verdictText = (isRight) => (isRight === null ? "" : isRight ? "✓ right" : "✗ wrong");
 
-/**
- * Returns the date of a run from its header.
- * @param {Partial<HeaderEvent> | null | undefined} header
- */
+/** @param {Partial<HeaderEvent> | null | undefined} header */
 export const dayOf = (header) => (header?.date || "").slice(0, 10);
 
 /** @param {Partial<HeaderEvent> | null | undefined} header */
