@@ -109,8 +109,8 @@ class SlotLane {
   }
 
   /**
-   * Scrolls to the input of the pass. Once the output is read, scrolls to the predictions if input and predictions do
-   * not fit together.
+   * Scrolls to the input of the pass. If there is no space for input and predictions, scrolls to the predictions once
+   * the output is read.
    * @param {{ now: SlotForward | undefined, isRead: boolean }} given
    */
   follow({ now, isRead }) {
