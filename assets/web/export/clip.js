@@ -326,7 +326,6 @@ export async function clipVideo(run, root) {
 }
 
 /**
- * Returns the clip as an animated GIF.
  * @param {Run} run
  * @param {HTMLElement} root
  */

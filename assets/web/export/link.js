@@ -76,7 +76,8 @@ export async function broughtBy(fragment) {
 }
 
 /**
- * Shows the run in a fragment of the page's address. Returns its value, "" if there is no run or it cannot be shown.
+ * Shows the run that a fragment of the page's address contains. Returns the run as a value (core/wire.js), "" if there
+ * is no run or the run cannot be shown.
  * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
  * @param {string} fragment
  */

@@ -16,7 +16,6 @@ import { linkTo } from "./link.js";
 import { aboutLines, chartsPng, chartsSvg, textPng } from "./png.js";
 
 /**
- * Creates a menu.
  * @param {() => Offer[]} offers
  * @param {string} [name]
  */
@@ -212,7 +211,6 @@ async function copyRun(run, server) {
 }
 
 /**
- * Returns the menu item that exports a race as a clip of six seconds.
  * @param {Run} run
  * @param {Lane} main
  * @param {HTMLElement} root
