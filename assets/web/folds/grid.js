@@ -203,7 +203,6 @@ export const percent = (share) => (Number.isFinite(share) ? String(Math.floor(10
 const NOTHING = { tpf: "", agreement: "", ratio: "", speedup: "", range: "", speed: "", differs: "", kind: "" };
 
 /**
- * Returns the texts that a cell shows.
  * @param {Cell} cell
  * @param {Cell} ar
  */

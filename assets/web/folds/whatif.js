@@ -230,7 +230,7 @@ function draftsOf(cells) {
 /**
  * Returns the tokens of a lane grouped as passes with threshold `tau` would emit them; every token is in one group.
  * isGuess: whether the group is an estimate, as after the first difference. isFirst: whether the group has the first
- * difference from the run; it is the last exact group.
+ * difference from the run, which ends the exact part.
  * @param {Lane} lane
  * @param {WhatIf} result
  * @param {number} tau
