@@ -1,5 +1,5 @@
 // The panel "Against AR": the share of tokens that AR would have chosen too, the positions where it would not, and both
-// texts aligned. During a run the texts are aligned at most every half second.
+// texts aligned.
 
 import { shown, visible } from "../core/bytes.js";
 import { button, group, make, put } from "../core/dom.js";
