@@ -41,10 +41,7 @@ export function settingsText(settings) {
   return parts.join(" · ");
 }
 
-/**
- * Describes the current settings of a lane.
- * @param {Lane} lane
- */
+/** @param {Lane} lane */
 export const laneText = ({ settings }) => joined(settingsText(settings), penaltyText(settings));
 
 /**

@@ -19,7 +19,6 @@ const MOST_DEEP = 8; // maximum depth of nested blocks and inline elements
 const node = (tag, children, kind) => (kind ? { tag, kind, children } : { tag, children });
 
 /**
- * Returns the blocks of a text.
  * @param {string} text
  * @returns {MarkdownNode[]}
  */

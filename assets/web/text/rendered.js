@@ -97,8 +97,8 @@ export function pageIn(text) {
 /** @typedef {{ to: number, step: Step | null }} Stretch */
 
 /**
- * Returns, for each pass, the position in the answer at which the text of the pass ends. Before these entries comes one
- * without a step: the end of the beginning that was given to a branch, 0 for other runs.
+ * Returns, for each pass, the position in the answer at which the text of the pass ends. The first entry has no step:
+ * it is the end of the beginning that was given to a branch, 0 for other runs.
  * @param {Lane} lane
  * @returns {Stretch[]}
  */
