@@ -11,7 +11,8 @@ interface ReviewMark {
   num_tokens: number;
 }
 
-// A prompt in a list. marks: checks by method. A masked pair has no marks; same: whether its texts are the same.
+// A prompt in a list. marks: checks by method, missing for a masked pair. same: whether the texts of a masked pair are
+// the same.
 interface ReviewListed {
   id: string;
   category: string;
@@ -131,8 +132,8 @@ interface ReviewPlace {
 }
 
 // A piece of a text that is drawn in one style. group: index of the pass that wrote it, -1 without a trace. place:
-// index of the difference that it belongs to, -1 for none. gap: index of a difference before it that has no words in
-// this text.
+// index of the difference that it belongs to, -1 for none. gap: index of a difference directly before the piece for
+// which this text has no words.
 interface ReviewRun {
   text: string;
   group: number;

@@ -23,7 +23,6 @@ interface AnswerNode {
   children: AnswerNode[];
 }
 
-// A complete answer.
 interface Answer {
   seed: number;
   lane: Lane;

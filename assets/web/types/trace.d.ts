@@ -81,7 +81,6 @@ interface End {
   message: string;
 }
 
-// The result of comparing the texts of two lanes.
 interface Compared {
   place: number;
   isShown: boolean;

@@ -57,8 +57,8 @@ interface LoadHead extends Head {
   rate?: number; // requests per second; for a curve, the highest rate
 }
 
-// A column of the table of methods. of: its figure, whose range over the rounds is shown below it; otherwise `cell`
-// returns its text. isMore: shown only with all figures.
+// A column of the table of methods. of: the column's figure, shown with its range over the rounds. Without `of`, `cell`
+// returns the text. isMore: shown only with all figures.
 interface LoadColumn {
   name: string;
   unit: string;
