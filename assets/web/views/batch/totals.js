@@ -72,7 +72,7 @@ export class Totals {
         first ? rateText(sides[0]) : "–",
         second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "",
       );
-    const isHidden = isUnsteady(sides[0].rounds) && this.root.dataset.recordedRun === "true"; // unusable in a recorded run
+    const isHidden = isUnsteady(sides[0].rounds) && this.root.dataset.recordedRun === "true"; // too uncertain to show
     for (const key of ["speedup", "perSecond"]) if (this.big[key]) this.big[key].list.hidden = isHidden;
     this.big.perSecond.list.title = sides.map(spreadText).filter(Boolean).join("; ");
     show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));

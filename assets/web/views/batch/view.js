@@ -87,7 +87,7 @@ class BatchView extends PhaseView {
     if (!this.sides.length) return;
     const longest = Math.max(...this.sides.map((side) => side.forwards), 1);
     const scale = Math.ceil(longest / SCALE_STEP) * SCALE_STEP;
-    const width = this.holder.clientWidth / this.shownBeside() / scale; // of a cell; measured before anything changes
+    const width = this.holder.clientWidth / this.shownBeside() / scale; // of a cell; read first, to avoid a layout
     const turn = { until: performance.now() + (this.feed.recorded ? BUDGET : Infinity), isUsed: false };
     let isWhole = true;
     for (const [index, lanes] of this.lanes.entries()) {
@@ -133,7 +133,6 @@ class BatchView extends PhaseView {
 export const mountBatchView = mountOf(BatchView);
 
 /**
- * Returns the nodes of a row.
  * @param {Row} row
  * @returns {RowLane}
  */
