@@ -10,10 +10,7 @@ import { laneText } from "../../text/card.js";
 
 const PAUSE = 400; // milliseconds without a key press before typed text is stored
 
-/**
- * Describes the method and settings of a run.
- * @param {Lane} lane
- */
+/** @param {Lane} lane */
 const methodText = (lane) => [lane.facts.title, laneText(lane)].join(" · ");
 
 export class Row {
