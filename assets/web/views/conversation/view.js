@@ -30,7 +30,7 @@ class ConversationView {
     this.holder = null; // checkpoint of the conversation; "" if the selected checkpoint cannot have conversations
     this.tree = restored();
     /** @type {{ parent: Turn | null, prompt?: string } | null} */
-    this.wanted = null; // the turn that the next press of Run starts, unless it starts with the prompt box
+    this.wanted = null; // the turn that the next press of Run starts; null: depends on the prompt box
     this.before = ""; // text of the prompt box when the latest turn began
     /** @type {Expected | null} */
     this.expected = null; // the turn to add when the requested run begins
