@@ -192,7 +192,7 @@ class GridView extends PhaseView {
     document.querySelector(RACE)?.lineView?.read("");
   }
 
-  // Shows the opened cell and plain AR in the race view, and passes on new lines while the cell is running.
+  // Shows the opened cell and plain AR in the race view. Called again when the cell has new lines.
   show() {
     const { opened, reference } = this;
     const race = document.querySelector(RACE)?.lineView;
