@@ -1,4 +1,4 @@
-// The charts of a load test. Their nodes stay in the page as long as the view; Plotly.react updates them.
+// The charts of a load test.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
@@ -55,8 +55,8 @@ export const CHARTS = [
 ];
 
 /**
- * Returns whether a load test has data for the charts of a question: the test is about this question, or the test
- * compares controllers ("compare") and has measured the controller of this name.
+ * Returns whether a load test has data for the charts of a question: it is about this question, or it compares
+ * controllers ("compare") and has measured the one named `question`.
  * @param {LoadModel} model
  * @param {string} question
  */
@@ -115,8 +115,7 @@ function figureOf(model, c, title, of, shape, end = endOf(model)) {
 }
 
 /**
- * Adds to a line of decisions a marker for each decision, with a label that shows the queue that the controller
- * observed.
+ * Adds a marker for each decision to a line. The marker's label shows the queue that the controller observed.
  * @param {Json} line
  * @param {LoadDecision[]} decisions
  */
