@@ -280,7 +280,7 @@ function addHelp(desk) {
     if (!control || control.querySelector(".help")) continue;
     const help = helpFor(name);
     if (isLast) control.append(help);
-    else control.prepend(help); // the keyboard reaches it where it is seen
+    else control.prepend(help); // so that the tab order is the visual order
     for (const input of control.querySelectorAll("input")) input.setAttribute("aria-describedby", find(help, "p").id);
   }
 }
