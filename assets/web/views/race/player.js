@@ -1,7 +1,7 @@
-// The player's bar: play and pause, single steps, start and end, a scrubber (with the skyline on the clock "passes"),
-// and the speed of a replay: passes per second, or a factor of the measured speed. The player only changes the position
-// in the run (playhead.js). It calls `moved` when the visitor or a replay has changed the position, and `landed`,
-// within an animation frame, when the new position has to be drawn.
+// The player's bar: play and pause, single steps, start and end, a scrubber, and the speed of a replay (passes per
+// second, or a factor of the measured speed). The skyline (skyline.js) is shown on the clock "passes". The player only
+// changes the position in the run (playhead.js). It calls `moved` when the visitor or a replay has changed the
+// position, and `landed`, within an animation frame, when the new position has to be drawn.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -136,7 +136,6 @@ export class Player {
     this.element.hidden = !playhead;
   }
 
-  // The speed on the current clock.
   get speed() {
     return this.speeds[this.playhead.clock.name];
   }

@@ -423,8 +423,8 @@ class Opening {
   }
 
   /**
-   * Handles a run that is displayed: labels it if it is a recording, and has it played if it is also the first run on
-   * the page and the system allows animations.
+   * Labels the displayed run if it is a recording. Schedules the recording's playback if it is the first run on the
+   * page and the system allows animations.
    * @param {Run} run
    */
   meet({ recorded, lanes }) {
