@@ -47,10 +47,7 @@ export function byBoldness(ways) {
   return ways.toSorted((a, b) => rank(a) - rank(b)).map(({ name }) => name);
 }
 
-/**
- * Describes how well the reviewers agree.
- * @param {ReviewFigures["agreement"]} agreement
- */
+/** @param {ReviewFigures["agreement"]} agreement */
 export function agreementText({ num_reviewers, num_shared, preference, rating }) {
   if (num_reviewers < 2) return "Only one reviewer, so agreement can't be estimated.";
   if (!num_shared) return `${num_reviewers} reviewers, but no pair was judged by two of them.`;
@@ -124,7 +121,6 @@ export class Charts {
     this.plots.show();
   }
 
-  // Removes all results from the page.
   clear() {
     Object.assign(this, { about: null, figures: null });
     for (const node of [this.machine, this.people, this.caution, this.agreement]) node.replaceChildren();

@@ -17,10 +17,7 @@ const NO_ANSWER = "The server does not respond. Finished answers are saved, and 
 const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
 const OVER = ["done", "stopped", "failed", "gone"];
 
-/**
- * Describes the progress of a set.
- * @param {ReviewProgress} progress
- */
+/** @param {ReviewProgress} progress */
 function progressText({ state, error, num_done, num_all, refused, seconds_left }) {
   const done = `${num_done} of ${counted(num_all, "answer")}`;
   const left = seconds_left === null ? "" : `, about ${timeText(seconds_left)} left`;

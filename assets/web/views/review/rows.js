@@ -86,7 +86,6 @@ export const toggled = (tags, tag) =>
   tags.includes(tag) ? tags.filter((known) => known !== tag) : [...tags, tag].slice(0, MOST.tags);
 
 /**
- * Returns a row without some of its fields.
  * @template {keyof JudgementRow} K
  * @param {JudgementRow} row
  * @param {K[]} names

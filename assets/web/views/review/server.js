@@ -82,8 +82,7 @@ export class Server {
   }
 
   /**
-   * Sends the server a set that is stored in this browser. A set that is too large is not sent; only an earlier version
-   * could store such a set.
+   * Sends the server a set that is stored in this browser. A set that is too large is not sent.
    * @param {string} sealed
    */
   async bring(sealed) {
