@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"
-"""Route for calls of server functions. Gradio passes their values on unchanged."""
+"""Route for calls of server functions. Gradio passes the posted values on unchanged."""
 EVENT = f"{API}/run/predict"
 """Route for events that are not queued."""
 READ = re.compile(
@@ -99,10 +99,9 @@ def _disable_writing(module: ModuleType) -> None:
 def write_no_stubs() -> None:
     """Prevent Gradio from writing type stubs.
 
-    When Gradio is imported, it parses the source of every component and compares it with a stub
-    file, which it writes next to the source, also for components of this app; mypy then reads the
-    stub instead of the source. Preventing this reduces the time to import Gradio from 2.03 s to
-    1.06 s. https://github.com/gradio-app/gradio/issues/7791
+    On import, Gradio parses the source of every component, this app's included, and writes a stub
+    file next to it. mypy would read the stub instead of the source. Preventing this reduces the
+    time to import Gradio from 2.03 s to 1.06 s. https://github.com/gradio-app/gradio/issues/7791
     """
     writer = sys.modules.get(STUB_WRITER)
     if writer is None:

@@ -35,7 +35,6 @@ class Handlers:
 
 
 def make_handlers(engines: Engines) -> Handlers:
-    """Create the handlers of all tabs for these engines."""
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
     library = Library(engines.settings.data)
     return Handlers(

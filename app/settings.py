@@ -1,8 +1,7 @@
 """Settings of the app, read once from the environment.
 
 The environment variable of a setting is the setting's name in upper case with the prefix ``MARS_``,
-such as ``MARS_CHECKPOINT``. A duplicated Space is configured by these variables, without code
-changes.
+such as ``MARS_CHECKPOINT``.
 """
 
 from __future__ import annotations

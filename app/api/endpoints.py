@@ -42,9 +42,7 @@ class Argument:
 
 
 def _setting(name: str, default: Any = EMPTY) -> Argument:
-    """Return the parameter of a setting. A choice is passed as plain text and validated with the
-    request.
-    """
+    """Return the parameter of a setting. A choice has the type ``str`` and is validated later."""
     initial = getattr(DEFAULTS, name) if default is EMPTY else default
     return Argument(name, _type_of(name), SETTINGS[name].says, initial)
 

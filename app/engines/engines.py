@@ -102,9 +102,7 @@ class Served:
 
     @property
     def advice(self) -> str:
-        """Return a warning that a missing compiler makes this checkpoint slow; empty if
-        none is missing.
-        """
+        """Return a warning if a missing compiler makes this checkpoint slow, otherwise ""."""
         if isinstance(self.checkpoint, ModelDescription) or self.is_bitwise:
             return ""
         from mars_runtime.model.native.library import CompileError, find_compiler
@@ -128,10 +126,11 @@ class Served:
 
 
 class Load:
-    """The loading of one checkpoint, which starts at once in a daemon thread. A hanging network
-    therefore cannot block the exit of the process.
+    """Starts at once to load one checkpoint, in a daemon thread. A hanging network therefore cannot
+    block the exit of the process.
 
     bring: downloads and loads the checkpoint; calls its argument with progress messages.
+
     situation: the latest progress message.
     """
 

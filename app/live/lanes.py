@@ -1,7 +1,7 @@
 """Runs and handlers of the Live tab.
 
-A run decodes one prompt with several methods, one per lane. Its settings can be changed while it
-runs. The handlers receive unvalidated values and return text.
+A run decodes one prompt with several methods, one per lane. The run's settings can be changed while
+it runs.
 """
 
 from __future__ import annotations
@@ -129,8 +129,6 @@ class LiveRun(TabRun[LiveOrder]):
 
 
 class LiveHandlers(TabHandlers[LiveRun]):
-    """Handlers of the Live tab. One object serves all visitors and identifies them by session."""
-
     pause = SLOW_POLL_SECONDS
 
     def __init__(
@@ -144,14 +142,10 @@ class LiveHandlers(TabHandlers[LiveRun]):
         self.shared = SharedRuns(folder, settings.max_import_bytes)
 
     def read(self, values: Mapping[str, Any]) -> LiveRun:
-        """Validate the controls and return the requested run without starting it. Raises
-        RefusalError.
-        """
         order = read_live_order(values, self.limits(values))
         return LiveRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log for a run that cannot start."""
         return LiveLog({"mars": TITLES["mars"]}, 0.0)
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:

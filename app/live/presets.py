@@ -58,7 +58,6 @@ def presets_of(checkpoint: str, measured: Path = MEASURED) -> Mapping[str, Chang
 
 
 def named(settings: DecodeSettings, names: tuple[str, ...]) -> Changes:
-    """Return the values of the named settings."""
     return {name: getattr(settings, name) for name in names}
 
 

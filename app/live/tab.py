@@ -265,8 +265,8 @@ def note_on(entry: Entry) -> str:
 
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire the events of the tab. ``app/page.py`` wires the checkpoint, links and runs that views
-    start.
+    """Wire the events of the tab. ``app/page.py`` wires the checkpoint, the links, and the runs
+    that views start.
     """
     _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)

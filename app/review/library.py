@@ -378,7 +378,6 @@ class Library:
         ]
 
     def figures(self, name: str, rows: Any) -> dict[str, Any]:
-        """Return the statistics of these judgements."""
         return figures(self.find(name).review, current(self.read_rows(name, rows)).values())
 
     def export(self, name: str, form: str, rows: Any, method: int = 0) -> str:

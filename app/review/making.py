@@ -1,8 +1,7 @@
 """Creates review sets: from prompts, which the page's engines answer, with one thread per set; and
 from existing answers, such as pinned runs or files of ``lm_eval --log_samples``.
 
-Creating a set counts as a run of its visitor, so the engine limits its share of slots like that of
-other runs.
+When the engine shares its slots, a set in progress counts like any other run of its visitor.
 """
 
 from __future__ import annotations
@@ -97,7 +96,6 @@ class SetJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job has ended."""
         return self.state in ("stopped", "done", "failed")
 
     def is_left(self) -> bool:

@@ -157,19 +157,16 @@ class ReviewDesk:
         )
 
     async def about(self, request: Request) -> Response:
-        """Return the methods, prompts and automatic checks of a set."""
         name = request.path_params["name"]
         return await self._run_in_worker(request, lambda: _zipped(self._library.find(name).told()))
 
     async def item(self, request: Request) -> Response:
-        """Return a prompt and its answers."""
         name, number = request.path_params["name"], request.path_params["item"]
         return await self._run_in_worker(
             request, lambda: _zipped(self._library.find(name).item(number))
         )
 
     async def trace(self, request: Request) -> Response:
-        """Return the lines of an answer's trace."""
         name, item, method = (
             request.path_params[parameter] for parameter in ("name", "item", "method")
         )
@@ -179,12 +176,10 @@ class ReviewDesk:
         )
 
     async def masked(self, request: Request) -> Response:
-        """Return the prompts of a masked pair."""
         name, pair = request.path_params["name"], _pair(request)
         return await self._read_response(request, lambda: self._library.masked(name, pair))
 
     async def masked_item(self, request: Request) -> Response:
-        """Return a prompt of a masked pair with both answers."""
         name, pair = request.path_params["name"], _pair(request)
         number = request.path_params["item"]
         return await self._read_response(
@@ -192,7 +187,6 @@ class ReviewDesk:
         )
 
     async def sealed(self, request: Request) -> Response:
-        """Return a visitor's set in the sealed form that the browser stores."""
         name = request.path_params["name"]
         return await self._read_response(request, lambda: {"sealed": self._library.sealed(name)})
 
@@ -208,26 +202,22 @@ class ReviewDesk:
         return await self._post_response(request, brought)
 
     async def make(self, request: Request) -> Response:
-        """Start to create a set."""
         is_owner, address = self._has_key(request), address_of(request.client)
         return await self._post_response(
             request, lambda posted: self._making.begin(posted, address, is_owner)
         )
 
     async def progress(self, request: Request) -> Response:
-        """Return the progress of a set."""
         self._read.take(address_of(request.client))
         return JSONResponse(self._making.progress(request.path_params["job"]))
 
     async def steer(self, request: Request) -> Response:
-        """Pause, resume or stop a set."""
         job = request.path_params["job"]
         return await self._post_response(
             request, lambda posted: self._making.steer(job, posted.get("do"))
         )
 
     async def judgements(self, request: Request) -> Response:
-        """Return the judgements that this server stores for a set."""
         self._check_key(request)
         name, is_masked = request.path_params["name"], "masked" in request.query_params
         return await self._read_response(
@@ -243,7 +233,6 @@ class ReviewDesk:
         )
 
     async def reveal(self, request: Request) -> Response:
-        """Return which method was on which side of masked pairs."""
         name = request.path_params["name"]
 
         def revealed(posted: JsonObject) -> Any:
@@ -254,7 +243,6 @@ class ReviewDesk:
         return await self._post_response(request, revealed)
 
     async def figures(self, request: Request) -> Response:
-        """Return the statistics of the posted judgements."""
         name = request.path_params["name"]
         return await self._post_response(
             request, lambda posted: self._library.figures(name, posted.get("rows"))
@@ -273,7 +261,6 @@ class ReviewDesk:
         return await self._run_on_posted(request, exported)
 
     async def merge(self, request: Request) -> Response:
-        """Merge the posted judgements with those of a file."""
         name = request.path_params["name"]
         return await self._post_response(
             request,

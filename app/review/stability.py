@@ -29,7 +29,6 @@ class StabilityRun(PromptRun[StabilityOrder]):
         return sum(answer.is_done for answer in self.transcripts)
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Decode the prompt with each seed."""
         until = time.monotonic() + self.max_seconds
         for name, settings in self.order.answers():
             answer = yield from self.started(served, name, settings, until)
@@ -42,7 +41,6 @@ class StabilityRun(PromptRun[StabilityOrder]):
         self._say_how_it_ended()
 
     def advance(self) -> None:
-        """Log a status and new trace lines."""
         self.say_situation(f"Answer {self.num_done + 1} of {self.order.num_seeds}…")
         self.collect()
 
@@ -60,10 +58,6 @@ class StabilityRun(PromptRun[StabilityOrder]):
 
 
 class StabilityHandlers(TabHandlers[StabilityRun]):
-    """Handlers of the Stability tab. One object serves all visitors and identifies them by
-    session.
-    """
-
     most_tokens = MAX_TOKENS
 
     def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
@@ -71,13 +65,9 @@ class StabilityHandlers(TabHandlers[StabilityRun]):
         self.examples = ExamplePages(engines, book, 1, STABILITY, "".join)
 
     def read(self, values: Mapping[str, Any]) -> StabilityRun:
-        """Validate the controls and return the requested run without starting it. Raises
-        RefusalError.
-        """
         order = read_stability_order(values, self.limits(values))
         seconds = self.engines.settings.max_seconds
         return StabilityRun(RunLog(order.head()), order, self.book, seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log, for a run that cannot start."""
         return RunLog({"prompt": "", "lane": "mars", "method": "", "temperature": 0, "seeds": []})

@@ -1,8 +1,4 @@
-"""Validation of the controls of the Stability tab.
-
-Values arrive unvalidated, from the page or from another client. An error message is one sentence
-that explains what to change.
-"""
+"""Validation of the controls of the Stability tab."""
 
 from __future__ import annotations
 
@@ -44,7 +40,6 @@ STABILITY = (
     CHECKPOINT,
     SYSTEM,
 )
-"""Controls of the tab."""
 
 
 @dataclass(frozen=True, slots=True)

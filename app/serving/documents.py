@@ -58,7 +58,6 @@ class Documents:
         self._assets: dict[str, tuple[dict[str, str], bytes]] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Respond with a cached copy, or pass the request to Gradio."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return

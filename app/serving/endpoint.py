@@ -25,12 +25,10 @@ class PageModels:
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the checkpoints that visitors may choose."""
         return tuple(self._engines.entries)
 
     @property
     def trouble(self) -> str:
-        """Why the default checkpoint cannot decode now; empty if it can."""
         return self._engines.trouble(self._engines.default)
 
     def find(self, name: str) -> EngineModel:
@@ -62,7 +60,6 @@ class PathRouter:
         self._paths = paths
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Forward the request to the endpoint or to the page."""
         is_own = scope["type"] == "http" and self._paths.fullmatch(scope["path"])
         await (self._endpoint if is_own else self._app)(scope, receive, send)
 
@@ -86,8 +83,8 @@ class OpenRequests:
         return counting
 
     def wait(self, seconds: float) -> None:
-        """Wait until all responses are complete, for at most ``seconds``. Call it from another
-        thread than the server's.
+        """Wait until all responses are complete, for at most ``seconds``. Must not be called in the
+        server's thread.
         """
         until = time.monotonic() + seconds
         while self._number and time.monotonic() < until:

@@ -1,9 +1,9 @@
 """Passes only those requests to Gradio that the page and its endpoints need.
 
 Gradio has routes that this app does not need: uploads, a fetcher of URLs, proxies, recordings, deep
-links. Requests for other routes are rejected before Gradio receives them. So are values that Gradio
-would treat as files, unpaired surrogates, calls of unknown functions, and values that a function
-does not accept.
+links. This module rejects requests for other routes. It also rejects values that Gradio would treat
+as files, unpaired surrogates, calls of unknown functions, and values that a function does not
+accept.
 """
 
 from __future__ import annotations
@@ -97,7 +97,6 @@ class Routes:
         self._has_tools = has_tools
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on if it is valid."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
@@ -151,7 +150,6 @@ class Refusals:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, and correct the status of the response."""
         if scope["type"] != "http" or not scope["path"].startswith(EVENT):
             await self._app(scope, receive, send)
             return

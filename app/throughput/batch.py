@@ -168,7 +168,7 @@ class BatchRun(TabRun[BatchOrder]):
 
     def _finished_sentence(self) -> str:
         """Return the final status: the number of timed rounds, the number of texts that repeat
-        themselves, and whether drafting saves no time.
+        themselves, and a remark if drafting did not save time.
         """
         sentences = [f"Finished, {rounds_text(self._num_rounds, self.order.rounds)}."]
         num_looped = max(totals(side.events).num_looped for side in self.drawn)
@@ -179,15 +179,11 @@ class BatchRun(TabRun[BatchOrder]):
         return " ".join(sentences)
 
     def _cannot_pay(self) -> bool:
-        """Whether drafting saved no time: in no round was MARS with the cursor cache faster than
-        AR.
-        """
+        """Whether AR was at least as fast as MARS with the cursor cache in every round."""
         return self.order.methods == ("cursor", "ar") and self._timed["a"].speedup.high < NEAR
 
 
 class BatchHandlers(TabHandlers[BatchRun]):
-    """Handlers of the Batch tab. One object serves all visitors and identifies them by session."""
-
     most_tokens = MAX_TOKENS
 
     def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
@@ -195,14 +191,10 @@ class BatchHandlers(TabHandlers[BatchRun]):
         self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
 
     def read(self, values: Mapping[str, Any]) -> BatchRun:
-        """Validate the controls and return the requested run without starting it. Raises
-        RefusalError.
-        """
         order = read_batch_order(values, self.limits(values))
         return BatchRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log, for a run that cannot start."""
         return new_log([], [])
 
 

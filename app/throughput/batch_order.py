@@ -1,8 +1,4 @@
-"""Validation of the controls of the Batch tab.
-
-Values arrive unvalidated, from the page or from another client. An error message is one sentence
-that explains what to change.
-"""
+"""Validation of the controls of the Batch tab."""
 
 from __future__ import annotations
 
@@ -144,7 +140,6 @@ BATCH = (
     CHECKPOINT,
     SYSTEM,
 )
-"""Controls of the tab."""
 
 
 def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:

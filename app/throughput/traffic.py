@@ -70,7 +70,7 @@ Records = tuple[RequestRecord, ...]
 THREAD = "traffic"
 """Name of the thread that submits the requests of a part."""
 NO_REQUEST = -1
-"""Request number for computing settings that no particular request uses, so that none is late."""
+"""Request number with which ``steered`` returns the settings of requests that are not late."""
 
 
 class TrafficRun(TabRun[TrafficOrder]):
@@ -89,7 +89,6 @@ class TrafficRun(TabRun[TrafficOrder]):
         self._waits: dict[tuple[str, float], list[float]] = {}
 
     def cancel(self) -> None:
-        """End all requests within one forward pass, and start nothing else."""
         super().cancel()
         if self._drive is not None:
             self._drive.stop()
@@ -225,8 +224,8 @@ class TrafficRun(TabRun[TrafficOrder]):
         return f"Finished: {who} × {order.rounds} rounds × {requests} requests."
 
     def _cannot_pay(self) -> bool:
-        """Whether lossless saved no time at the highest rate: its median latency over the rounds
-        was at least that of AR.
+        """Whether, at the highest rate, the median latency of lossless over the rounds was at least
+        AR's.
         """
         rate = max(part.rate for part in self.order.parts)
         waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
@@ -237,8 +236,6 @@ class TrafficRun(TabRun[TrafficOrder]):
 
 
 class TrafficHandlers(TabHandlers[TrafficRun]):
-    """Handlers of the Load tab. One object serves all visitors and identifies them by session."""
-
     most_tokens = MAX_TOKENS
 
     def rate(self, checkpoint: object) -> float:
@@ -246,14 +243,10 @@ class TrafficHandlers(TabHandlers[TrafficRun]):
         return USUAL_RATE if self.engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
 
     def read(self, values: Mapping[str, Any]) -> TrafficRun:
-        """Validate the controls and return the requested run without starting it. Raises
-        RefusalError.
-        """
         order = read_traffic_order(values, self.limits(values))
         return TrafficRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log, for a run that cannot start."""
         return RunLog({"ways": []})
 
 

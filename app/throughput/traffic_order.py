@@ -1,8 +1,5 @@
-"""Validation of the controls of the Load tab.
-
-Values arrive unvalidated, from the page or from another client. An error message explains in
-one sentence what to change. Sizes are limited, so that one visitor cannot occupy the machine for
-long.
+"""Validation of the controls of the Load tab. Sizes are limited, so that one visitor cannot occupy
+the machine for long.
 """
 
 from __future__ import annotations
@@ -141,7 +138,6 @@ TRAFFIC = (
     CHECKPOINT,
     SYSTEM,
 )
-"""Controls of the tab."""
 
 
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:

@@ -91,7 +91,6 @@ class GridRun(PromptRun[GridOrder]):
         return True
 
     def advance(self) -> None:
-        """Log a status and new trace lines."""
         self.say_situation(self._running)
         self.collect()
 
@@ -121,8 +120,6 @@ class GridRun(PromptRun[GridOrder]):
 
 
 class GridHandlers(TabHandlers[GridRun]):
-    """Handlers of the Grid tab. One object serves all visitors and identifies them by session."""
-
     most_tokens = MAX_TOKENS
 
     def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
@@ -138,12 +135,8 @@ class GridHandlers(TabHandlers[GridRun]):
         return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
 
     def read(self, values: Mapping[str, Any]) -> GridRun:
-        """Validate the controls and return the requested run without starting it. Raises
-        RefusalError.
-        """
         order = read_grid_order(values, self.limits(values))
         return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """Return an empty log, for a run that cannot start."""
         return RunLog({"prompt": "", "rows": [], "columns": []})

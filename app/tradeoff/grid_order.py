@@ -1,8 +1,4 @@
-"""Validation of the controls of the Grid tab.
-
-Values arrive unvalidated, from the page or from another client. An error message is one sentence
-that explains what to change.
-"""
+"""Validation of the controls of the Grid tab."""
 
 from __future__ import annotations
 
@@ -128,7 +124,6 @@ GRID = (
     CHECKPOINT,
     SYSTEM,
 )
-"""Controls of the tab."""
 
 
 def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:

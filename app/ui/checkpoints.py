@@ -91,7 +91,6 @@ class CheckpointHandlers:
             del self._settled[next(iter(self._settled))]
 
     def leave(self, session: str) -> None:
-        """Remove a visitor who left the page."""
         self._settled.pop(session, None)
 
     def arrival(self, session: str) -> Arrival:

@@ -70,7 +70,6 @@ def set_for(entry: Entry) -> str:
 
 
 def is_too_hard(family: str) -> bool:
-    """Whether the family consists of prompts that small models get wrong."""
     return family in REQUESTS and REQUESTS[family].is_too_hard
 
 
@@ -80,7 +79,7 @@ def remark_on(family: str) -> str:
 
 
 class ExampleBook:
-    """Example prompts by family, shared by all visitors. Each click returns a new one. Thread-safe.
+    """Example prompts by family, shared by all visitors. Thread-safe.
 
     Remembers the prompts that it returned, so that answers to an unchanged prompt can be checked.
     """

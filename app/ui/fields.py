@@ -189,7 +189,6 @@ class Desk:
         )
 
     def max_tokens(self, value: int, low: int = 1) -> None:
-        """Add the slider for the token limit."""
         most = self.handlers.max_tokens
         self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most, low)
 

@@ -97,7 +97,6 @@ def first() -> Recording | None:
 
 
 def tab_file(tab: str, folder: Path = FOLDER) -> Path:
-    """Return the path of a tab's recorded result."""
     return folder / f"{tab}.txt.gz"
 
 

@@ -200,7 +200,6 @@ class RunRegistry(Generic[R]):
             previous.cancel()
 
     def of(self, session: str) -> R | None:
-        """Return the session's run, or None."""
         with self._lock:
             return self._runs.get(session)
 
@@ -239,7 +238,9 @@ class RunRegistry(Generic[R]):
 
 
 class TabHandlers(ABC, Generic[R]):
-    """Handlers of a tab whose runs are streamed. One object serves all visitors."""
+    """Handlers of a tab whose runs are streamed. One object serves all visitors and identifies them
+    by session.
+    """
 
     pause: ClassVar[float] = POLL_SECONDS
     most_tokens: ClassVar[int]

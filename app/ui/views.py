@@ -98,7 +98,6 @@ class LineView(View):
         return value or ""
 
     def api_info(self) -> dict[str, Any]:
-        """Return the description of the value for Gradio's API."""
         return {"type": "string", "description": self.lines}
 
 

@@ -319,12 +319,10 @@ def _markdown(view: str, file: str, root: Path) -> str:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``tables`` command."""
     subparsers.add_parser("tables", help="update the tables in the documents from result files")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Update all documents in which a table has changed. Return the exit code."""
     try:
         for path in documents():
             before = path.read_text(encoding="utf-8")

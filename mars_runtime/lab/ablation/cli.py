@@ -39,7 +39,6 @@ Job = partial[Any]
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the ``ablate`` command."""
     parser = subparsers.add_parser("ablate", help="train variants of MARS and compare them")
     parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
     parser.add_argument("--out", type=path_of, required=True, help="folder for the results")
@@ -72,7 +71,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train and measure the variants; return the exit code."""
     until = time.monotonic() + 60 * args.minutes
     return run_or_report(lambda: _run(args, until))
 

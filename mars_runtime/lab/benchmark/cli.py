@@ -32,7 +32,6 @@ MAX_BESIDE = 64
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``benchmark`` command."""
     parser = subparsers.add_parser(
         "benchmark", help="compare tokens per second with other programs"
     )
@@ -78,7 +77,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print the tables, write them as JSON and Markdown; return the exit code."""
     console = Console()
     return run_or_report(lambda: _run(args, console))
 

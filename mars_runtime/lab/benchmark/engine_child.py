@@ -106,7 +106,6 @@ class OpenVino:
                 self.moments: list[float] = []
 
             def write(self, tokens: int | list[int]) -> Any:
-                """Record the time at which each token of a forward pass arrived."""
                 num_tokens = len(tokens) if isinstance(tokens, list) else 1
                 self.moments += [time.perf_counter()] * num_tokens
                 return openvino_genai.StreamingStatus.RUNNING

@@ -45,7 +45,6 @@ class SeriesSamples:
         return "One prompt at a time" if self.batch_size == 1 else f"Batches of {self.batch_size}"
 
     def of(self, *families: str) -> list[Sample]:
-        """Return the samples of the named families."""
         return [sample for sample in self.samples if sample.family in families]
 
 

@@ -58,7 +58,6 @@ class Stretch:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``length`` command."""
     parser = subparsers.add_parser("length", help="measure speed by the length of the text")
     add = parser.add_argument
     add("--checkpoint", default="mars-smollm2", help="name or folder (%(default)s)")
@@ -71,7 +70,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print a table and write it to ``--out``; return the exit code."""
     return run_or_report(lambda: _run(args))
 
 

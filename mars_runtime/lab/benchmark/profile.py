@@ -63,7 +63,6 @@ class Profile:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``profile`` command."""
     parser = subparsers.add_parser("profile", help="measure where the time of a step is spent")
     add = parser.add_argument
     add("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
@@ -86,7 +85,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Profile all methods, print a table, write results to ``--out``; return the exit code."""
     return run_or_report(lambda: _run(args, Console()))
 
 

@@ -50,7 +50,6 @@ REQUESTS_GRID = Grid(
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``evaluate`` command."""
     parser = subparsers.add_parser(
         "evaluate", help="measure accuracy and tokens per forward pass over τ and B"
     )
@@ -168,7 +167,6 @@ def block_size(text: str) -> BlockSize:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate, print the tables, write ``--out``; return the exit code."""
     console = Console()
     try:
         return run_or_report(lambda: _run(_with_current_names(args), console))

@@ -1,8 +1,7 @@
 """Compute the figures of an evaluation, and build its tables.
 
-The module summarises each cell, averages methods over task families, and reports open-ended
-requests separately. Averages exclude natural text and open-ended requests, which have no right
-answer. The tokens of every method are compared with AR's.
+Averages exclude natural text and open-ended requests, which have no right answer. The tokens of
+every method are compared with AR's.
 """
 
 from __future__ import annotations

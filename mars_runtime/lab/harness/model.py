@@ -111,7 +111,6 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
         }
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Decode the requests; return the text of each answer."""
         answers = self._answers(requests, is_quiet=disable_tqdm)
         self._records += answers
         for request, answer in zip(requests, answers, strict=True):

@@ -170,7 +170,6 @@ def _plain(value: float | None, places: int) -> str:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``lm_eval_table`` command."""
     parser = subparsers.add_parser(
         "lm_eval_table", help="compare results of lm-eval with the paper's"
     )
@@ -181,7 +180,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the results, print the tables, write ``--out``; return the exit code."""
     try:
         check_file(args.out)
         cells, origin = read_results(args.results)

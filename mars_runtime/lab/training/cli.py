@@ -17,7 +17,6 @@ OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the ``train`` command."""
     parser = subparsers.add_parser("train", help="train a checkpoint or an adapter")
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="cpu", help="hyperparameters (%(default)s)")
@@ -83,7 +82,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train as the arguments specify; return the exit code."""
     return run_or_report(lambda: _run(args))
 
 

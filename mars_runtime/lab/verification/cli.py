@@ -32,7 +32,6 @@ DEFAULTS = {"lossless": (62, 24), "sampling": (1, 8), "logits": (40, 24)}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``verify`` command."""
     parser = subparsers.add_parser("verify", help="check that decoding is exact for a checkpoint")
     add = parser.add_argument
     add("promise", choices=tuple(DEFAULTS), help="what to check")
@@ -59,7 +58,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the promise, print the evidence, write ``--out``; return the exit code."""
     console = Console()
     return run_or_report(lambda: _run(args, console))
 

@@ -14,7 +14,6 @@ from mars_runtime.outputs import check_folder, path_of
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the ``distill`` command."""
     parser = subparsers.add_parser("distill", help="generate training data for an adapter")
     add = parser.add_argument
     add(
@@ -39,7 +38,6 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Generate the answers; return the exit code."""
     return run_or_report(lambda: _run(args))
 
 

@@ -1,7 +1,6 @@
 """Choose the prompts on which the bundled adapter was trained.
 
-The module defines the share of each kind of prompt, their order, and the held-out prompts. Prompts
-that have 13 consecutive words in common with a benchmark are excluded.
+Prompts that have 13 consecutive words in common with a benchmark are excluded.
 """
 
 from __future__ import annotations
