@@ -96,8 +96,8 @@ SEVERAL = (
 )
 
 Run = Callable[[Mapping[str, Any], str], Iterator[Any]]
-"""A function that runs a request. It is called with the values by parameter name and the client's
-address, and yields results that grow until the run ends.
+"""A function that runs a request. It is called with a mapping from parameter names to values, and
+with the client's address. It yields results that grow until the run ends.
 """
 
 

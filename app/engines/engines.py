@@ -130,7 +130,6 @@ class Load:
     block the exit of the process.
 
     bring: downloads and loads the checkpoint; calls its argument with progress messages.
-
     situation: the latest progress message.
     """
 
@@ -275,9 +274,6 @@ class Engines:
         return entry
 
     def entry_or_default(self, checkpoint: object) -> Entry:
-        """Return the registry entry of a checkpoint, or the default's entry if the checkpoint is
-        not listed.
-        """
         is_listed = isinstance(checkpoint, str) and checkpoint in self.entries
         return self.entry(checkpoint if is_listed else self.default)
 
@@ -440,7 +436,6 @@ class Engines:
         return True
 
     def _close(self, load: Load) -> None:
-        """Close the engine of an idle checkpoint."""
         assert load.served is not None, "an idle checkpoint has an engine"
         load.served.engine.close()
 

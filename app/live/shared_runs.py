@@ -99,7 +99,6 @@ class SharedRuns:
             partial.unlink(missing_ok=True)
 
     def _stored(self, name: object) -> str | None:
-        """Return the stored run of that name, or None if there is none."""
         if self._folder is None or not isinstance(name, str) or not NAME.fullmatch(name):
             return None
         try:

@@ -162,10 +162,7 @@ class Making:
         return {"name": name, "faults": faults}
 
     def _active_jobs(self) -> list[SetJob]:
-        """Return the jobs in progress or paused.
-
-        Stops the jobs that their page no longer polls.
-        """
+        """Return the jobs in progress or paused. Stops jobs whose page no longer polls them."""
         for job in self._jobs.values():
             if not job.is_over and job.is_left():
                 job.state = "stopped"

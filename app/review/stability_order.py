@@ -54,7 +54,6 @@ class StabilityOrder:
     system: str = ""
 
     def answers(self) -> Iterator[tuple[str, DecodeSettings]]:
-        """Yield the name and settings of each answer."""
         for seed in range(self.num_seeds):
             yield f"s{seed}", replace(self.start, seed=seed)
 

@@ -179,7 +179,7 @@ class BatchRun(TabRun[BatchOrder]):
         return " ".join(sentences)
 
     def _cannot_pay(self) -> bool:
-        """Whether AR was at least as fast as MARS with the cursor cache in every round."""
+        """Whether the speedup of the cursor cache over AR was below NEAR in every round."""
         return self.order.methods == ("cursor", "ar") and self._timed["a"].speedup.high < NEAR
 
 

@@ -36,8 +36,8 @@ FIXED_BLOCK_SIZE = 4
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "10× slower": 9, "40× slower": 39}
-"""Speeds of slow motion, by label. With the value N, the run pauses for N forward passes after each
-pass, so it is N + 1 times slower.
+"""Speeds of slow motion, by label. With the value N, the run pauses after each forward pass for the
+time of N passes, so it is N + 1 times slower.
 """
 RACE = ("mars", "ar")
 """Methods that are selected when the page opens. Old links call this selection ``race``."""
@@ -304,7 +304,6 @@ def _with_settings(
 
 
 def title_of(settings: DecodeSettings) -> str:
-    """Return the title of the method that these settings select."""
     return TITLES[LOOKUP if settings.is_ar_lookup else settings.method]
 
 

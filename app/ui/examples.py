@@ -54,8 +54,8 @@ EXAMPLE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings by family, for the families whose examples change settings."""
 Openings = Mapping[str, Sequence[str]]
-"""Initial prompts by set of examples. For a set without initial prompts, a tab opens with its first
-examples.
+"""Initial prompts by set of examples. For a set without initial prompts, a tab opens with the first
+examples of the set.
 """
 GRID: Openings = _FILE["grid"]
 BATCH: Openings = _FILE["batch"]

@@ -48,7 +48,7 @@ def wire_stream(
     decode: Decode | None = None,
     js: str | None = None,
 ) -> None:
-    """Wire the runs of one tab: validation, streaming, and the end by Stop or when the page is
+    """Wire the runs of one tab: validation, streaming, and cancelling by Stop or when the page is
     closed.
 
     inputs: controls by the names that the handlers use.

@@ -52,7 +52,6 @@ CPU_ROWS, GPU_ROWS = 64, 1024
 
 
 def start_worker(threads: int, device: str) -> None:
-    """Set the device and the number of threads of a worker process."""
     if device == "cpu":
         os.environ["ACCELERATE_USE_CPU"] = "true"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -162,8 +162,8 @@ Ask = Callable[[PromptGroup], TimedAnswer]
 class Peer:
     """A method or program to measure, with a number of CPU threads.
 
-    only: numbers of the questions that the peer answers in the first round; it then answers none in
-    other rounds. With None, the peer answers all questions in every round.
+    only: numbers of the questions that the peer answers, in the first round only. With None, the
+    peer answers all questions in every round.
     """
 
     name: str
@@ -172,7 +172,6 @@ class Peer:
     only: frozenset[int] | None = None
 
     def is_measured(self, question: int, round_number: int) -> bool:
-        """Return whether this peer answers the question in this round."""
         return self.only is None or (round_number == 0 and question in self.only)
 
 

@@ -155,7 +155,6 @@ class GridCell:
 
     @property
     def key(self) -> str:
-        """The key under which the result of this cell is stored."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @property

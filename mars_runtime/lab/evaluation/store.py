@@ -16,7 +16,7 @@ TYPES = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": 
 
 
 class LineStore(Generic[Value]):
-    """A mapping from keys to values that is stored in a file, or only in memory without a path.
+    """A mapping from keys to values, stored in a file; without a path, only in memory.
 
     Values are appended to the file as lines of JSON. Incomplete or invalid lines are ignored when
     the file is read.

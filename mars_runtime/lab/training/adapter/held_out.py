@@ -2,8 +2,8 @@
 
 The figures are exact for lossless greedy decoding, although nothing is decoded. Lossless decoding
 emits the base's greedy text, which is known, and masks affect only the number of forward passes.
-The number of passes follows from ``right[p]``, for every position p from the last token of the
-prompt on: the number of masks, before the first wrong one, that predict the right tokens after p.
+The number of passes follows from ``right[p]``: the number of masks after position p that are right
+before the first wrong one, for every p from the last token of the prompt on.
 """
 
 from __future__ import annotations
