@@ -19,8 +19,6 @@ from app.ui.run_log import RunLogs
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers that the page connects its events to."""
-
     engines: Engines
     book: ExampleBook
     logs: RunLogs

@@ -141,7 +141,6 @@ class Load:
 
     @property
     def served(self) -> Served | None:
-        """The loaded checkpoint, or None if it is not loaded."""
         is_loaded = self._future.done() and self._future.exception() is None
         return self._future.result() if is_loaded else None
 

@@ -120,7 +120,6 @@ class LiveRun(TabRun[LiveOrder]):
             self.log.add("pace", {"pace": steering.pace})
 
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
-        """Change the settings of the lanes from the next forward pass on."""
         for lane in self.transcripts:
             method = self.order.method_of(lane.name)
             steered = settings_for(method, change(lane.run.settings))

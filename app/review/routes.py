@@ -92,7 +92,6 @@ class Quota:
 
 
 def make_review(library: Library, making: Making, settings: AppSettings) -> Starlette:
-    """Return the ASGI app that serves the paths of the Review tab."""
     desk = ReviewDesk(library, making, settings.review_key)
     set_path = "/review/sets/{name}"
     pair = "{first:int}-{second:int}"
@@ -268,11 +267,9 @@ class ReviewDesk:
         )
 
     async def _read_response(self, request: Request, work: Callable[[], Any]) -> Response:
-        """Respond to a read with the result of ``work`` as JSON."""
         return await self._run_in_worker(request, lambda: JSONResponse(work(), headers=NOT_STORED))
 
     async def _post_response(self, request: Request, work: Callable[[JsonObject], Any]) -> Response:
-        """Respond to a post with the result of ``work`` as JSON."""
         return await self._run_on_posted(request, lambda posted: JSONResponse(work(posted)))
 
     async def _run_on_posted(

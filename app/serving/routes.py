@@ -182,7 +182,6 @@ def _is_session(name: object) -> bool:
 
 
 def _sessions_in_query(scope: Message) -> list[str]:
-    """Return the session names in the query of a request."""
     query: str = scope["query_string"].decode("latin-1")
     return parse_qs(query).get("session_hash", [])
 
@@ -220,7 +219,6 @@ def parsed_object(body: bytes) -> dict[str, Any]:
 
 
 async def answer(send: Send, status: int, sentence: str) -> None:
-    """Respond with an error message."""
     body = json.dumps({"detail": sentence}).encode()
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -225,7 +225,7 @@ class TrafficRun(TabRun[TrafficOrder]):
 
     def _cannot_pay(self) -> bool:
         """Whether, at the highest rate, the median latency of lossless over the rounds was at least
-        AR's.
+        that of AR.
         """
         rate = max(part.rate for part in self.order.parts)
         waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]

@@ -127,7 +127,6 @@ class GridHandlers(TabHandlers[GridRun]):
         self.examples = ExamplePages(engines, book, 1, GRID, "".join)
 
     def block_sizes(self, checkpoint: object) -> list[int]:
-        """Return the values of B that a checkpoint supports."""
         try:
             depth = self.engines.limits(checkpoint).block_size
         except RefusalError:

@@ -218,7 +218,6 @@ def settings_with(*first: str) -> tuple[str, ...]:
 
 
 def setting(name: str) -> Control:
-    """Return the control of a setting in the table."""
     line = SETTINGS[name]
     read = partial(read_setting, name)
     return Control(name, read, is_setting=True, is_steered=line.is_steered, link=line.link)

@@ -254,7 +254,6 @@ class TabHandlers(ABC, Generic[R]):
 
     @property
     def max_tokens(self) -> int:
-        """Maximum of the tab's token slider."""
         return min(self.most_tokens, self.engines.settings.max_new_tokens)
 
     def limits(self, values: Mapping[str, Any]) -> Limits:

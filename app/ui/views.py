@@ -127,7 +127,6 @@ class RaceView(LineView):
 
     @classmethod
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
-        """Return the static HTML with the URLs filled in."""
         is_open = "true" if opens else ""
         return web.template(cls.page, plotly=plotly, replay=replay, opens=is_open)
 
