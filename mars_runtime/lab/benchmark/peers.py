@@ -144,8 +144,6 @@ class Peers:
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
-    """Return a function that answers questions with a method of this runtime."""
-
     def ask(question: PromptGroup) -> TimedAnswer:
         steps: list[tuple[float, Step]] = []
         with torch.inference_mode():

@@ -184,7 +184,6 @@ def speed_tables(series: SeriesSamples) -> list[Table]:
 
 
 def comparisons_table(series: SeriesSamples, compared: Sequence[Compared]) -> Table:
-    """Return a table with one row per comparison."""
     lines = tuple(
         (
             comparison.name,

@@ -91,8 +91,6 @@ def load_target(plan: BenchmarkPlan) -> Target:
 def checkpoint_target(
     checkpoint: Checkpoint, prompts: Mapping[str, Sequence[Sequence[int]]]
 ) -> Target:
-    """Return the target of a benchmark for a loaded checkpoint."""
-
     def decode_with(method: BatchMethod, cache_block: int = 32) -> Decode:
         def decode(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
             model, tokenizer, count = checkpoint.model, checkpoint.tokenizer, len(prompts)

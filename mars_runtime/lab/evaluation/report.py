@@ -185,7 +185,6 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
 
 
 def request_figures(results: Results) -> list[RequestFigures]:
-    """Return the figures on open-ended requests, for each checkpoint and its settings."""
     ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
     for cell in results:
         if tasks.is_open(cell.family):
@@ -364,7 +363,6 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
 
 
 def kinds_table(figures: Sequence[KindFigures]) -> Table:
-    """Return a table with one row per method and kind of prompts."""
     columns: dict[str, Callable[[KindFigures], str]] = {
         "method": _way,
         "kind": lambda kind: kind.kind,

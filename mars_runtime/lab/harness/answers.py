@@ -140,7 +140,7 @@ def record(task: str, document: int, answer: DecodedAnswer, limit: int) -> Answe
 
 
 class AnswerStore(LineStore[AnswerRecord]):
-    """Stores answers under the keys of ``key_of``, in memory only if ``path`` is None."""
+    """Stores answers under the keys of ``key_of``; if ``path`` is None, only in memory."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path, asdict, lambda values: AnswerRecord(**values))

@@ -130,7 +130,7 @@ class Trainer:
         self.recipe, self.name, self.out = recipe, stage, out
         default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
         self.noise = noise or default_noise
-        # From a starting checkpoint, stage ``ar`` is a baseline for ``mars``, with its budget.
+        # With a starting checkpoint, stage ``ar`` is a baseline for ``mars`` with equal settings.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)

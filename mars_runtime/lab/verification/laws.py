@@ -93,7 +93,6 @@ def compare_with_ar(
 
 
 def first_difference(number: int, expected: Sequence[int], found: Sequence[int]) -> Mismatch | None:
-    """Return the first difference between two answers, or None if they are equal."""
     for place, (token, other) in enumerate(zip_longest(expected, found)):
         if token != other:
             return Mismatch(number, place, token, other)

@@ -152,7 +152,6 @@ def open_user_turn(tokenizer: Tokenizer) -> list[int]:
 
 
 def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.DistillRecord:
-    """Build the record to store for an answered prompt."""
     key, is_held_out = store.key_of(ids), prompt.is_held_out
     return store.DistillRecord(key, prompt.kind, is_held_out, tuple(ids), answer.ids, answer.end)
 
