@@ -1,7 +1,6 @@
-// The Plotly charts of a race. Plotly is loaded when the first chart is visible, and hidden charts are not drawn. The
-// node of a chart is created once by Plotly.newPlot and then updated by Plotly.react. One chart is drawn at a time, at
-// most eight per second and fewer if drawing is slow, so that charts do not delay the text. Charts on the same clock
-// share the time axis and its zoom; all charts share the cursor and the chosen pass.
+// The Plotly charts of a race. Plotly is loaded when the first chart is visible, and hidden charts are not drawn. One
+// chart is drawn at a time, at most eight per second and fewer if drawing is slow, so that charts do not delay the
+// text. Charts on the same clock share the time axis and its zoom; all charts share the cursor and the chosen pass.
 
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put, watchSight } from "../core/dom.js";

@@ -250,7 +250,7 @@ export function isSameWay(settings, other) {
 }
 
 /**
- * Returns a sentence that names the set's method with which the visitor's run was made, or says that there is none.
+ * Returns a sentence that names the method of the visitor's run, or says that the set does not contain it.
  * @param {FrontierSet} set
  * @param {Run | undefined} run
  */

@@ -48,7 +48,6 @@ export const layout = (c, xaxis, yaxis, more) => ({
 });
 
 /**
- * Returns a dotted vertical line at a time.
  * @param {number} time
  * @param {string} color
  */

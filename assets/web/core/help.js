@@ -54,10 +54,7 @@ const GAP = 6;
 const EXPLAINED_IN = "how-it-works"; // the tab that the link opens, if the page has tabs
 let numCreated = 0; // makes the ids of the popovers' texts unique
 
-/**
- * Creates a help button with its popover.
- * @param {string} name a key of HELP
- */
+/** @param {string} name a key of HELP */
 export function helpFor(name) {
   const { title, text, place } = HELP[name];
   numCreated += 1;

@@ -45,7 +45,6 @@ export class LineView {
 
   draw() {}
 
-  // Whether the shown run has ended.
   get isOver() {
     return true;
   }

@@ -230,9 +230,9 @@ function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
 }
 
 /**
- * Returns the slots of one training row, which are its queries and keys, as in mars_runtime/lab/training/masks.py: the
- * clean stream, then the noisy stream with a mask for each position of the response. block: number of the slot's block,
- * -1 in the prompt.
+ * Returns the slots of one training row, which are its queries and keys, as in mars_runtime/lab/training/streams.py:
+ * the clean stream, then the noisy stream with a mask for each position of the response. block: number of the slot's
+ * block, -1 in the prompt.
  * @param {number} length
  * @param {number} prompt
  * @param {number} blockSize

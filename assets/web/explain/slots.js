@@ -1,7 +1,7 @@
 // The picture of recorded passes as KV cache slots, with the lanes one below the other: the input of each slot, its
 // prediction, what became of the prediction, and a sentence about the pass. Each pass is shown at two moments: when its
-// input is fed, and when its output is read. The nodes are created once; after that only classes and texts change.
-// Positions (place) are counted from the end of the prompt: -1 is its last token, 0 the first output token.
+// input is fed, and when its output is read. Positions (place) are counted from the end of the prompt: -1 is its last
+// token, 0 the first output token.
 
 import { attribute, button, group, isModified, make, put, targetOf } from "../core/dom.js";
 import { draftIds, headerOf, lastOf } from "../core/folds.js";

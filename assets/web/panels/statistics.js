@@ -191,7 +191,7 @@ function calibrationText(pairs, source, numDrafts, metric) {
 const CROWDED = 16; // number of bars above which not every bar has a label
 
 // A small bar chart. It is a single tab stop; arrow keys move between bars and show their values. A hidden table
-// contains the values for screen readers. Bars are updated in place.
+// contains the values for screen readers.
 class Picture {
   /** @type {BarItem[]} */
   items = [];

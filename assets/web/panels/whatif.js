@@ -1,5 +1,5 @@
 // The panel "Another τ": every recorded pass evaluated with another threshold. The result is exact up to the first pass
-// that differs, and an estimate after that. A button runs the prompt with the other threshold.
+// that differs, and an estimate after that.
 
 import { button, group, isModified, indexForKey, make, put, targetOf } from "../core/dom.js";
 import { settingsOf } from "../core/folds.js";
@@ -117,10 +117,7 @@ export class WhatIfPanel {
     if (this.slider.value !== String(tau)) this.slider.value = String(tau);
   }
 
-  /**
-   * Evaluates the lane with the threshold. Reuses results from earlier calls.
-   * @param {Lane} lane
-   */
+  /** @param {Lane} lane */
   evaluate(lane) {
     const ends = endIds(this.view.run.lanes);
     const key = `${this.tau} ${[...ends].join()}`;

@@ -35,7 +35,6 @@ export function markdown(text) {
 }
 
 /**
- * Returns a line without its first `num` characters.
  * @param {Line} line
  * @param {number} num
  * @returns {Line}

@@ -1,7 +1,6 @@
 // Scenes of the tour that show a race in large type. The text of a recording grows pass by pass, or at the recorded
 // speed (slowed down equally in all lanes); a live run is drawn as it arrives. If a live run fails or does not start,
-// the recording replaces it and a message says so. Two scenes extend the race: a dial for τ with several recordings of
-// one request, and a prompt from the audience.
+// the recording replaces it and a message says so.
 
 import { button, legendItem, make, put, targetOf } from "../core/dom.js";
 import { LEGEND } from "../core/texts.js";

@@ -121,7 +121,6 @@ interface LoadWay {
   agreement: LoadAgreement | null;
 }
 
-// The state of a load test.
 interface LoadModel {
   head: LoadHead;
   about: (Partial<HeaderEvent> & { places: number }) | null;
