@@ -183,7 +183,6 @@ const WAITS = {
 };
 
 /**
- * Describes one pass of a row.
  * @param {Side} side
  * @param {Row} row
  * @param {RowCell} cell

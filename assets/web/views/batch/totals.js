@@ -180,8 +180,8 @@ const KEYS = [
   ["bar-1", "below: finished rows, waiting"],
 ];
 
-// The two charts of a batch. The server builds them (app/batch_charts.py); this class adds the page's colours and draws
-// them.
+// The two charts of a batch. The server builds them (app/throughput/batch.py); this class adds the page's colours and
+// draws them.
 export class BatchPlots extends Plots {
   /** @type {Record<string, Figure> | null} */
   figures = null;

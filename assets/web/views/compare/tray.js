@@ -215,7 +215,6 @@ export class Tray {
 /** @type {Tray | null} */
 let pageTray = null;
 
-// Returns the tray of this page, which is created on first use.
 export const tray = () => (pageTray ||= new Tray());
 
 const MOST = 6; // number of remembered lanes

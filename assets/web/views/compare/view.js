@@ -238,7 +238,8 @@ export class CompareView {
 }
 
 /**
- * Mounts the view; called by the component's js_on_load. `server.judge` is CompareView.judge in Python.
+ * Mounts the view; called by the component's js_on_load. `server.judge` is the function passed to CompareView
+ * (app/ui/views.py).
  * @param {HTMLElement} element
  * @param {{ judge: Judge }} server
  */

@@ -80,7 +80,7 @@ export class Tree {
 }
 
 /**
- * Returns the runs that answer a turn's question as trees: each run with the branches that start from its tokens.
+ * Returns, as trees, the runs that answer a turn's question: each run with the branches that start from its tokens.
  * Returns [] if no run has a branch.
  * @param {Turn[]} siblings
  * @param {Turn} turn

@@ -216,8 +216,7 @@ class FrontierView {
 }
 
 /**
- * Mounts the view; called by the component's js_on_load. `server.told` is the function passed to FrontierView in
- * Python.
+ * Mounts the view; called by the component's js_on_load. `server.told` is defined in FrontierView (app/ui/views.py).
  * @param {HTMLElement} element
  * @param {{ told(nothing: string): Promise<string> }} server
  */

@@ -352,7 +352,6 @@ function orderOf({ kind, lane, token, id, settings }, run) {
 }
 
 /**
- * Describes where a branch leaves a run.
  * @param {Run} run
  * @param {AskDetail} given
  */

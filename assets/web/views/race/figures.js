@@ -1,5 +1,4 @@
 // The race view's row of figures, line about hardware, status sentence, legend, and announcements for screen readers.
-// All numbers are computed from the lanes.
 
 import { find, legendItem, make, put, toggle } from "../../core/dom.js";
 import { folds, loopRemark } from "../../core/folds.js";

@@ -110,7 +110,6 @@ export class Headline {
     this.main = null;
   }
 
-  // Requests another run of the prompt with the same settings.
   measureAgain() {
     if (!this.main) return;
     const { prompt, checkpoint, settings } = headerOf(this.main);

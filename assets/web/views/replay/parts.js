@@ -4,7 +4,6 @@ import { make } from "../../core/dom.js";
 
 const MOST = 8; // tokens in a pass at which its bar has the full height
 
-// Parses the JSON data in the page.
 export const pageData = () => JSON.parse(document.getElementById("data")?.textContent || "{}");
 
 /**

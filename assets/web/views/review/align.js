@@ -1,5 +1,5 @@
 // Aligns two texts word by word, and splits a text into pieces with a uniform style: no piece extends across the border
-// of a pass, of a difference, or of a token in place of which AR would have chosen another. Pure; no DOM.
+// of a pass, of a difference, or of a token that AR would not have chosen. Pure; no DOM.
 
 import { aligned } from "../../folds/diff.js";
 

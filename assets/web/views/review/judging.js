@@ -1,5 +1,4 @@
-// The form for a judgement of the current pair: preference, ratings, tags, a note. It shows a judgement and reports
-// what the reviewer changes; it stores nothing.
+// The form for a judgement of the current pair: preference, ratings, tags, a note.
 
 import { attribute, button, find, make, put } from "../../core/dom.js";
 import { MOST, NOTHING, TAGS, tagOf, toggled } from "./rows.js";

@@ -1,6 +1,5 @@
 // The table of all prompts in a set, with the automatic checks of the compared pair and, in separate columns, the
-// reviewer's judgements. Only visible rows are in the document. The table reports the filter and the chosen prompt to
-// the view.
+// reviewer's judgements. Only visible rows are in the document.
 
 import { attribute, button, make, put } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
