@@ -170,6 +170,7 @@ describe("folds", () => {
       "Fastest: τ 0.3, B 8 (1.70 times as fast). Fastest with the same text as AR: τ 0.9, B 2 (1.20 times as fast).",
     );
     assert.equal(gridFinding([other], ar), "No setting wrote the same text as AR.");
+    assert.equal(gridFinding([other, cell(0.9, 2, null, laneOf([], { end: "" }))], ar), "");
   });
 
   test("agreement is the share of the tokens that AR wrote too, and not known before both are whole", () => {

@@ -158,7 +158,7 @@ export function fastestSentence(cells, ar) {
 /**
  * Returns the result of a grid in one sentence, in passes and time. The sentence is about the fastest cell that wrote the
  * same text as AR or, if no speed is known, the one with the fewest passes; lossless cells come first, because they
- * always write that text. Returns "" until plain AR and another cell have ended.
+ * always write that text. Returns "" until plain AR and such a cell have ended, or all cells without such a text.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */
@@ -170,7 +170,7 @@ export function gridFinding(cells, ar) {
   const exact = same.filter(({ row }) => row?.lossless);
   const candidates = exact.length ? exact : same;
   const best = fastest(candidates) ?? [...candidates].sort((a, b) => passes(a) - passes(b))[0];
-  if (!best) return "No setting wrote the same text as AR.";
+  if (!best) return done.length === cells.length ? "No setting wrote the same text as AR." : "";
   return `${capitalised(cellName(best))}: the same text as AR in ${whole(passes(best))} passes instead of ${whole(passes(ar))}${speedClause(speedOf(best))}.`;
 }
 

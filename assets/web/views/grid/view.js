@@ -6,7 +6,7 @@ import { find, make, put } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
-import { environment, figure } from "../../core/words.js";
+import { counted, environment, figure } from "../../core/words.js";
 import { Asked, onceText } from "../../text/asked.js";
 import { Cells } from "./cells.js";
 import {
@@ -119,7 +119,7 @@ class GridView extends PhaseView {
     this.frontier.draw(this.reference, looks);
     put(this.env, environment(header));
     const sentence = this.bestSentence();
-    put(this.finding, gridFinding(this.rows.flat(), this.reference));
+    this.showFinding(gridFinding(this.rows.flat(), this.reference));
     if (sentence && !this.feed.recorded && sentence !== this.best.textContent)
       put(this.live, `${this.status.textContent} ${sentence}`);
     put(this.best, sentence);
@@ -164,6 +164,10 @@ class GridView extends PhaseView {
     const best = this.isOver ? fastest(this.rows.flat()) : undefined;
     if (best) marks.set(best, "all");
     return marks;
+  }
+
+  get heading() {
+    return `${counted(this.rows.flat().length, "setting")} compared with plain AR`;
   }
 
   bestSentence() {
@@ -251,7 +255,7 @@ class Legend {
     );
     this.words = make("span");
     const marks = Object.keys(MARKS).map((mark) => make("span", "", `${MARKS[mark]} ${MARK_WORDS[mark]}`));
-    element.replaceChildren(make("span", "gv-keys", ...this.keys), this.words, ...marks);
+    element.replaceChildren(make("span", "gv-keys", ...this.keys), this.words, make("span", "gv-marks", ...marks));
   }
 
   /**
