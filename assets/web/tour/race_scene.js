@@ -64,6 +64,7 @@ class Column {
   constructor(lane) {
     this.lane = lane;
     this.text = make("div", "rv-text");
+    this.text.addEventListener("scroll", () => this.text.classList.toggle("pr-scrolled", this.text.scrollTop > 0));
     this.passes = make("b");
     this.facts = make("span");
     this.more = ""; // a remark after the other facts
@@ -79,7 +80,6 @@ class Column {
     this.view.append(shown);
     this.view.markDamage();
     this.view.follow();
-    this.text.classList.toggle("pr-scrolled", this.text.scrollTop > 0);
     this.element.dataset.method = this.lane.method;
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end ? verdictText(shown.verdict) : "";
@@ -95,7 +95,6 @@ class Column {
   toTop() {
     this.view.isStuck = false;
     this.text.scrollTop = 0;
-    this.text.classList.remove("pr-scrolled");
   }
 }
 
