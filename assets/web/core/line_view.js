@@ -146,6 +146,8 @@ export class PhaseView extends LineView {
     this.live = find(this.root, ".rv-live");
     this.status = find(this.root, ".rv-phase");
     this.finding = find(this.root, ".rv-finding");
+    const figures = /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".rv-figures"));
+    this.held = [this.finding, this.status, ...figures];
   }
 
   // Shows the state before a run, then the recorded result.
@@ -175,14 +177,14 @@ export class PhaseView extends LineView {
   }
 
   /**
-   * Keeps the finding and the status at least as high as they are now, so that shorter sentences during a run do not
-   * move the content below; false removes this limit.
+   * Keeps the finding, the status and the figures at least as high as they are now, so that shorter sentences during a
+   * run do not move the content below; false removes this limit.
    * @param {boolean} isHeld
    */
   hold(isHeld) {
     if (isHeld === this.isHeld) return;
     this.isHeld = isHeld;
-    for (const node of [this.finding, this.status]) node.style.minHeight = isHeld ? `${node.offsetHeight}px` : "";
+    for (const node of this.held) node.style.minHeight = isHeld ? `${node.offsetHeight}px` : "";
   }
 
   /**
