@@ -133,6 +133,9 @@ def test_the_tab_opens_on_mars_against_ar(page: playwright.Page) -> None:
     assert passes.locator(".rv-value").inner_text() == counts[0]
     assert passes.locator(".rv-sub").inner_text() == f"plain AR: {counts[1]}"
     saved = int(100 * (1 - int(counts[0]) / int(counts[1])))
+    rate = page.inner_text("#batch .rv-figure[data-key=perSecond] .rv-value")
+    kind = page.get_attribute("#batch .rv-figure[data-key=speedup]", "data-kind")
+    assert rate.startswith("–") == (kind == "busy")  # without a ratio there is no pair of rates
     finding = page.inner_text("#batch .rv-finding")
     assert f"the same texts in {saved} % fewer forward passes than plain AR" in finding
     assert re.search(r"times as fast|about as fast|slower|speed is not reported|too busy", finding)

@@ -129,7 +129,7 @@ const STEADY = 2; // ratio of the fastest to the slowest round above which no sp
 const spreadOf = (rounds) => (rounds?.low && rounds.high ? rounds.high / rounds.low : 1);
 
 /** @param {RoundsLine | null} rounds */
-export const isUnsteady = (rounds) => spreadOf(rounds) > STEADY;
+const isUnsteady = (rounds) => spreadOf(rounds) > STEADY;
 
 /**
  * Returns the speed comparison over the rounds. If the rounds differ too much, the machine was busy and no ratio is

@@ -6,7 +6,7 @@ import { coloursOf } from "../../core/colours.js";
 import { find, make, put, toggle } from "../../core/dom.js";
 import { bigFigure, drawSpeedup } from "../race/figures.js";
 import { counted, environment, figure, memory, whole } from "../../core/words.js";
-import { isUnsteady, steady } from "./side.js";
+import { steady } from "./side.js";
 
 const SPEED = "relative speed";
 const BIG = [
@@ -57,22 +57,24 @@ export class Totals {
   update() {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
+    const { rounds } = sides[0];
+    const speedup = rounds ? steady(rounds) : null;
     if (this.big.speedup) {
-      const { rounds } = sides[0];
-      if (rounds) drawSpeedup(this.big.speedup, steady(rounds), SPEED);
+      if (speedup) drawSpeedup(this.big.speedup, speedup, SPEED);
       else this.set("speedup", "–", "once both methods have run");
     }
     /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
     const show = (key, text, unit = "") =>
       this.set(key, first ? text(first) : "–", second ? `${brief(sides[1])}: ${text(second)}${unit}` : "");
-    if (isUnsteady(sides[0].rounds)) this.set("perSecond", "–", "");
+    const isBusy = speedup?.kind === "busy";
+    if (isBusy) this.set("perSecond", "–", "");
     else
       this.set(
         "perSecond",
         first ? rateText(sides[0]) : "–",
         second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "",
       );
-    const isHidden = isUnsteady(sides[0].rounds) && this.root.dataset.recordedRun === "true"; // too uncertain to show
+    const isHidden = isBusy && this.root.dataset.recordedRun === "true"; // too uncertain to show
     for (const key of ["speedup", "perSecond"]) if (this.big[key]) this.big[key].list.hidden = isHidden;
     this.big.perSecond.list.title = sides.map(spreadText).filter(Boolean).join("; ");
     show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));
