@@ -85,6 +85,7 @@ FORGET = f"""() => {{
   sessionStorage.clear();
   document.activeElement.blur();
   document.body.classList.remove("dark");
+  document.querySelector("{ROOT}").style.width = "";
   const view = {VIEW};
   if (view.usual) view.missed = view.usual;
 }}"""
