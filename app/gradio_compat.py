@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Paths of the 21 of Gradio's 57 routes that the page needs. Gradio has no setting that disables the
-# others, such as uploads, files, a proxy and deep links. No upstream issue.
+# others, such as uploads, files, a proxy and deep links. Not reported to Gradio.
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"
@@ -116,7 +116,7 @@ MAX_SESSIONS = 200
 def store_few_sessions(page: gr.Blocks) -> None:
     """Reduce the number of sessions for which Gradio stores state. Gradio's default is 10,000.
 
-    ``launch`` has a parameter for it, but ``gr.mount_gradio_app`` does not. No upstream issue.
+    ``launch`` has a parameter for it, but ``gr.mount_gradio_app`` does not. Not reported to Gradio.
     """
     page.state_session_capacity = MAX_SESSIONS
 
@@ -127,7 +127,7 @@ QUEUE_PAUSE = 0.02  # seconds between two checks of the event queue
 def poll_less_often(page: gr.Blocks) -> None:
     """Make Gradio check its event queue every 20 ms instead of every millisecond.
 
-    This lowers the load of an idle server from 6.3 % to 1.5 % of a core. No upstream issue.
+    This lowers the load of an idle server from 6.3 % to 1.5 % of a core. Not reported to Gradio.
     """
     page._queue.sleep_when_free = QUEUE_PAUSE
 
@@ -154,7 +154,8 @@ def log_without_values(describe: Callable[[BaseException], str]) -> None:
 
 CLOCK = ASSETS / "web" / "views" / "page" / "clock.js"
 """Script that stops Gradio's loading clock, which redraws every frame while the page is open. It
-lowers the load of an idle page from 6.8 % to 0.1 % of a core in the browser. No upstream issue.
+lowers the load of an idle page from 6.8 % to 0.1 % of a core in the browser. Not reported to
+Gradio.
 """
 MANIFEST = '<link rel="manifest" href="/manifest.json" />'
 ICON = '<link rel="icon" href="favicon.ico" />'
@@ -185,7 +186,7 @@ def adopt(page: gr.Blocks, app: FastAPI) -> None:
     """Make ``page.app`` the Gradio app that is mounted in ``app``.
 
     ``gr.mount_gradio_app`` does not do this. Without it, validators would store session state in
-    another app, and ``page.close`` would not end streams. No upstream issue.
+    another app, and ``page.close`` would not end streams. Not reported to Gradio.
     """
     from starlette.routing import Mount
 
@@ -197,7 +198,7 @@ class GradioQueue:
 
     If a session never opens its stream, Gradio nevertheless stores its messages and runs its events
     for up to MARS_MAX_SECONDS (300). With this class, the app can end such events after 5 seconds.
-    No upstream issue.
+    Not reported to Gradio.
     """
 
     def __init__(self, page: gr.Blocks) -> None:

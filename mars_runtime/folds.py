@@ -113,8 +113,8 @@ def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
     """Yield (number of drafts, number of accepted drafts) for each pass of a row with drafts.
 
-    Without verification the drafts are all proposals except the first. In lossless mode they are
-    the fed tokens that were not verified yet.
+    Without verification, each proposal except the first is a draft. In lossless mode, each fed
+    token that was not verified yet is a draft.
     """
     waiting = 0
     for step, _ in row_steps(events, row):

@@ -28,8 +28,9 @@ from mars_runtime.folds import MIN_TIMED_TOKENS
 Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
 """The verdict on a comparison.
 
-``none``: nothing was measured. ``short``: a run has too few tokens. ``busy``: the ratio exceeds its
-limit. ``faster``, ``slower``: the whole range is above or below 1. ``same``: the range contains 1.
+``none``: nothing was measured. ``short``: a run has too few tokens. ``busy``: the speedup exceeds
+its limit, so the machine was busy. ``faster``, ``slower``: the whole range is above or below 1.
+``same``: the range contains 1.
 """
 
 APART = 0.06

@@ -129,7 +129,7 @@ class Routes:
         if body is None:
             return
         path, posted = scope["path"], parsed(body)
-        is_call = path.startswith(CALLS)  # Gradio does not process these values
+        is_call = path.startswith(CALLS)  # Gradio does not process the values of a call
         status, fault = 400, session_fault(posted) or ("" if is_call else fault_of(posted))
         if not fault:
             status, fault = self._takes.fault_of(path, posted)

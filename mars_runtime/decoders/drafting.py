@@ -679,7 +679,7 @@ class Drafter:
         return best_candidate(chances, self._policy, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
-        """Extend acceptance probabilities to the maximum number of masks, assuming OUTWARD."""
+        """Extend acceptance probabilities to the maximum number of masks by the decay OUTWARD."""
         extended = list(masks)
         before = extended[-2] if len(extended) > 1 else 1.0
         chance = extended[-1] / before if before else 0.0

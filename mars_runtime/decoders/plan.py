@@ -129,8 +129,8 @@ class RowPlan:
         """Return the penalties for the predictions of the fed tokens from number ``first`` on.
 
         The prediction of a real token is penalised by all tokens up to that token, drafts included.
-        The prediction of a mask is penalised by the tokens up to the one that its group follows,
-        because later tokens are unknown before the forward pass.
+        The prediction of a mask is penalised by the tokens before its group of masks, because later
+        tokens are unknown before the forward pass.
         """
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
         offsets, roots, _ = self.layout.numbers(self.layout.num_fed)

@@ -43,8 +43,8 @@ export function judgeAgain(lane, index, tau, ends) {
   const would = maskDrafts(lane, step, tau, ends);
   const allowed = maskDrafts(lane, step, step.settings.tau, ends);
   const looked = step.lookedUp.length;
-  // The step used drafts of prompt lookup; its masks offered `allowed` drafts. If `tau` allows more mask drafts than
-  // that, the longer of the two drafts is used.
+  // The step used drafts of prompt lookup, although its masks offered `allowed` drafts. If `tau` lets the masks offer
+  // more, the longer draft is used: that of the masks or that of prompt lookup.
   if (looked) return would <= allowed ? looked : Math.max(would, looked);
   return step.drafted < allowed ? Math.min(would, step.drafted) : would; // automatic B limits drafts at any threshold
 }

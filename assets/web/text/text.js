@@ -222,7 +222,7 @@ export class TokenView {
     element.addEventListener(
       "scroll",
       () => {
-        // The browser sends one event for all scrolling in a frame, so the visitor may have scrolled after `follow`.
+        // The browser sends one event for all scrolling in an animation frame, so the visitor may have scrolled after `follow`.
         const isFollowed = element.scrollTop === this.followedTo;
         this.followedTo = -1;
         if (isFollowed) return;

@@ -94,7 +94,7 @@ class TwoStreams:
         at, is_mask = _positions(blocks, batch.length.tolist(), noise, rng)
         following, clean_targets, own_targets = _targets(batch)
         width = batch.ids.shape[1]
-        if not noise.has_clean_stream:  # cut the clean text where its only block begins
+        if not noise.has_clean_stream:  # each row has one noisy block: cut its clean text there
             begins = torch.tensor([drawn[0].start for drawn in blocks])
             width = _whole_width(int(begins.max()))
             clean_targets = clean_targets.where(

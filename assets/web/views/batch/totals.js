@@ -111,7 +111,7 @@ const bothText = (texts) => [...new Set(texts)].join(" and ") || "–";
 const loopText = ({ num_looped: num = 0 }) => (num ? ` (without the loops of ${counted(num, "row")})` : "");
 
 /**
- * Returns tokens per second: the median of the rounds, or the value so far before a round has ended.
+ * Returns tokens per second: the median of the rounds, or the current value if no round has ended yet.
  * @param {Side} side
  */
 const rateText = ({ rounds, totals }) => figure(rounds ? rounds.rate[0] : (totals?.tokens_per_second ?? NaN));

@@ -156,7 +156,9 @@ def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
 def right_masks(
     model: Backbone, parameters: Parameters | FullWeights, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
-    """Return how many masks are right before the first wrong one, for each text and anchor."""
+    """Return the number of masks before the first wrong one, for each text and each anchor.
+
+    An anchor is the token that a group of masks follows."""
     clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
