@@ -267,8 +267,8 @@ class Library:
             shutil.rmtree(self._visitors.pop(name).folder, ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
-        """Return the prompts for a masked pair of methods, and for each prompt whether the two
-        methods gave equal answers.
+        """Return the prompts for a comparison of two hidden methods, and for each prompt whether
+        the two methods gave equal answers.
         """
         review = self.find(name).review
         _check_pair(review, pair)

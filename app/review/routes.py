@@ -190,7 +190,7 @@ class ReviewDesk:
         return await self._read_response(request, lambda: {"sealed": self._library.sealed(name)})
 
     async def bring(self, request: Request) -> Response:
-        """Accept a sealed set that a browser stored, or create a set from uploaded answers."""
+        """Accept an encrypted set that a browser stored, or create a set from uploaded answers."""
         address = address_of(request.client)
 
         def brought(posted: JsonObject) -> Any:

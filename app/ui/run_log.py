@@ -45,7 +45,7 @@ class RunLog:
         self._lock = threading.Lock()
 
     def add(self, tag: str, data: str | Mapping[str, Any]) -> None:
-        """Append a line. data: a trace line, tagged with the name of its transcript, or an object
+        """Append a line. data: a trace line, tagged with the name of its lane, or an object
         that is written as JSON.
         """
         text = data if isinstance(data, str) else json_line(data)

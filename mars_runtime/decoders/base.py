@@ -57,7 +57,7 @@ class NoMaskError(DecodeError):
 class Batch(Protocol):
     """Rows that share forward passes and may join or leave between steps.
 
-    The caller chooses a number for each row. ``CursorBatch`` implements this interface.
+    The caller identifies each row by a number. ``CursorBatch`` implements this interface.
     """
 
     @property

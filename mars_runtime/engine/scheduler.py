@@ -88,7 +88,10 @@ class Job(Generic[L]):
 
     @property
     def ready_at(self) -> float:
-        """Time at which the pause of slow motion ends. A new ``pace`` takes effect immediately."""
+        """Time at which the pause after the last pass ends in slow motion.
+
+        A new ``pace`` takes effect immediately.
+        """
         return self._rests_since + self.pace * self._last_seconds
 
     def next_lane(self) -> L:
@@ -158,10 +161,10 @@ class Scheduler(Generic[L]):
             insort(self._waiting, job, key=_number)
 
     def _next_number(self, owner: str) -> int:
-        """Return the position of the owner's next job in the fair order.
+        """Return the number of the owner's next job; jobs with low numbers run first.
 
-        It is higher than the number of every earlier job of this owner, even if that job has ended,
-        and at least the highest number of a job that has had a turn.
+        It is higher than the number of each earlier job of this owner, ended jobs included. It is
+        at least the highest number of a job that has had a turn.
         """
         if not len(self):
             self._latest.clear()

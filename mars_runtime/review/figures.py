@@ -23,7 +23,7 @@ from mars_runtime.statistics import Estimate, ratio_of_sums, ratios_of_sums
 FEW, ENOUGH = 10, 50
 EQUAL = "equal"
 MAX_SHOWN_TAGS = 20
-"""Maximum number of tags per method in ``Opinion``: the most frequent ones."""
+"""Maximum number of tags per method in ``Opinion``. The most frequent tags are shown."""
 Distance = Callable[[Any, Any], float]
 
 

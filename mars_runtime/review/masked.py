@@ -99,7 +99,7 @@ def unseal(secret: bytes, text: str) -> Any:
 
 
 def _cipher(secret: bytes) -> Fernet:
-    """Return a cipher with a key derived from the secret for this purpose only."""
+    """Return a cipher. Its key is derived from the secret and used only here."""
     return Fernet(base64.urlsafe_b64encode(_digest(secret, "seal", b"")))
 
 

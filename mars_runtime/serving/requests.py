@@ -165,7 +165,7 @@ def _no_echo(value: Any) -> Any:
 
 
 def _max_tokens(value: Any) -> Any:
-    """Return the posted number of tokens, or None for as many as fit."""
+    """Return the posted number of tokens, or None if only the context limits it."""
     if type(value) is int and value == UP_TO_LIMIT:
         return None
     if value is not None and (type(value) is not int or not 1 <= value <= MAX_INT):

@@ -13,7 +13,7 @@ export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
 }
 
 /**
- * Returns the entry of METHODS for these settings; the entry of MARS if a trace of a later version has another method.
+ * Returns the entry of METHODS for these settings. If this page does not know the method, returns the entry of MARS.
  * @param {Partial<Settings> | null} settings
  */
 export const factsOf = (settings) => METHODS[nameOf(settings ?? {})] ?? METHODS.mars;

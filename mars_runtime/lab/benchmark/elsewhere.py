@@ -188,9 +188,10 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
 
 
 def folder_writer(checkpoint: Checkpoint, gguf: Path) -> Callable[[Path], Path]:
-    """Return a function that writes the weights of a GGUF file to a folder and returns its path.
+    """Return a function that writes the weights of a GGUF file to a folder.
 
-    The folder has fp32 weights in the layout of transformers.
+    The function returns the path of the folder, which has fp32 weights in the layout of
+    transformers.
     """
 
     def write(folder: Path) -> Path:

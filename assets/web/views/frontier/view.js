@@ -198,8 +198,8 @@ class FrontierView {
       : measured;
   }
 
-  // Runs a point's method. Uses the prompt of the visitor's run if that run used the same checkpoint, and the set's
-  // prompt otherwise.
+  // Runs a point's method on the prompt of the visitor's run. If that run used another checkpoint, uses the prompt of
+  // the measured set.
   /** @param {FrontierPoint} point */
   open(point) {
     const { set, run, header } = this;

@@ -1,4 +1,4 @@
-// The chart next to the heat map: agreement with AR by tokens per pass, with a point for every cell and a line through
+// The chart next to the heat map: agreement with AR against tokens per pass, with a point for every cell and a line through
 // the points that no other point dominates. The chart is a single tab stop: arrow keys move between points in the order
 // of their tokens per pass, Enter opens a cell as a run.
 

@@ -55,8 +55,8 @@ export const CHARTS = [
 ];
 
 /**
- * Returns whether a load test has data for the charts of a question: it is about this question, or it compares
- * controllers ("compare") and has measured the one named `question`.
+ * Returns whether a load test has data for the charts of a question: it is about this question, or it compares ways to
+ * control τ and B ("compare") and has measured this one.
  * @param {LoadModel} model
  * @param {string} question
  */
