@@ -97,6 +97,16 @@ def test_every_method_is_in_chart_and_table(page: playwright.Page) -> None:
         assert box["x"] + box["width"] <= chart["x"] + chart["width"]
 
 
+def test_a_row_keeps_the_focus_when_the_chart_is_drawn_again(page: playwright.Page) -> None:
+    page.locator(".fv-open").first.focus()
+    page.evaluate("document.querySelector('.fv-chart svg').replaceChildren()")
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.wait_for_selector(".fv-chart svg > *", state="attached")
+    focused = page.evaluate("document.activeElement.className")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert focused == "fv-open"
+
+
 def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
     page.select_option(f"{VIEW} select", index=1)
     page.wait_for_selector(f"{VIEW}[data-points='4']")

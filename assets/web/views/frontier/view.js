@@ -29,6 +29,8 @@ class FrontierView {
   sets = [];
   /** @type {PaperCurves | null} */
   paper = null;
+  /** @type {{ set: FrontierSet, measure: "tpf" | "speed" } | null} */
+  listed = null; // what the table shows
 
   /**
    * told: requests everything to draw from the server, as JSON.
@@ -65,7 +67,7 @@ class FrontierView {
     try {
       const { sets, paper, failures } = JSON.parse(await this.told());
       Object.assign(this, { sets, paper });
-      this.list(failures);
+      this.listFailures(failures);
     } catch {
       put(find(this.root, ".fv-said"), FAILED);
       return;
@@ -75,7 +77,7 @@ class FrontierView {
   }
 
   /** @param {FrontierFailure[]} failures */
-  list(failures) {
+  listFailures(failures) {
     const lines = failures.map(({ title, why, ...way }) =>
       make(
         "li",
@@ -118,12 +120,24 @@ class FrontierView {
     this.root.dataset.own = String(Boolean(own));
     const shown = measure === "tpf" ? own : null; // the speeds of the set were measured on another machine
     this.chart.draw({ marks, own: shown, curves, axis: WORDS[set.quality].axis, across: ACROSS[measure] });
-    find(this.root, ".fv-table").replaceChildren(this.table(marks, set));
+    this.list(marks, set, measure);
     const { checkpoint = "" } = this.header || {};
     const words = ownWords(own, set.quality, checkpoint === set.checkpoint ? "" : checkpoint);
     put(find(this.root, ".fv-said"), own ? `${words} ${wayWords(set, this.run)}` : words);
     put(find(this.root, ".fv-source"), this.sources(set, curves.length > 0));
     this.pointed(null);
+  }
+
+  /**
+   * Shows the table of a set. After a change of size the same table stays, so that no row loses the focus.
+   * @param {FrontierMark[]} marks
+   * @param {FrontierSet} set
+   * @param {"tpf" | "speed"} measure
+   */
+  list(marks, set, measure) {
+    if (this.listed?.set === set && this.listed.measure === measure) return;
+    this.listed = { set, measure };
+    find(this.root, ".fv-table").replaceChildren(this.table(marks, set));
   }
 
   // Returns the points of the chosen set as a table, for the CSV file.
