@@ -48,7 +48,7 @@ export class TokenView {
     this.range = new TextRange(this);
     this.isWhole = true; // whether all of `shown` is visible; after a jump over thousands of passes this takes some frames
     this.isStuck = isFollowing;
-    this.followedTo = -1; // where `follow` has scrolled to, until the scroll event; otherwise -1
+    this.scrolledTo = -1; // where this view has scrolled to, until the scroll event; otherwise -1
     this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
@@ -103,8 +103,15 @@ export class TokenView {
     const before = element.scrollTop;
     element.scrollTop = element.scrollHeight;
     if (element.scrollTop === before) return; // no scroll event will follow
-    this.followedTo = element.scrollTop;
+    this.scrolledTo = element.scrollTop;
     this.isStuck = true;
+  }
+
+  // Scrolls to the beginning, and stops following the end.
+  toTop() {
+    this.isStuck = false;
+    this.scrolledTo = 0;
+    this.element.scrollTop = 0;
   }
 
   /**
@@ -222,10 +229,11 @@ export class TokenView {
     element.addEventListener(
       "scroll",
       () => {
-        // The browser sends one event for all scrolling in an animation frame, so the visitor may have scrolled after `follow`.
-        const isFollowed = element.scrollTop === this.followedTo;
-        this.followedTo = -1;
-        if (isFollowed) return;
+        // The browser sends one event for all scrolling in an animation frame, so the visitor may have scrolled after
+        // this view.
+        const isOwnScroll = element.scrollTop === this.scrolledTo;
+        this.scrolledTo = -1;
+        if (isOwnScroll) return;
         this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
       },
       { passive: true },

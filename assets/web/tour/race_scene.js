@@ -64,7 +64,7 @@ class Column {
   constructor(lane) {
     this.lane = lane;
     this.text = make("div", "rv-text");
-    this.text.addEventListener("scroll", () => this.text.classList.toggle("pr-scrolled", this.text.scrollTop > 0));
+    this.text.addEventListener("scroll", () => this.fade());
     this.passes = make("b");
     this.facts = make("span");
     this.more = ""; // a remark after the other facts
@@ -93,8 +93,15 @@ class Column {
 
   // Scrolls a text that does not fit to its beginning, also after a change of size.
   toTop() {
-    this.view.isStuck = false;
-    this.text.scrollTop = 0;
+    this.view.toTop();
+    this.fade();
+  }
+
+  // Fades the edges at which lines are cut off.
+  fade() {
+    const { scrollTop, scrollHeight, clientHeight, classList } = this.text;
+    classList.toggle("pr-above", scrollTop > 0);
+    classList.toggle("pr-below", scrollHeight - scrollTop - clientHeight > 1);
   }
 }
 
