@@ -132,8 +132,8 @@ def test_a_batch_counts_up_to_the_loops_of_its_texts_and_says_so(page) -> None:
 
 
 def test_the_rounds_within_the_time_limit_are_reported(tmp_path: Path) -> None:
-    handlers, backend = make_page(tmp_path, max_seconds=1.0)
-    backend.forward_seconds = 0.012
+    handlers, backend = make_page(tmp_path, max_seconds=3.0)
+    backend.forward_seconds = 0.036
     *_, last = handlers.batch.run("visitor", controls(second="ar", rounds=5))
     handlers.engines.close()
     status = of_tag(lines_of(last)[1], "status")[-1]
