@@ -203,6 +203,8 @@ def test_the_keyboard_runs_reads_lanes_and_stops(
 ) -> None:
     backend.forward_seconds = 0.3  # slow enough to be stopped on a busy machine
     page.focus("#batch-prompts textarea")
+    note = "document.querySelector('#batch .rv-figure dd.rv-sub')"
+    page.evaluate(f"() => {{ {note}.style.height = '90px'; }}")  # as if it had many lines
     top = page.evaluate(TOP)
     begin_batch(page, lambda: page.keyboard.press("Control+Enter"), 3)
     heading = page.inner_text("#batch .rv-finding")

@@ -41,6 +41,7 @@ class BatchView extends PhaseView {
 
   /** @param {BatchHead} head */
   start(head) {
+    this.hold(true); // before the figures are emptied
     this.run = String(head.run);
     this.sides = head.sides.map((side) => new Side(side, head.prompts));
     this.lanes = this.sides.map((side) => new Lanes(side, (text) => this.pointed(text)));
