@@ -52,8 +52,13 @@ def page(visited: playwright.Page, backend: BatchBackend) -> playwright.Page:
     return visited
 
 
+IS_DRAWN = f"""() => {{ const {{ frame, feed }} = document.querySelector("{BATCH}").lineView;
+  return !frame && !feed.lines.length; }}"""
+
+
 def run_batch(page: playwright.Page) -> None:
     over(page, lambda: page.click("#batch-run"), BATCH, "data-phase")
+    page.wait_for_function(IS_DRAWN)
 
 
 def begin_batch(page: playwright.Page, press: Callable[[], object], count: int) -> None:
