@@ -34,7 +34,7 @@ Stop = dict[str, Any]
 
 def stops(page: playwright.Page, view: str) -> list[Stop]:
     """Return what Tab reaches in an open view, in its order."""
-    for chart in page.locator(".rv-plot:visible").all():
+    for chart in page.locator(f"#{view} [data-chart]:not([hidden]) .rv-plot").all():
         chart.scroll_into_view_if_needed()
         chart.locator(".modebar-btn").first.wait_for(state="attached")
     page.focus(f"#{view}-tab-button")
