@@ -41,7 +41,7 @@ class BatchView extends PhaseView {
 
   /** @param {BatchHead} head */
   start(head) {
-    this.hold(true); // before the figures are emptied
+    this.begin(head); // first, because it holds the height of the figures
     this.run = String(head.run);
     this.sides = head.sides.map((side) => new Side(side, head.prompts));
     this.lanes = this.sides.map((side) => new Lanes(side, (text) => this.pointed(text)));
@@ -52,7 +52,6 @@ class BatchView extends PhaseView {
     buildLegend(find(root, ".bv-legend"), this.methods, root.classList.contains("bv-whole"), (isOn) =>
       root.classList.toggle("bv-whole", isOn),
     );
-    this.begin(head);
     this.schedule();
   }
 
