@@ -90,7 +90,7 @@ def scrub(page: playwright.Page, place: float | None) -> None:
 def tab(page: playwright.Page, is_open: bool) -> None:
     """Leave the tab of the view, or come back to it."""
     page.evaluate(f"document.querySelector('#race').style.display = '{'' if is_open else 'none'}'")
-    page.evaluate("() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
+    settle(page)
 
 
 def zoom(page: playwright.Page) -> None:

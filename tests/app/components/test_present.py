@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from browser import needs_browser, playwright, visiting
 from explain_page import document
+from panel_browser import settle
 
 from app.ui.recordings import FOLDER, read_value
 from app.ui.results import RESULTS, read_sets
@@ -45,7 +46,6 @@ def place(page: playwright.Page) -> tuple[int, int]:
     return int(data["stop"]), int(data["beat"])
 
 
-TWO_FRAMES = "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
 TOPS = "texts => texts.map((n) => n.scrollTop)"
 TEXT = """(n) => [...document.querySelectorAll(".pr-lane")[n].querySelectorAll(".rv-t")]
   .filter((t) => !t.closest("[hidden]")).map((t) => t.textContent).join("")"""
@@ -163,7 +163,7 @@ def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
     assert page.inner_text(name) == "τ 0.95, unverified"
     for _ in range(2):
         page.keyboard.press(" ")
-        page.evaluate(TWO_FRAMES)  # a text follows its end within a frame
+        settle(page)  # a text follows its end within a frame
         assert page.locator(".pr-lane .rv-text").evaluate_all(TOPS) == [0, 0]
     assert page.inner_text(name) == "τ 0.5, unverified"
     assert text_of(page, 0) == recorded_text("dial-50", "mars")
