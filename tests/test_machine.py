@@ -11,6 +11,7 @@ import pytest
 from mars_runtime.machine import cache_folder, return_freed_memory
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import resolve_checkpoint
+from mars_runtime.provenance import Quiet, core_seconds
 
 MIB = 2**20
 
@@ -77,3 +78,15 @@ def test_a_home_that_is_unknown_is_a_folder_that_is_not_there(
     assert not cache_folder().exists()
     with pytest.raises(CheckpointError, match="There is no checkpoint"):
         resolve_checkpoint("~nobody-here/checkpoint")
+
+
+def test_the_time_of_other_processes_is_that_of_the_requested_cores() -> None:
+    """man 5 proc: user nice system idle iowait irq softirq steal guest guest_nice."""
+    lines = ["cpu  300 0 100 600 0 0 0 0 0 0", "cpu0 100 0 50 250 50 0 0 50 9 9", "intr 12345"]
+    assert core_seconds(lines, {"cpu0"}, 100) == pytest.approx((2.0, 5.0))
+    assert core_seconds(lines, {"cpu7"}, 100) is None
+
+
+def test_each_sign_of_a_busy_machine_is_a_doubt() -> None:
+    assert Quiet(2, 0.5, 0.02, 0.05).doubts == Quiet(2, 0.5, None, None).doubts == []
+    assert len(Quiet(2, 1.4, 0.25, 0.4).doubts) == 3
