@@ -67,6 +67,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return twice the number of cores, because tests also wait.
+
+    A single file, and tests that need a quiet machine, run in this process: return 0.
+    """
+    files = {argument.partition("::")[0] for argument in config.args}
+    is_single = len(files) == 1 and files.pop().endswith(".py")
+    if is_single or config.option.markexpr in ("slow", "gpu", "timed"):
+        return 0
+    return min(2 * (os.cpu_count() or 1), 16)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A file goes to one process, and ``TRANSFORMERS`` all to the same."""
     from xdist.scheduler import LoadFileScheduling
