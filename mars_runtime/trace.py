@@ -26,7 +26,7 @@ from pydantic import Field, PlainValidator, TypeAdapter, ValidationError
 
 from mars_runtime.derived import DerivedFold
 from mars_runtime.errors import MarsError
-from mars_runtime.events import Bytes, End, Event, Prefill, RowStep, Settings, Step
+from mars_runtime.events import End, Event, Prefill, RowStep, Settings, Step
 from mars_runtime.json_values import (
     FIRST,
     MAX_INT,
@@ -103,7 +103,6 @@ class Header:
     - rho: number of rows -> relative times of forward passes of 1, 2, 3 ... tokens per row on this
       device; the time for 1 token is 1.
     - num_given: number of trailing ``prompt_ids`` that are the supplied beginning of the output.
-    - slot_bytes: bytes of keys and values per token in the KV cache, 0 if unknown.
     - forward_seconds: time of the shortest forward pass in ``rho``, 0 if unknown.
     - is_bitwise: whether the logits of a token do not depend on the other tokens in the forward
       pass, bit for bit. If not, lossless text can differ from AR's at near ties.
@@ -125,7 +124,6 @@ class Header:
     name: str = ""
     rho: Costs = field(default_factory=dict)
     num_given: Whole = 0
-    slot_bytes: Bytes = 0
     forward_seconds: Seconds = 0.0
     is_bitwise: Truth = False
     history: Annotated[tuple[Turn, ...], FIRST, Field(max_length=MAX_TURNS)] = ()

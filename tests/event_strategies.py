@@ -69,7 +69,6 @@ _HEADERS = st.builds(
     task=st.none() | st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=3),
     name=st.text(max_size=8),
     rho=st.dictionaries(st.integers(1, 64), st.lists(st.floats(1, 9), max_size=4).map(tuple)),
-    slot_bytes=st.integers(0, 2**31),
     forward_seconds=st.floats(0, 10),
     is_bitwise=st.booleans(),
     history=st.lists(

@@ -114,7 +114,6 @@ def run(script: Script) -> Trace:
         versions={"torch": "2.13.0", "mars_runtime": "0.1.0"},
         threads=1,
         num_given=len(given),
-        slot_bytes=1536,
     )
     return Trace.of(header, events, vocabulary.token_bytes)
 

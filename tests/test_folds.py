@@ -56,19 +56,12 @@ def test_counts_and_rates_by_row() -> None:
     assert folds.tokens_per_second(EVENTS) == pytest.approx(15)
     assert folds.ms_per_forward(EVENTS) == pytest.approx(400 / 3)
     assert folds.ttft(EVENTS) == pytest.approx(0.6)
-    assert trace_folds.tokens_per_forward_counts(EVENTS) == {1: 1, 2: 1, 3: 1}
 
 
 def test_the_clock_starts_after_prefill() -> None:
     clocks, counts = zip(*folds.timeline(EVENTS), strict=True)
     assert clocks == pytest.approx((0.0, 0.1, 0.3, 0.4))
     assert counts == (0, 4, 5, 7)
-
-
-def test_acceptance_by_position() -> None:
-    assert trace_folds.acceptance_by_position(EVENTS) == pytest.approx([1, 2 / 3, 1 / 3, 0])
-    narrow: list[Event] = [Step((step_of(0, (1,), width=1),)), EVENTS[1]]
-    assert trace_folds.acceptance_by_position(narrow) == [1, 1, 1, 0]
 
 
 def test_moves_of_settings() -> None:
@@ -151,7 +144,7 @@ def test_nothing_yet() -> None:
         assert folds.tpf(events) == folds.tokens_per_second(events) == 0
         assert folds.ms_per_forward(events) == trace_folds.forwards_saved(events) == 0
         assert folds.ttft(events) is None
-        assert trace_folds.acceptance_by_position(events) == trace_folds.tau_moves(events) == []
+        assert trace_folds.tau_moves(events) == []
         assert folds.end(events) is None
     assert folds.end(EVENTS) == End("eos")
 

@@ -68,7 +68,7 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
 
 def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
     lines = [json.loads(line) for line in lines_of_a_run()]
-    for name in ("rho", "num_given", "slot_bytes", "history", "num_left_out", "room", "system"):
+    for name in ("rho", "num_given", "history", "num_left_out", "room", "system"):
         del lines[0][name]
     trace = read_trace(map(json.dumps, lines))
     assert trace.header == HEADER

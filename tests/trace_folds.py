@@ -45,31 +45,6 @@ def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
     return saved
 
 
-def acceptance_by_position(events: Iterable[Event], row: int = 0) -> list[float]:
-    """For each place in a forward, the share of forwards proposing there that emitted there."""
-    proposed: list[int] = []
-    emitted: list[int] = []
-    for step, _ in folds.row_steps(events, row):
-        width = len(step.proposals)
-        for counts in (proposed, emitted):
-            counts.extend([0] * (width - len(counts)))
-        for place in range(width):
-            proposed[place] += 1
-            emitted[place] += place < len(step.accepted)
-    return [
-        taken / offered if offered else 0.0
-        for taken, offered in zip(emitted, proposed, strict=True)
-    ]
-
-
-def tokens_per_forward_counts(events: Iterable[Event], row: int = 0) -> dict[int, int]:
-    """Tokens taken by a forward -> how many forwards took so many."""
-    counts: dict[int, int] = {}
-    for step, _ in folds.row_steps(events, row):
-        counts[len(step.accepted)] = counts.get(len(step.accepted), 0) + 1
-    return dict(sorted(counts.items()))
-
-
 def settings_moves(events: Iterable[Event], row: int = 0) -> list[SettingsMove]:
     """Where any setting changed in mid-run."""
     moves: list[SettingsMove] = []

@@ -32,13 +32,10 @@ class Facts:
     rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
     forward_seconds: float = 0.0
     is_bitwise: bool = False
-    slot_bytes: int = 0
 
 
 def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
     """Return the facts of a loaded checkpoint. ``costs``: the costs measured by its engine."""
-    from mars_runtime.engine.memory import slot_bytes
-
     model = checkpoint.model
     return Facts(
         checkpoint=checkpoint.name,
@@ -49,7 +46,6 @@ def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts
         rho=dict(costs.rho) if costs is not None else {},
         forward_seconds=costs.seconds if costs is not None else 0.0,
         is_bitwise=model.is_bitwise,
-        slot_bytes=slot_bytes(model),
     )
 
 

@@ -140,7 +140,6 @@ def test_header_says_on_what_the_figures_were_measured(checkpoint: Checkpoint) -
     request = Request(prompt(checkpoint), MARS)
     header = make_header(checkpoint, "Count 12 foxes", request, task={"kind": "x"}, name="a")
     assert (header.dtype, header.threads, header.name) == ("float32", 1, "a")
-    assert 7 * header.slot_bytes == checkpoint.model.new_cache(1, 7).num_bytes
     assert header.prompt_ids == request.prompt_ids
     assert header.date.endswith("+00:00")
     assert "core" in device_name(torch.device("cpu"))

@@ -5,17 +5,8 @@ import { momentOf, slotRun } from "../../assets/web/explain/slots.js";
 import { aligned } from "../../assets/web/folds/diff.js";
 import { endIds, proposalRows } from "../../assets/web/folds/proposals.js";
 import { columnsOf, fedOf } from "../../assets/web/folds/layers.js";
-import { cacheAt, fedBy, promptTokens, slotsAt } from "../../assets/web/folds/slots.js";
-import {
-  acceptance,
-  byKind,
-  calibration,
-  codeRanges,
-  draftsJudged,
-  forwardCounts,
-  judge,
-  kindsOf,
-} from "../../assets/web/folds/statistics.js";
+import { cacheAt, promptTokens, slotsAt } from "../../assets/web/folds/slots.js";
+import { draftsJudged, judge } from "../../assets/web/folds/agreement.js";
 import { acceptPrefix, cellOf, judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
 import { shownKey } from "../../assets/web/panels/shown.js";
 import {
@@ -36,17 +27,6 @@ import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN
 describe("folds", () => {
   const plain = laneOf(PLAIN);
   const lossless = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
-
-  test("acceptance by position: of four forwards three have a third slot, and none took it", () => {
-    assert.deepEqual(
-      acceptance(plain.steps).map(({ proposed, emitted }) => [proposed, emitted]),
-      [[4, 4], [4, 3], [3, 0], [3, 0]], // prettier-ignore
-    );
-    assert.deepEqual(forwardCounts(plain.steps), [
-      { count: 1, forwards: 1 },
-      { count: 2, forwards: 3 },
-    ]);
-  });
 
   test("lists are aligned by what both have", () => {
     assert.deepEqual(aligned([..."abcd"], [..."abxd"]), [
@@ -77,22 +57,6 @@ describe("folds", () => {
       draftsJudged(lossless).map(({ place, agrees }) => [place, agrees]),
       [[1, true], [3, false]], // prettier-ignore
     );
-  });
-
-  test("bins of confidence", () => {
-    const bins = calibration([{ confidence: 0.96, agrees: true }, { confidence: 0.97, agrees: false }]); // prettier-ignore
-    assert.deepEqual([bins[6].num, bins[6].agreed, bins[6].share, bins[6].mean.toFixed(3)], [2, 1, 0.5, "0.965"]);
-  });
-
-  test("kinds of text", () => {
-    assert.deepEqual(codeRanges("a```b```c"), [[1, 8]]);
-    const step = { count: 2 };
-    const tokens = ["The", " 4", " ", "."].map((text) => ({ text, step, joins: -1, isEnd: false }));
-    assert.deepEqual(kindsOf(tokens), ["words", "numbers", "whitespace", "punctuation"]);
-    assert.deepEqual(byKind(tokens)[0], { kind: "words", tokens: 1, forwards: 0.5, tpf: 2 });
-    const whole = byKind(plain.tokens); // a b c e f g END in four forwards
-    const sum = (name) => whole.reduce((total, each) => total + each[name], 0);
-    assert.deepEqual([sum("tokens"), sum("forwards")], [7, 4]);
   });
 
   test("the first proposal is always taken, NaN never", () => {
@@ -289,10 +253,6 @@ describe("slots of the cache", () => {
     assert.deepEqual(slots.map(({ state }) => state), ["pending", "draft", "draft", "mask", "mask", "mask"]); // prettier-ignore
     assert.deepEqual(slots.slice(1, 3).map(({ id }) => id), [2, 3]); // prettier-ignore
     assert.deepEqual(slots.slice(3).map(({ group }) => group), [0, 0, 2]); // prettier-ignore
-  });
-
-  test("what each forward fed, within bounds", () => {
-    assert.deepEqual(fedBy(lane, -3, 99).map(({ index, cursor }) => [index, cursor]), [[0, 2], [1, 3], [2, 5]]); // prettier-ignore
   });
 
   test("a picture's forwards hold the same slots, counted from the prompt's end", () => {

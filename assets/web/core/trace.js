@@ -51,7 +51,6 @@ export class Lane {
     this.moves = [];
     /** @type {number | null} */
     this.prefill = null;
-    this.cacheBytes = 0; // reserved KV cache, 0 if unknown
     this.reused = 0; // prompt tokens found in the KV cache
     this.seconds = 0;
     /** @type {[kept: number, end: number] | null} */
@@ -121,7 +120,6 @@ export class Lane {
   /** @param {PrefillEvent} event */
   readPrefill(event) {
     this.prefill = (this.prefill || 0) + event.seconds;
-    this.cacheBytes += event.cache_bytes || 0;
     this.reused += event.num_reused || 0;
   }
 

@@ -10,7 +10,7 @@ import { FINAL, draftIds } from "../core/folds.js";
 export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor + lane.steps[0].pending : 0);
 
 /** @param {Lane} lane */
-export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
+const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
 
 /**
  * Returns how many KV cache slots of each type there are in step `index`. prompt, output: slots that were final before
@@ -124,17 +124,4 @@ function idOf(lane, index, slot, state, first) {
   if (place >= 0) return lane.tokens[place] ? lane.tokens[place].id : null;
   const ids = (lane.header && lane.header.prompt_ids) || [];
   return ids.length === promptTokens(lane) ? ids[slot] : null;
-}
-
-/**
- * Returns how many slots of each type (`cacheAt`) there are in each step from `from` up to, but not including, `to`.
- * @param {Lane} lane
- * @param {number} from
- * @param {number} to
- */
-export function fedBy(lane, from, to) {
-  const all = [];
-  for (let i = Math.max(0, from); i < Math.min(to, lane.steps.length); i += 1)
-    all.push({ index: i, ...cacheAt(lane, i) });
-  return all;
 }

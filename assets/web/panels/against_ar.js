@@ -7,7 +7,7 @@ import { divergence } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 import { counted, figure, probability, whole } from "../core/words.js";
 import { aligned } from "../folds/diff.js";
-import { draftsJudged, judge } from "../folds/statistics.js";
+import { draftsJudged, judge } from "../folds/agreement.js";
 import { shownKey, shownLanes, subject } from "./shown.js";
 
 const LISTED = 200; // maximum number of entries in the list, which scrolls

@@ -28,8 +28,7 @@ interface Answer {
   lane: Lane;
 }
 
-type KindToken = Pick<Token, "text" | "joins" | "isEnd"> & { step: { count: number } };
-type Judged = ReturnType<typeof import("../folds/statistics.js").judge>;
+type Judged = ReturnType<typeof import("../folds/agreement.js").judge>;
 
 interface Verdict {
   place: number;
@@ -55,20 +54,6 @@ interface ChartEntry {
   isPlotted: boolean;
   isTall: boolean; // whether the visitor has zoomed the vertical axis
   config?: Json;
-}
-
-// A bar of a chart. share: its length, 0 to 1, NaN for none. n: step of the colour ramp. mark: position of a line, 0 to
-// 1.
-interface BarItem {
-  label: string;
-  share: number;
-  top: string;
-  value: string;
-  say: string;
-  sub?: string;
-  n?: number;
-  mark?: number | null;
-  isVoid?: boolean;
 }
 
 interface PanelKind {
@@ -239,17 +224,6 @@ interface ListedRun {
   num_tokens: number;
   counts: number[];
   circumstances: string;
-}
-
-// The nodes of a bar, and of its row in the hidden table.
-interface Bar {
-  node: HTMLElement;
-  top: HTMLElement;
-  mark: HTMLElement;
-  label: HTMLElement;
-  sub: HTMLElement;
-  row: HTMLTableRowElement;
-  cells: HTMLTableCellElement[];
 }
 
 // Passes of a text that are hidden and shown together. cut: how many of them are shown, -1 if that is not known.

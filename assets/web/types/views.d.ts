@@ -29,9 +29,6 @@ interface WhatIfCell {
 }
 
 type WhatIf = ReturnType<typeof import("../folds/whatif.js").whatIf>;
-type CacheState = ReturnType<typeof import("../folds/slots.js").cacheAt>;
-type Slot = ReturnType<typeof import("../folds/slots.js").slotsAt>[number];
-type Fed = ReturnType<typeof import("../folds/slots.js").fedBy>[number];
 type SlotRun = ReturnType<typeof import("../explain/slots.js").slotRun>;
 type SlotForward = SlotRun["forwards"][number];
 type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;

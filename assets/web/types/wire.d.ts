@@ -76,7 +76,6 @@ interface HeaderEvent {
   name: string;
   rho: Record<string, number[]>;
   num_given: number;
-  slot_bytes: number;
   forward_seconds: number;
   is_bitwise: boolean;
   history: EarlierTurn[];
@@ -90,7 +89,6 @@ interface PrefillEvent {
   type: "prefill";
   num_tokens: number;
   seconds: number;
-  cache_bytes?: number;
   num_reused?: number;
 }
 

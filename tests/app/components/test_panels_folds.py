@@ -11,12 +11,11 @@ import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
 from modules import evaluate, modules_page
-from race_scenes import CODE, LOSSLESS, PROSE, without_checks
+from race_scenes import LOSSLESS, PROSE, without_checks
 
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import NOTES, run_speedup
-from tests import trace_folds
 
 pytestmark = needs_browser
 
@@ -25,71 +24,6 @@ pytestmark = needs_browser
 def page() -> Iterator[playwright.Page]:
     with modules_page() as made:
         yield made
-
-
-@pytest.mark.parametrize("script", [PROSE, CODE, LOSSLESS])
-def test_counts_are_those_of_the_runtime(page: playwright.Page, script: samples.Script) -> None:
-    trace = samples.run(script)
-    positions, counts = evaluate(
-        page,
-        "folds/statistics.js",
-        "const { steps } = laneOf(given[0]); return [m.acceptance(steps), m.forwardCounts(steps)];",
-        samples.trace_lines(trace),
-    )
-    assert [position["share"] for position in positions] == trace_folds.acceptance_by_position(
-        trace.events
-    )
-    filled = {count["count"]: count["forwards"] for count in counts if count["forwards"]}
-    assert filled == trace_folds.tokens_per_forward_counts(trace.events)
-    assert [item["count"] for item in counts] == list(range(1, len(counts) + 1))
-
-
-def tokens(*forwards: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Tokens as a lane has them; None ends the text."""
-    made = []
-    for forward in forwards:
-        for position, text in enumerate(forward):
-            step = {"count": len(forward)}
-            joins = {"joins": -1, "isEnd": text == "END"}
-            made.append(
-                {"text": "" if text == "END" else text, "step": step, "position": position, **joins}
-            )
-    return made
-
-
-def test_a_token_carries_its_share_of_a_forward(page: playwright.Page) -> None:
-    given = tokens(("The", " sum"), (" is",), (" ", "4", "2", "."), ("\n", "END"))
-    kinds = evaluate(page, "folds/statistics.js", "return m.byKind(given[0]);", given)
-    actual = {kind["kind"]: kind for kind in kinds}
-    assert (actual["words"]["tokens"], actual["words"]["forwards"]) == (3, 2.0)
-    assert actual["words"]["tpf"] == 1.5
-    assert actual["numbers"]["tpf"] == 4.0
-    assert actual["punctuation"]["tpf"] == 4.0
-    assert (actual["whitespace"]["tokens"], actual["whitespace"]["forwards"]) == (2, 0.75)
-    assert actual["code"]["tokens"] == 0
-    assert actual["end token"]["tokens"] == 1
-    assert sum(kind["tokens"] for kind in kinds) == len(given)
-    assert sum(kind["forwards"] for kind in kinds) == 4
-
-
-def test_code_is_fences_and_blocks_and_nothing_behind_them(page: playwright.Page) -> None:
-    text = "So:\ndef f(x):\n    return 1\n\nDone now ```x = 1``` or maybe\n```\ny = 2"
-    pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
-    kinds = evaluate(
-        page, "folds/statistics.js", "return m.kindsOf(given[0]);", tokens(tuple(pieces))
-    )
-    code = "".join(piece for piece, kind in zip(pieces, kinds, strict=True) if kind == "code")
-    for part in ("f(x)", "return 1", "x = 1", "y = 2"):
-        assert part in code
-    for part in ("So:", "Done", "maybe"):
-        assert part not in code
-
-
-def test_pieces_of_a_character_are_of_its_kind(page: playwright.Page) -> None:
-    given = tokens(("", "", "é", "", "🌧", "END"))
-    given[4]["text"] = "🌧"
-    kinds = evaluate(page, "folds/statistics.js", "return m.kindsOf(given[0]);", given)
-    assert kinds == ["words", "words", "words", "punctuation", "punctuation", "end token"]
 
 
 ALIGN = """
@@ -165,7 +99,7 @@ def test_tokens_are_judged_by_the_next_forward(page: playwright.Page) -> None:
         for row in rows
         for i, (token, _) in enumerate(row.checks)
     ]
-    result = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], lines["ar"])
+    result = evaluate(page, "folds/agreement.js", JUDGED, lines["mars"], lines["ar"])
     assert (result["source"], result["judged"]) == ("checks", checks)
     assert result["own"] == len(rows)
     assert result["open"] == len(rows[-1].accepted) - 1
@@ -177,8 +111,8 @@ def test_a_check_is_not_known_before_the_forward_that_tells_it(page: playwright.
     rows = [row for row, _ in folds.row_steps(samples.read(lines).events)]
     num = next(i for i, row in enumerate(rows) if len(row.accepted) > 2) + 1
     cut = "const lane = laneOf(given[0]).at(given[1]); return m.judge(lane, null).open;"
-    assert evaluate(page, "folds/statistics.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
-    assert evaluate(page, "folds/statistics.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
+    assert evaluate(page, "folds/agreement.js", cut, lines, num) == len(rows[num - 1].accepted) - 1
+    assert evaluate(page, "folds/agreement.js", cut, lines, num + 1) == len(rows[num].accepted) - 1
 
 
 def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
@@ -188,10 +122,10 @@ def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
     rows = [row for row, _ in folds.row_steps(samples.read(lines["mars"]).events)]
     firsts = {row.start for row in rows}
     others = [place for place in range(sum(len(r.accepted) for r in rows)) if place not in firsts]
-    alone = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], None)
+    alone = evaluate(page, "folds/agreement.js", JUDGED, lines["mars"], None)
     assert (alone["own"], alone["open"]) == (len(firsts), len(others))
     assert (alone["source"], alone["judged"]) == ("", [])
-    by_lane = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], lines["ar"])
+    by_lane = evaluate(page, "folds/agreement.js", JUDGED, lines["mars"], lines["ar"])
     part = PROSE.change[0]
     assert by_lane["source"] == "lane"
     assert [place for place, _, _ in by_lane["judged"]] == [p for p in others if p <= part]
@@ -201,7 +135,7 @@ def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
 def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.Page) -> None:
     trace = samples.run(LOSSLESS)
     lines = samples.trace_lines(trace)
-    result = evaluate(page, "folds/statistics.js", JUDGED, lines, None)
+    result = evaluate(page, "folds/agreement.js", JUDGED, lines, None)
     assert (result["own"], result["open"]) == (folds.num_tokens(trace.events), 0)
     rows = [row for row, _ in folds.row_steps(trace.events)]
     expected = []
@@ -213,26 +147,12 @@ def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.
                 break
     pairs = evaluate(
         page,
-        "folds/statistics.js",
+        "folds/agreement.js",
         "return m.draftsJudged(laneOf(given[0])).map((d) => [d.confidence, d.agrees]);",
         lines,
     )
     assert pairs == expected
     assert {agrees for _, agrees in pairs} == {True, False}
-
-
-def test_bins_count_and_average(page: playwright.Page) -> None:
-    pairs = [(0.1, False), (0.95, True), (0.96, False), (0.99, True), (1.0, True)]
-    bins = evaluate(
-        page,
-        "folds/statistics.js",
-        "return m.calibration(given[0].map(([confidence, agrees]) => ({ confidence, agrees })));",
-        pairs,
-    )
-    assert [item["num"] for item in bins] == [1, 0, 0, 0, 0, 0, 2, 2]
-    assert [bins[i]["agreed"] for i in (0, 6, 7)] == [0, 1, 2]
-    assert bins[6]["mean"] == pytest.approx(0.955)
-    assert bins[7]["share"] == 1.0
 
 
 @pytest.mark.parametrize("script", [PROSE, LOSSLESS])

@@ -3,13 +3,11 @@
 
 import { attribute, button, isModified, make, watchSight } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
-import { CachePanel } from "../../panels/cache.js";
 import { LayersPanel } from "../../panels/layers.js";
-import { StatisticsPanel } from "../../panels/statistics.js";
 import { WhatIfPanel } from "../../panels/whatif.js";
 import { WhyPanel } from "../../panels/why.js";
 
-const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel, LayersPanel];
+const PANELS = [WhyPanel, WhatIfPanel, AgainstArPanel, LayersPanel];
 /** @type {Record<string, number>} */
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 let opened = ""; // id of the panel that the visitor opened last, in any view of the page
