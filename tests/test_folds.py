@@ -15,8 +15,6 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.terminal import figures
 from mars_runtime.trace import Header, Trace, read_trace
 from tests import trace_folds
-from tools.measure_examples import counts
-from tools.measure_presets import PresetAnswer
 
 SETTINGS = DecodeSettings(tau=0.9)
 BOLDER = replace(SETTINGS, tau=0.5)
@@ -109,10 +107,7 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     assert folds.ms_per_forward(events) == 500
     assert trace_folds.passes_saved(events) == {"masks": 2}
     assert folds.num_tokens(events) == 75  # a count of what was written, not a figure of the method
-    assert counts(events) == {"num_tokens": 5, "num_forwards": 3, "tpf": 5 / 3}
-    answer = PresetAnswer.of(events)
-    assert (answer.num_tokens, answer.num_forwards, answer.pace) == (5, 3, 0.3)
-    assert len(answer.tokens) == 75
+    assert folds.tpf(events) == 5 / 3
     loop = "the text repeats itself after token 5; up to that point: "
     assert figures(events).startswith(f"{loop}TPF 1.67")
     assert "5 tokens in 3 forward passes" in figures(events)

@@ -1,8 +1,8 @@
 """The presets of the Live tab: Exact, with which the page opens, and Fast, which also emits
 unverified tokens.
 
-``python -m tools.measure_presets`` measures both on the example prompts in one run; the Frontier
-tab shows the result. A preset sets only the settings that it names.
+Both were measured on the example prompts in one run; the Frontier tab shows the result. A preset
+sets only the settings that it names.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Example prompts: one set for each type of checkpoint, and the initial prompts of Grid, Batch and
 Stability.
 
-``prompts.json`` holds the requests. They were chosen by measurement (``python -m
-tools.measure_examples``): requests that SmolLM2-135M-Instruct answers acceptably, some marked
-requests that it gets wrong, and for Grid and Batch, requests for which τ, B and the method make a
-difference.
+``prompts.json`` holds the requests. They were chosen by measurement: requests that
+SmolLM2-135M-Instruct answers acceptably, some marked requests that it gets wrong, and for Grid and
+Batch, requests for which τ, B and the method make a difference.
 """
 
 from __future__ import annotations

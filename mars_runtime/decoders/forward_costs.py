@@ -50,8 +50,9 @@ class Curve(NamedTuple):
 def reference_curve() -> Curve:
     """Return the costs stored in the repository, which are the same on every machine.
 
-    ``tools/reference_costs.py`` measured them. Automatic B uses them with the objective ``passes``,
-    so a prompt takes the same forward passes on every machine.
+    They are ``engine.costs.measure_costs`` of the chat model on the machine that the file names.
+    Automatic B uses them with the objective ``passes``, so a prompt takes the same forward passes
+    on every machine.
     """
     measured = json.loads(REFERENCE.read_text(encoding="utf-8"))
     plain = [_between(measured["plain"], length) for length in range(1, MAX_FED + 1)]

@@ -76,7 +76,7 @@ def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_
         assert_serves(client, random_folder)
     assert "SSL_CERT_FILE is ignored" in log.read_text()
     done = subprocess.run(  # as any command that imports gradio
-        [sys.executable, "-m", "tools.measure_examples", "--help"],
+        [sys.executable, "-m", "tools.record_runs", "--help"],
         cwd=ROOT,
         env={**os.environ, **broken},
         capture_output=True,

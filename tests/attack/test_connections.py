@@ -235,13 +235,3 @@ def test_a_body_has_a_second_more_for_each_50_kb_that_came(place: Place, seconds
         client.sendall(HEAD + b"content-length: 200000\r\n\r\n" + b" " * 1000)
         assert client.recv(65536).split()[1] == b"408"
     assert time.monotonic() - began < seconds + 2.5
-
-
-@pytest.mark.slow
-def test_fifty_clients_for_a_minute() -> None:
-    from tools.clients import attack
-
-    actual = attack("mars-tiny", 50, 60.0, seed=1)
-    assert actual["faults"] == []
-    assert {"whole", "stream", "left", "nonsense"} <= actual["outcomes"].keys()
-    assert actual["neighbour"]["num_answers"] > 0

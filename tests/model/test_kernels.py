@@ -11,14 +11,55 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 from native_models import NEEDED, TARGETS
 
-from mars_runtime.model.native.library import COMPILERS, PACKAGE
-from tools.arm_instructions import COMPILER, EMULATOR, PROCESSORS, compile_kernels
+from mars_runtime.model.native.library import COMPILERS, FLAGS, PACKAGE, SOURCES
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
+SOURCE = Path(__file__).with_name("native") / "kernels.cpp"
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A type of ARM processor: compiler flags, an emulated processor with exactly these features,
+    and the code path that the library selects on it.
+    """
+
+    flags: tuple[str, ...]
+    emulated: str
+    path: str
+
+
+PROCESSORS = {
+    "dotprod and i8mm": Processor(("-march=armv8.2-a+dotprod+i8mm",), "max", "NEON i8mm"),
+    "dotprod": Processor(("-mcpu=cortex-a76",), "cortex-a76", "NEON dotprod"),
+    "neither": Processor(("-march=armv8-a",), "cortex-a53", "portable"),
+}
+
+
+def compile_kernels(
+    flags: tuple[str, ...], target: Path, compiler: Sequence[str] = (COMPILER,)
+) -> None:
+    """Compile the kernels with the flags of the library into a statically linked program."""
+    flags_kept = [flag for flag in FLAGS if flag != "-shared"]
+    command = [
+        *compiler,
+        *flags_kept,
+        *flags,
+        "-static",
+        f"-I{SOURCES}",
+        str(SOURCE),
+        "-o",
+        str(target),
+    ]
+    subprocess.run(command, check=True)
+
 
 PATHS = {"AVX2 and VNNI": "AVX2 and VNNI", "AVX2": "AVX2"}
 

@@ -5,7 +5,9 @@ stream, a stop string, a seed, an error, and a response where the library has th
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,6 @@ import pytest
 from mars_runtime.serving.models import unknown
 from tests.environments import make_environment
 from tests.serving.client_probe import LENGTH, LIBRARIES
-from tools.clients import served
 
 MODEL = "mars-tiny"
 PROMPT, STOP, SEED = "Sort these numbers: 7, 3, 5", ", 5", 7
@@ -33,8 +34,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Where the command serves."""
-    with served(MODEL) as (_, actual):
-        yield actual
+    command = [sys.executable, "-m", "mars_runtime", "serve", "--port", "0", "--checkpoint", MODEL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        match = re.search(r"http://\S+(?=/v1)", process.stdout.readline())
+        assert match is not None
+        yield match.group()
+        process.terminate()
 
 
 def text_of(address: str, **more: Any) -> str:
