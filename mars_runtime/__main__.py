@@ -53,10 +53,6 @@ COMMANDS = {
         "compare results of lm-eval with the paper's",
     ),
     "length": ("mars_runtime.lab.benchmark.length", "measure speed along a growing text"),
-    "tables": (
-        "mars_runtime.lab.documents",
-        "write the tables of the documents from their results",
-    ),
 }
 
 

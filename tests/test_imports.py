@@ -57,7 +57,6 @@ RANKS = {
     "lab.benchmark": 6,
     "lab.verification": 6,
     "lab.harness": 6,
-    "lab.documents": 6,
     "terminal": 6,
     "cli": 7,
     "api": 7,

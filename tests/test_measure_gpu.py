@@ -1,5 +1,5 @@
 """``tools/measure_gpu.py``: steps that fail, hang or can't run never stop the next one, and results
-are kept. The dry run goes from a bare folder to the tables of the documents."""
+are kept. The dry run goes from a bare folder to a record of all steps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.lab.documents import MARKED, PENDING, ROOT, documents, render
 from mars_runtime.outputs import write_text
+from mars_runtime.places import SOURCE
 from tools import measure_gpu
 from tools.measure_gpu import NO_CHAT, NO_TEXTS, NO_TIME, Measurement, Runner, join_parts, plan
 
@@ -163,17 +163,6 @@ def test_steps_come_in_order_and_each_has_what_it_needs(tmp_path: Path) -> None:
     assert {n for n, step in no_texts.items() if step.missing == NO_TEXTS} == {"answers", "adapter"}
 
 
-def test_every_result_has_a_table_and_every_table_a_result(tmp_path: Path) -> None:
-    steps = plan(tmp_path, tmp_path, has_chat=True, is_dry=False)
-    made = {f"assets/{name}" for step in steps for name in step.results.values()}
-    made = {name for name in made if name.startswith("assets/results/")}
-    pages = [page.read_text(encoding="utf-8") for page in documents()]
-    shown = {actual["file"] for text in pages for actual in MARKED.finditer(text)}
-    assert {name for name in shown if "/gpu_" in name} == made - {
-        "assets/results/gpu_environment.json"
-    }
-
-
 @pytest.mark.parametrize("calls", [[("00", "01", "02")], [("00",), ("02",), ("01",)]])
 def test_parts_are_joined_once_all_are_there(tmp_path: Path, calls: list[Sequence[str]]) -> None:
     pieces = {"00": b"abc", "01": b"def", "02": b"g"}
@@ -198,7 +187,7 @@ def test_an_unknown_step_gets_one_sentence(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_dry_run_fills_every_table(tmp_path: Path) -> None:
+def test_a_dry_run_completes_every_step_that_can_run(tmp_path: Path) -> None:
     """Without the chat model and texts, as in a fresh clone without a network."""
     command = [sys.executable, "tools/measure_gpu.py", "--dry-run", "--out", str(tmp_path)]
     cache = str(tmp_path / "cache")
@@ -207,7 +196,7 @@ def test_a_dry_run_fills_every_table(tmp_path: Path) -> None:
     environment = {"MARS_CACHE": cache, "PYTHONPATH": str(tmp_path), "MARS_OFFLINE": "1"}
     done = subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=SOURCE,
         env=dict(os.environ) | environment,
         capture_output=True,
         text=True,
@@ -222,15 +211,3 @@ def test_a_dry_run_fills_every_table(tmp_path: Path) -> None:
     assert {value["state"] for value in record if value["name"] not in skipped} == {"done"}
     (recording,) = json.loads((tmp_path / "recordings" / "gpu" / "index.json").read_text())
     assert (tmp_path / "recordings" / "gpu" / f"{recording['name']}.txt").is_file()
-    pages = [page.read_text(encoding="utf-8") for page in documents()]
-    tables = [result for text in pages for result in MARKED.finditer(text)]
-    shown = 0
-    for actual in tables:
-        path = tmp_path / actual["file"].removeprefix("assets/")
-        if "/gpu_" in actual["file"] and path.exists():
-            table = render(actual["view"], json.loads(path.read_text(encoding="utf-8")))
-            assert table.lines
-            assert all(len(line) == len(table.columns) for line in table.lines)
-            shown += 1
-    assert shown == 10
-    assert PENDING not in done.stdout
