@@ -36,7 +36,6 @@ from mars_runtime.settings import (
     Metric,
     SettingsError,
     TauPolicy,
-    with_current_names,
 )
 from mars_runtime.speedup import Speedup, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
@@ -385,12 +384,11 @@ def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
     Settings without a value have the defaults of the page for MARS, and those of DecodeSettings for
     other methods.
     """
-    chosen = with_current_names(settings)
-    for name in chosen:
+    for name in settings:
         if name not in SETTINGS:
             raise SettingsError(f"There is no setting {name}: choose among {', '.join(SETTINGS)}.")
-    start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
-    return replace(start, **chosen)
+    start = RECOMMENDED if settings.get("method", "mars") == "mars" else DecodeSettings()
+    return replace(start, **settings)
 
 
 def _is_one(prompt: Prompt | Sequence[Prompt]) -> bool:

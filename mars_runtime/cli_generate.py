@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.events import FINAL, End, Event
 from mars_runtime.settings import (
-    FORMER_NAMES,
     RECOMMENDED,
     SETTINGS,
     DecodeSettings,
@@ -23,7 +22,6 @@ from mars_runtime.settings import (
     Setting,
     SettingsError,
     number,
-    with_current_names,
 )
 from mars_runtime.text import Context, TextError, check_system
 
@@ -51,9 +49,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for line in SETTINGS.values():
         if line.type != LogitBias:
             _add_setting(parser, line)
-    for former, name in FORMER_NAMES.items():
-        value_type = str if SETTINGS[name].low is None else number
-        add(f"--{former}", type=value_type, help=argparse.SUPPRESS)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, one JSON object per line")
@@ -79,9 +74,8 @@ def settings_of(args: argparse.Namespace) -> DecodeSettings:
     Absent settings have the page's defaults for MARS, and those of DecodeSettings for other
     methods. Raises SettingsError.
     """
-    values = {name: value for name, value in vars(args).items() if value is not None}
-    current = with_current_names(values)
-    chosen = {name: value for name, value in current.items() if name in SETTINGS}
+    values = vars(args)
+    chosen = {name: values[name] for name in SETTINGS if values.get(name) is not None}
     start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
     return replace(start, **chosen)
 

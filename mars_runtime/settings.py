@@ -45,17 +45,6 @@ MAX_BIASES, MAX_BIAS = 300, 100
 MAX_ADDITIVE_PENALTY = 2
 MAX_DIGITS = 20  # longer integers are parsed as floats: no setting allows them
 MAX_NAME = 200  # maximum number of characters of a checkpoint's name
-FORMER_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "threshold": "tau_policy",
-        "target": "agreement_target",
-        "aim": "auto_objective",
-        "groups": "mask_layout",
-    }
-)
-"""Former name -> current name of a setting. Stored data and requests may use the former name."""
-FORMER_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType({"mask_layout": {"one": "last"}})
-"""Name of a setting -> former word for a value -> current word for the value."""
 T = TypeVar("T")
 
 
@@ -535,38 +524,14 @@ def number(text: str) -> object:
         return text
 
 
-def with_current_names(
-    values: Mapping[str, Any], former: Mapping[str, str] = FORMER_NAMES
-) -> dict[str, Any]:
-    """Return ``values`` with former names and former words replaced by current ones.
-
-    ``former`` maps former to current names. Unknown names are included unchanged. Raises
-    SettingsError if a setting has a value under both its names.
-    """
-    current: dict[str, Any] = {}
-    for used_name, value in values.items():
-        name = former.get(used_name, used_name)
-        if name in current:
-            old = next(old for old, new in former.items() if new == name)
-            raise SettingsError(f"{old} is the former name of {name}: give only {name}.")
-        current[name] = current_word(name, value)
-    return current
-
-
-def current_word(name: str, value: Any) -> Any:
-    """Return a value of the setting ``name``, with a former word replaced by its current word."""
-    words = FORMER_WORDS.get(name, {})
-    return words.get(value, value) if isinstance(value, str) else value
-
-
 def read_settings(value: Any) -> DecodeSettings:
-    """Return settings from a JSON object; former names are accepted, unknown ones are ignored.
+    """Return settings from a JSON object; unknown names are ignored.
 
     Raises SettingsError, or ValueError if the value is not an object.
     """
     if isinstance(value, DecodeSettings):
         return value
-    values = with_current_names(as_mapping(value))
+    values = as_mapping(value)
     return DecodeSettings(**{name: values[name] for name in SETTINGS if name in values})
 
 

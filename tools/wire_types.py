@@ -34,8 +34,6 @@ from mars_runtime.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import exports, judgements, masked  # noqa: E402
 from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
 from mars_runtime.settings import (  # noqa: E402
-    FORMER_NAMES,
-    FORMER_WORDS,
     MAX_DRAFTS,
     OBEYED_BY_ALL,
     SETTINGS,
@@ -104,18 +102,6 @@ def _table() -> Iterator[str]:
             )
             for name, line in SETTINGS.items()
         },
-    )
-    yield from _constant(
-        "FORMER_NAMES",
-        "Former names of settings; see core/former.js.",
-        "Record<string, keyof Settings>",
-        {former: json.dumps(name) for former, name in FORMER_NAMES.items()},
-    )
-    yield from _constant(
-        "FORMER_WORDS",
-        "Former values of settings with their replacements, by the current name of the setting.",
-        "Record<string, Record<string, string>>",
-        {name: _object(**words) for name, words in FORMER_WORDS.items()},
     )
     yield from _constant(
         "SPEED",

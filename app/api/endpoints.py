@@ -16,17 +16,10 @@ import gradio as gr
 
 from app.api.runs import batch, compare, generate, traces
 from app.engines.engines import Engines
-from app.engines.limits import RefusalError
 from app.ui.controls import DEFAULTS, settings_with
 from app.ui.examples import ExampleBook
 from app.ui.wiring import errors_as_messages, owner_of, run_queue
-from mars_runtime.settings import (
-    FORMER_NAMES,
-    SETTINGS,
-    BlockSize,
-    SettingsError,
-    with_current_names,
-)
+from mars_runtime.settings import SETTINGS, BlockSize
 
 EMPTY = Parameter.empty
 
@@ -67,15 +60,8 @@ CHOSEN = tuple(
         ),
     )
 )
-FORMER = tuple(
-    Argument(former, _type_of(name) | None, f"former name of {name}", None)
-    for former, name in FORMER_NAMES.items()
-)
-"""Parameters for clients that use former names of settings. They come last, so that they do not
-change the positions of the other parameters.
-"""
-ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
-BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
+ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM)
+BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM)
 SEVERAL = (
     Argument("prompts", list[str], "up to 16 prompts"),
     Argument(
@@ -154,22 +140,6 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         )
 
 
-def _named(arguments: tuple[Argument, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the values as a dictionary, with former names of settings replaced by the current
-    names.
-
-    A value that equals the default counts as not given. Raises RefusalError if a setting has values
-    under both its former and its current name.
-    """
-    pairs = zip(arguments, values, strict=True)
-    changed = {argument.name: value for argument, value in pairs if value != argument.default}
-    defaults = {item.name: item.default for item in arguments if item not in FORMER}
-    try:
-        return {**defaults, **with_current_names(changed)}
-    except SettingsError as error:
-        raise RefusalError("prompt", str(error)) from None
-
-
 def _endpoint(
     name: str, says: str, returned: str, arguments: tuple[Argument, ...], returns: Any, run: Run
 ) -> Callable[..., Iterator[Any]]:
@@ -179,7 +149,7 @@ def _endpoint(
 
     def endpoint(request: gr.Request, *values: Any) -> Iterator[Any]:
         with errors_as_messages():
-            yield from run(_named(arguments, values), owner_of(request))
+            yield from run(dict(zip(defaults, values, strict=True)), owner_of(request))
 
     kinds = {"request": gr.Request, **{argument.name: argument.type for argument in arguments}}
     defaults = {argument.name: argument.default for argument in arguments}

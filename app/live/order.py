@@ -19,8 +19,6 @@ from mars_runtime.settings import (
     AUTO,
     MAX_NEW_TOKENS,
     DecodeSettings,
-    SettingsError,
-    with_current_names,
 )
 from mars_runtime.text import Turn
 
@@ -217,10 +215,7 @@ def read_link(
     values: dict[str, Any] = {}
     refusals: list[str] = []
     checkpoint = default
-    try:
-        texts = _by_control(with_current_names(query))
-    except SettingsError as error:
-        return {}, f"{IGNORED} {error}"
+    texts = {name: query[control.link] for name, control in LINKED.items() if control.link in query}
     for name in sorted(texts, key=_checkpoint_first):
         try:
             if name == "checkpoint":
@@ -238,16 +233,6 @@ def read_link(
         values,
         f"{IGNORED} {' '.join(refusals)}" if refusals else "",
     )
-
-
-def _by_control(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts of a link by control. Older links have ``view`` instead of ``lanes``; other
-    values of ``view`` belong to Gradio and are ignored.
-    """
-    texts = {name: query[control.link] for name, control in LINKED.items() if control.link in query}
-    if query.get("view") in ("race", "mars", "ar"):
-        texts.setdefault("view", query["view"])
-    return texts
 
 
 def _checkpoint_first(name: str) -> tuple[bool, int]:

@@ -13,13 +13,11 @@ from mars_runtime.json_values import is_text
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
     AR_LOOKUP,
-    FORMER_NAMES,
     SETTINGS,
     DecodeSettings,
     SettingsError,
     number,
     read_settings,
-    with_current_names,
 )
 
 MIN_METHODS, MAX_METHODS = 2, 5
@@ -71,7 +69,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
             values[name] = True
         elif equals and name == "checkpoint":
             checkpoint = value
-        elif equals and FORMER_NAMES.get(full := SHORT.get(name, name), full) in SETTINGS:
+        elif equals and (full := SHORT.get(name, name)) in SETTINGS:
             values[full] = value
         else:
             raise SettingsError(
@@ -82,7 +80,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
         raise SettingsError(
             "The method is empty. Write ar, lossless, or settings such as tau=0.8,B=4."
         )
-    chosen = {name: _value(name, value) for name, value in with_current_names(values).items()}
+    chosen = {name: _value(name, value) for name, value in values.items()}
     if chosen.get("lossless"):
         usual = {"tau": 0.0, **usual}
     if chosen.get("method") == "ar" and chosen.pop("lookup", False):

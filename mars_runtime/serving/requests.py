@@ -40,7 +40,6 @@ from mars_runtime.settings import (
     STEERED,
     DecodeSettings,
     SettingsError,
-    with_current_names,
 )
 from mars_runtime.text import Said, TextError, Tokenizer
 
@@ -359,10 +358,7 @@ SteerBody = with_settings(SteerFields, STEERED, is_change=True)
 
 
 def _lane(value: Any) -> Any:
-    try:
-        return with_current_names(value) if isinstance(value, dict) else {}
-    except SettingsError as error:
-        raise PydanticCustomError("sentence", str(error)) from None
+    return value if isinstance(value, dict) else {}
 
 
 class RunBody(Body):
@@ -384,7 +380,7 @@ def read(model: type[B], body: bytes) -> B:
 def parse(body: bytes) -> dict[str, Any]:
     """Parse the JSON object of a request body. Raises ApiError.
 
-    Null fields are removed, and former names of settings are replaced by their current names.
+    Null fields are removed.
     """
     try:
         value = json.loads(
@@ -396,10 +392,7 @@ def parse(body: bytes) -> dict[str, Any]:
         raise ApiError(400, NO_JSON) from None
     if not isinstance(value, dict):
         raise ApiError(400, NO_JSON)
-    try:
-        return with_current_names(value)
-    except SettingsError as error:
-        raise ApiError(400, str(error)) from None
+    return value
 
 
 def _reject_constant(name: str) -> NoReturn:

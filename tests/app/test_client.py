@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
@@ -124,29 +123,6 @@ def test_batch_gives_a_result_a_prompt_and_totals(client, backend: BatchBackend)
 def test_each_endpoint_refuses_what_is_its_own(client, endpoint, change, sentence) -> None:
     with pytest.raises(gradio_client.exceptions.AppError, match=sentence):
         client.predict(**change, api_name=endpoint)
-
-
-@pytest.mark.parametrize(
-    ("former", "value", "name", "current"),
-    [
-        ("threshold", "entropy", "tau_policy", "entropy"),
-        ("target", 0.7, "agreement_target", 0.7),
-        ("aim", "passes", "auto_objective", "passes"),
-        ("groups", "one", "mask_layout", "last"),
-    ],
-)
-def test_endpoints_accept_former_names_of_settings(
-    client, backend: BatchBackend, former: str, value: Any, name: str, current: Any
-) -> None:
-    given = {"prompt": "Say it.", "lossless": False, "max_new_tokens": 4, former: value}
-    lines = client.predict(**given, api_name="/traces")
-    assert getattr(read_trace(lines).header.settings, name) == current
-    assert client.predict(**given, api_name="/generate")["num_tokens"] == 4
-    assert client.predict(**given, api_name="/compare")["mars"]["num_tokens"] == 4
-    sentence = f"{former} is the former name of {name}: give only {name}."
-    for endpoint in ("/generate", "/compare", "/traces"):
-        with pytest.raises(gradio_client.exceptions.AppError, match=sentence):
-            client.predict(**given, **{name: current}, api_name=endpoint)
 
 
 def test_a_cancelled_job_ends_its_run(client, served_page, backend: BatchBackend) -> None:

@@ -46,7 +46,6 @@ def test_a_whole_link() -> None:
         ({}, {}),
         ({"tau": "1"}, {"tau": 1}),  # what is not named is not touched
         ({"__theme": "dark", "__sign": "abc", "given": "[1]", "pace": "3"}, {}),
-        ({"view": "ar"}, {"view": ["ar"]}),  # links of earlier versions
         ({"view": "ar", "lanes": "mars"}, {"view": ["mars"]}),
         ({"view": "api", "tau": "1"}, {"tau": 1}),  # gradio's own
         ({"block_size": "auto"}, {"auto": True}),

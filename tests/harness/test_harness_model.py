@@ -18,7 +18,6 @@ from scripted_text import ScriptedBackend, write_tokenizer
 
 from mars_runtime.lab.verification.laws import runtime_logits
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.settings import SettingsError
 
 pytest.importorskip("lm_eval", reason="pip install -r requirements-lm-eval.txt")
 if TYPE_CHECKING:
@@ -146,23 +145,3 @@ def test_the_released_command_runs_a_task_file(tmp_path: Path) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
     assert document["config"]["mars"]["tasks"]["bbh_local"]["answers"] == 2
     assert document["config"]["mars"]["settings"]["lossless"] is True
-
-
-@pytest.mark.parametrize(
-    ("former", "value", "name", "current"),
-    [
-        ("threshold", "entropy", "tau_policy", "entropy"),
-        ("target", 0.7, "agreement_target", 0.7),
-        ("aim", "passes", "auto_objective", "passes"),
-        ("groups", "one", "mask_layout", "last"),
-    ],
-)
-def test_former_names_of_settings_are_accepted(
-    model: Callable[..., MarsLM], former: str, value: Any, name: str, current: Any
-) -> None:
-    settings = model("x", **{former: value}).get_model_info()["mars"]["settings"]
-    assert settings[name] == current
-    assert former not in settings
-    sentence = f"{former} is the former name of {name}: give only {name}."
-    with pytest.raises(SettingsError, match=sentence):
-        model("x", **{former: value, name: current})

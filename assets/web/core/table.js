@@ -44,23 +44,6 @@ export const SETTINGS = {
   ignore_eos: { label: "", isSteered: false, isCommon: true },
 };
 
-// Former names of settings; see core/former.js.
-/** @type {Record<string, keyof Settings>} */
-// prettier-ignore
-export const FORMER_NAMES = {
-  threshold: "tau_policy",
-  target: "agreement_target",
-  aim: "auto_objective",
-  groups: "mask_layout",
-};
-
-// Former values of settings with their replacements, by the current name of the setting.
-/** @type {Record<string, Record<string, string>>} */
-// prettier-ignore
-export const FORMER_WORDS = {
-  mask_layout: { one: "last" },
-};
-
 // Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/speedup.py.
 /** @type {{ least: number, apart: number, near: number, slack: number, notes: Record<string, string> }} */
 // prettier-ignore

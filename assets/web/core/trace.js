@@ -4,7 +4,6 @@
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
-import { currentHeader, withCurrentNames } from "./former.js";
 import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
@@ -85,7 +84,7 @@ export class Lane {
 
   /** @param {HeaderEvent} header */
   readHeader(header) {
-    this.header = currentHeader(header);
+    this.header = header;
     this.settings = this.header.settings || null;
     this.learn(header.vocabulary);
     this.given = this.givenIds()
@@ -130,7 +129,7 @@ export class Lane {
     const row = event.rows.find((r) => r.row === 0) || event.rows[0];
     if (!row) return;
     const before = this.settings;
-    if (row.settings) this.settings = /** @type {Settings} */ ({ ...before, ...withCurrentNames(row.settings) });
+    if (row.settings) this.settings = /** @type {Settings} */ ({ ...before, ...row.settings });
     const index = this.steps.length;
     /** @type {Step} */
     const step = {

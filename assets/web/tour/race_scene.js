@@ -4,7 +4,6 @@
 
 import { button, legendItem, make, put, targetOf } from "../core/dom.js";
 import { LEGEND } from "../core/texts.js";
-import { currentHeader } from "../core/former.js";
 import { CLOCKS } from "../core/clocks.js";
 import { divergence, folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
 import { afterLoop } from "../core/loops.js";
@@ -292,7 +291,7 @@ export class RaceScene {
    */
   ask(prompt) {
     const { lanes } = /** @type {Recording} */ (this.recorded);
-    const { checkpoint, settings } = currentHeader(JSON.parse(lanes[0].lines[0]));
+    const { checkpoint, settings } = JSON.parse(lanes[0].lines[0]);
     const way = { prompt, checkpoint, settings, limit: settings.max_new_tokens };
     this.live = new LiveRun(way, {
       begin: (lanes_) => this.show(lanes_),

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
-from mars_runtime.lab.evaluation.grid import FORMER_FIELDS, Grid, GridCell
+from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
@@ -33,8 +33,6 @@ from mars_runtime.settings import (
     METRICS,
     TAU_POLICIES,
     BlockSize,
-    current_word,
-    with_current_names,
 )
 from mars_runtime.tasks import families_for
 from mars_runtime.terminal import progress_bars
@@ -103,7 +101,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--mask-layouts",
         nargs="+",
-        type=partial(current_word, "mask_layout"),
         choices=MASK_LAYOUTS,
         default=None,
         help="mask layouts of lossless MARS (last for tasks, both for requests)",
@@ -149,16 +146,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--restart", action="store_true", help="discard stored measurements and start again"
     )
-    _add_former(parser)
-
-
-def _add_former(parser: argparse.ArgumentParser) -> None:
-    """Add former names of options, which the help does not list."""
-    shared: dict[str, Any] = {"default": None, "help": argparse.SUPPRESS}
-    word = partial(current_word, "mask_layout")
-    parser.add_argument("--thresholds", nargs="+", choices=TAU_POLICIES, **shared)
-    parser.add_argument("--targets", nargs="*", type=float, **shared)
-    parser.add_argument("--groups", nargs="+", type=word, choices=MASK_LAYOUTS, **shared)
 
 
 def block_size(text: str) -> BlockSize:
@@ -169,24 +156,13 @@ def block_size(text: str) -> BlockSize:
 def run(args: argparse.Namespace) -> int:
     console = Console()
     try:
-        return run_or_report(lambda: _run(_with_current_names(args), console))
+        return run_or_report(lambda: _run(args, console))
     except KeyboardInterrupt:
         console.print(
             "Stopped. Run the same command again to continue.",
             style="yellow",
         )
         return 130
-
-
-def _with_current_names(args: argparse.Namespace) -> argparse.Namespace:
-    """Replace former names of arguments with their current names.
-
-    Raises SettingsError if an argument is present under both names.
-    """
-    renamed = {*FORMER_FIELDS, *FORMER_FIELDS.values()}
-    values = {n: value for n, value in vars(args).items() if value is not None or n not in renamed}
-    absent = dict.fromkeys(FORMER_FIELDS.values())
-    return argparse.Namespace(**{**absent, **with_current_names(values, FORMER_FIELDS)})
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:

@@ -19,13 +19,6 @@ from mars_runtime.settings import (
     describe,
 )
 
-FORMER_FIELDS = {
-    "thresholds": "tau_policies",
-    "targets": "agreement_targets",
-    "groups": "mask_layouts",
-}
-"""Former name -> current name of a field of Grid (see also ``settings.FORMER_NAMES``)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Grid:

@@ -41,7 +41,7 @@ from mars_runtime.lab.harness.texts import (
 )
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.provenance import fingerprint, provenance
-from mars_runtime.settings import DecodeSettings, describe, with_current_names
+from mars_runtime.settings import DecodeSettings, describe
 
 MAX_NEW_TOKENS = 256
 
@@ -75,7 +75,7 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
         chosen = device if device and has_device else "auto"
         self._checkpoint = load_checkpoint(checkpoint, device=chosen, dtype=dtype)
         self._tokenizer = self._checkpoint.tokenizer
-        self._settings = DecodeSettings(**with_current_names(settings))
+        self._settings = DecodeSettings(**settings)
         self._batch_size = int(batch_size) if str(batch_size).isdigit() else 8
         self._store = AnswerStore(Path(answers) if answers else None)
         # An adapter does not change answers of AR, so only the base file identifies them.

@@ -3,7 +3,6 @@
 
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
-import { currentHeader } from "../../core/former.js";
 import { LIMITS } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { forkText } from "../../core/words.js";
@@ -23,7 +22,7 @@ export class Pin {
   constructor(record) {
     this.record = record;
     /** @type {HeaderEvent} */
-    this.header = currentHeader(JSON.parse(record.lines[0]));
+    this.header = JSON.parse(record.lines[0]);
     this.identity = identityOf(this.header);
     this.method = this.header.settings.method;
   }

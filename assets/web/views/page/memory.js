@@ -2,7 +2,6 @@
 // reloads the page after a lost connection, and the visitor would otherwise lose the prompt and the answer. A page that
 // is opened by a link or its address starts with the defaults.
 
-import { withCurrentNames } from "../../core/former.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { viewAt } from "../../core/tabs.js";
 
@@ -48,7 +47,7 @@ export const checkpointBefore = () => String(controlsBefore("live").checkpoint ?
  * @param {string} place
  * @returns {Record<string, unknown>}
  */
-const controlsBefore = (place) => withCurrentNames(JSON.parse(storedBeforeReload(`${CONTROLS}-${place}`) || "{}"));
+const controlsBefore = (place) => JSON.parse(storedBeforeReload(`${CONTROLS}-${place}`) || "{}");
 
 // Stores the run that each view displays and shows it again after a reload, when the view is mounted. A view is mounted
 // when its tab is first opened.
