@@ -17,10 +17,9 @@ from panel_browser import (
     refused,
     settle,
 )
-from race_browser import MARS, ROOT, ByHand, Show
+from race_browser import MARS
 from race_page import head, interleaved, value
 
-from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser
@@ -33,33 +32,6 @@ def rows(panel: playwright.Locator) -> list[dict[str, str]]:
           ...Object.fromEntries(
             [...tr.cells].map((c) => [c.classList[0].slice(6), c.textContent])) }))"""
     )
-
-
-def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
-    page = show("running", "slow")
-    page.wait_for_selector(f"{MARS}[data-steps='30']")
-    panel = open_panel(page, "why")
-    settle(page)
-    assert "pass 30 of 30" in panel.inner_text()
-    trace = samples.run(race_scenes.PROSE)
-    step = [step for step, _ in folds.row_steps(trace.events)][29]
-    actual = rows(panel)
-    assert len(actual) == len(step.proposals)
-    assert {row["later"] for row in actual[len(step.accepted) :]} == {"not written yet"}
-    assert panel.locator(".rv-wh-hint").is_hidden()  # this page has no server
-    assert panel.locator("tbody button").count() == 0
-    panel.scroll_into_view_if_needed()  # out of sight it is drawn once the run is over
-    run = ByHand(page, race_scenes.PROSE)
-    run.send(20)
-    where = panel.locator(".rv-wh-where")
-    where.get_by_text("pass 8 of 8").wait_for()
-    panel.locator("tbody").hover()
-    run.send(1000)
-    page.wait_for_selector(f"{ROOT}[data-state=finished]")
-    assert where.inner_text().startswith("pass 8 of 69")
-    page.mouse.move(2, 2)
-    where.get_by_text("pass 69 of 69").wait_for()
-    assert "The text ended here." in panel.inner_text()
 
 
 def test_a_recorded_run_says_what_became_of_every_proposal(still: playwright.Page) -> None:
@@ -156,19 +128,3 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     assert panel.locator("button code").filter(has_text="im_end").count() == 0
     page.keyboard.press("Escape")
     assert "continues from there" in panel.locator(".rv-wh-hint").inner_text()
-
-
-def test_what_became_of_a_draft_fits_its_column_on_a_phone(still: playwright.Page) -> None:
-    page = still
-    page.set_viewport_size({"width": 390, "height": 844})
-    panel = open_panel(page, "why")
-    lanes = samples.lanes(race_scenes.LOSSLESS)
-    put(page, value(head("phone", race_scenes.BOTH), interleaved(lanes)).whole())
-    replaced = panel.locator("tr[data-fate=replaced] td.rv-wh-fate")
-    for index in range(folds.num_forwards(samples.read(lanes["mars"]).events)):
-        choose(page, "mars", index)
-        settle(page)
-        if replaced.count():
-            break
-    assert "instead of the draft" in replaced.first.inner_text()
-    assert replaced.first.evaluate("node => node.scrollWidth <= node.clientWidth")

@@ -231,45 +231,6 @@ def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
     wait_at(page, NUM)
 
 
-def test_scrolling_in_the_frame_that_follows_the_text_counts(show: Show) -> None:
-    """The browser sends one scroll event for both."""
-    page = show("prose")
-    run = ByHand(page, race_scenes.PROSE)
-    run.send(94)
-    wait_at(page, 45)
-    page.locator(f"{AR} .rv-text").evaluate("node => { node.style.height = '80px' }")
-    page.wait_for_function(f"{VIEW}.entries[1].view.element.scrollTop > 28")
-    page.evaluate(f"""() => {{ const {{ view }} = {VIEW}.entries[1];
-      view.follow = function () {{
-        Object.getPrototypeOf(view).follow.call(view);
-        view.element.scrollTop = 0;
-        delete view.follow;
-      }}; }}""")
-    run.send(8)
-    wait_at(page, 49)
-    page.wait_for_function(f"!{VIEW}.entries[1].view.isStuck")
-    run.send(8)
-    wait_at(page, 53)
-    assert page.locator(f"{AR} .rv-text").evaluate("node => node.scrollTop") == 0
-
-
-def test_a_pane_of_another_size_shows_the_end_as_before(show: Show) -> None:
-    """The recording of the first visit gives way to larger panes with larger letters."""
-    page = show("prose")
-    ByHand(page, race_scenes.PROSE).send(80)
-    text = page.locator(f"{AR} .rv-text")
-    element = f"{VIEW}.entries[1].view.element"
-    for height, size in ((80, 16), (120, 30)):
-        text.evaluate(f"n => {{ n.style.height = '{height}px'; n.style.fontSize = '{size}px' }}")
-        page.wait_for_function(f"{element}.clientHeight < 160 && ({BELOW})({element}) < 3")
-        assert text.evaluate("n => n.scrollTop") > 28
-    text.evaluate("n => { n.scrollTop = 0 }")
-    page.wait_for_function(f"!{VIEW}.entries[1].view.isStuck")
-    text.evaluate("n => { n.style.height = '100px' }")
-    page.evaluate("new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))")
-    assert text.evaluate("n => n.scrollTop") == 0
-
-
 def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Show) -> None:
     page = show("recorded")
     page.emulate_media(reduced_motion="reduce")
@@ -325,71 +286,6 @@ def test_a_forward_is_chosen_by_a_bar_a_click_or_enter_and_escape_lets_go(show: 
     for key in ("Home", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     assert page.evaluate(f"{VIEW}.selected.step") == 1
-
-
-def test_a_long_leap_shows_the_end_first_and_the_rest_in_the_next_frames(show: Show) -> None:
-    page = show("prose")
-    long = samples.Script("\n\n".join([samples.PROSE] * 6), race_scenes.START)
-    num = folds.num_tokens(samples.run(long).events)
-    run = ByHand(page, long, "long")
-    run.send(len(run.lines))
-    page.wait_for_selector(f"{AR}[data-tokens='{num}']")
-    press(page, "start")
-    page.wait_for_selector(f"{AR}[data-shown='0']")
-    leap = f"""async (pane) => {{
-      const view = {VIEW};
-      const text = document.querySelector(pane + " .rv-text");
-      const seen = [];
-      view.playhead.seek(Infinity);
-      do {{
-        view.schedule();
-        await new Promise(requestAnimationFrame);
-        const left = text.scrollHeight - text.scrollTop - text.clientHeight;
-        const nodes = [...text.querySelectorAll(".rv-c > .rv-t")];
-        const tokens = nodes.map((node) => node.getClientRects().length > 0);
-        seen.push([tokens.filter(Boolean).length, tokens.lastIndexOf(false) + 1, left < 2]);
-      }} while (view.frame);
-      return seen;
-    }}"""
-    seen = page.evaluate(leap, AR)
-    assert seen[0][0] < num == seen[-1][0]
-    assert all(shown == num - first and is_at_end for shown, first, is_at_end in seen)
-
-
-TABS = """() => {
-  const draws = [];
-  const kind = (name) => class {
-    static id = name;
-    static title = name.toUpperCase();
-    constructor(element, view) { Object.assign(this, { element, view }); }
-    draw() { draws.push(name); this.element.textContent = `at ${this.view.at}`; }
-  };
-  const host = document.createElement("div");
-  document.querySelector('ROOT').append(host);
-  const view = VIEW;
-  window.draws = draws;
-  view.panels = new view.panels.constructor(host, view, ["a", "b", "c"].map(kind));
-  host.id = "tabs";
-  view.schedule();
-}""".replace("VIEW", VIEW).replace("ROOT", ROOT)
-
-
-def test_only_the_open_panel_draws_and_the_chosen_tab_is_remembered(show: Show) -> None:
-    page = show("prose")
-    page.evaluate(TABS)
-    page.wait_for_function("window.draws.length === 1")
-    assert page.locator("#tabs [role=tabpanel]:visible").inner_text() == f"at {NUM}"
-    page.locator("#tabs [role=tab]").first.focus()
-    page.keyboard.press("ArrowLeft")
-    assert page.evaluate("document.activeElement.textContent") == "C"
-    page.evaluate(f"{VIEW}.goTo({VIEW}.run.lanes[0], 4)")
-    page.wait_for_function("document.querySelector('#tabs').innerText.includes('at 5')")
-    page.evaluate(f"{VIEW}.schedule()")
-    page.wait_for_function(f"!{VIEW}.frame")
-    assert page.evaluate("window.draws") == ["a", "c", "c"]
-    page.evaluate("document.querySelector('#tabs').remove()")
-    page.evaluate(TABS)
-    assert page.locator("#tabs [aria-selected=true]").inner_text() == "C"
 
 
 def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Show) -> None:

@@ -11,7 +11,6 @@ from explain_page import document
 from panel_browser import settle
 
 from app.ui.recordings import FOLDER, read_value
-from app.ui.results import RESULTS, read_sets
 from mars_runtime import folds
 from mars_runtime.speedup import run_speedup
 
@@ -136,24 +135,6 @@ def test_the_big_figure_is_passes_folded_from_the_run_that_was_shown(tour: Open)
     assert page.inner_text(".pr-figure").startswith("40")
 
 
-def test_the_frontier_shows_what_was_measured(tour: Open) -> None:
-    page = tour()
-    while not page.locator(".pr-frontier").count():
-        page.keyboard.press("PageDown")
-    shown = page.locator(".pr-frontier .fv-point").evaluate_all(
-        "nodes => nodes.map((node) => node.dataset.name)"
-    )
-    points = read_sets(RESULTS)[0].points
-    taus = [point.settings.tau for point in points if not point.settings.is_verified]
-    unverified = [f"unverified, τ {tau:g}" for tau in taus if tau < 1]
-    assert sorted(shown) == sorted(["lossless", "plain AR", *unverified])
-    for point in page.locator(".pr-frontier text").all():
-        box, dialog = point.bounding_box(), page.locator(".pr-bar").bounding_box()
-        assert box is not None
-        assert dialog is not None
-        assert 0 <= box["y"] <= box["y"] + box["height"] <= dialog["y"]
-
-
 def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
     page = tour()
     page.set_viewport_size({"width": 1280, "height": 720})
@@ -182,36 +163,6 @@ def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
     assert page.inner_text(name) == "lossless"
     assert text_of(page, 0) == text_of(page, 1) == recorded_text("dial-lossless", "ar")
     assert "the same text" in page.inner_text(".pr-count >> nth=0")
-
-
-def test_why_a_forward_stopped_is_shown_next_to_its_text(tour: Open) -> None:
-    page = tour()
-    while not page.locator(".pr-why").count():
-        page.keyboard.press(" ")
-    trace = read_value((FOLDER / "dial-70.txt").read_text("utf-8"))["mars"]
-    steps = [step for step, _ in folds.row_steps(trace.events)]
-    at = next(i for i, s in enumerate(steps) if s.stop == "threshold" and len(s.accepted) > 1)
-    taken, offered = len(steps[at].accepted), len(steps[at].proposals)
-    assert page.inner_text(".pr-why h3") == f"Pass {at + 1}: {taken} of {offered} accepted"
-    assert page.locator(".pr-why .ex-taken").count() == taken < offered
-    assert "below τ" in page.inner_text(".pr-why .pr-reason")
-
-
-def test_text_grows_and_a_stop_is_restarted(tour: Open) -> None:
-    page = tour(motion="no-preference")
-    whole = recorded_text("palindrome", "ar")
-    page.wait_for_function("+document.querySelector('.pr-count').textContent.split(' ')[0] > 0")
-    assert text_of(page, 0) != recorded_text("palindrome", "mars")
-    page.keyboard.press(" ")
-    page.wait_for_function(
-        """n => [...document.querySelectorAll('.pr-count')]
-          .every((c) => c.textContent.includes(` ${n} tokens`))""",
-        arg=len(folds.accepted_tokens(RACE["ar"].events)),
-    )
-    assert text_of(page, 1) == whole
-    page.keyboard.press("r")
-    assert place(page) == (0, 0)
-    assert text_of(page, 1) != whole
 
 
 def test_it_keeps_the_focus_and_gives_it_back(tour: Open) -> None:

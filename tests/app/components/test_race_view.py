@@ -9,7 +9,6 @@ from browser import needs_browser, playwright, see, visiting
 from page_texts import texts
 from race_browser import AR, MARS, ROOT, VIEW, ByHand, Show, play, shown_text, wait_for_charts
 
-from app.ui.run_log import WHOLE_CHARS
 from mars_runtime import folds
 from tests import trace_folds
 
@@ -103,16 +102,6 @@ def test_figures_are_the_folds_of_the_traces(show: Show) -> None:
     page.wait_for_function(
         "heard => document.querySelector('.rv-live').textContent.includes(heard)", arg=heard
     )
-
-
-def test_compact_text_shows_more_and_stays_chosen(show: Show) -> None:
-    page = show("prose")
-    height = "document.querySelector('.rv-text').scrollHeight"
-    before = page.evaluate(height)
-    page.get_by_role("button", name=texts()["DENSITY"]["text"]).click()
-    assert page.evaluate(height) < before
-    assert page.get_attribute(ROOT, "data-density") == "compact"
-    assert page.evaluate("localStorage.getItem('mars-compact')") == "true"
 
 
 def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show) -> None:
@@ -249,41 +238,6 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
     assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
 
 
-def test_a_page_that_missed_lines_asks_for_the_whole_run_until_it_has_its_end(show: Show) -> None:
-    """The run ends while the first answer is in transit; a dropped run is reported."""
-    page = show("prose")
-    run = ByHand(page, race_scenes.LONG, "asleep")
-    run.send(20)
-    page.wait_for_selector(f"{MARS}[data-steps='8']")
-    run.skip(40)
-    page.evaluate(
-        f"""{VIEW}.usual ??= {VIEW}.missed; window.asked = [];
-          {VIEW}.missed = (run) => new Promise((answer) => {{
-            window.asked.push(run);
-            window.answer = answer;
-          }}), 0"""
-    )
-    early = run.value.whole()
-    assert len(early) > WHOLE_CHARS
-    run.send(20)
-    run.skip(8)
-    run.send(len(run.lines))
-    for whole in (early, run.value.whole()):
-        page.wait_for_function("Boolean(window.answer)")
-        page.evaluate(
-            "whole => { const { answer } = window; delete window.answer; answer(whole); }", whole
-        )
-    page.wait_for_selector(f"{ROOT}[data-state=finished]")
-    assert set(page.evaluate("window.asked")) == {page.get_attribute(ROOT, "data-run")}
-    assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.LONG))
-    page.evaluate(f"{VIEW}.missed = {VIEW}.usual, 0")
-    forgotten = ByHand(page, race_scenes.LONG, "forgotten")
-    forgotten.send(20)
-    forgotten.skip(40)
-    forgotten.send(20)
-    page.wait_for_selector(f"{ROOT} :text('{texts()['STATUS']['lost']}')")
-
-
 def test_charts_keep_node_and_zoom_and_follow_text_and_theme(show: Show) -> None:
     page = show("running", "slow")
     page.wait_for_selector(f"{MARS}[data-steps='30']")  # the scene has come to its end
@@ -331,48 +285,6 @@ def test_charts_keep_node_and_zoom_and_follow_text_and_theme(show: Show) -> None
     light = page.evaluate(f"{TIME}._fullLayout.xaxis.color")
     page.evaluate("document.body.classList.add('dark')")
     page.wait_for_function(f"{TIME}._fullLayout.xaxis.color !== '{light}'")
-
-
-def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -> None:
-    page = show("prose")
-    wait_for_charts(page)
-    page.wait_for_function("!document.querySelector('.rv-plot[data-is-stale]')")
-    page.evaluate(
-        f"""() => {{
-          const plots = [...document.querySelectorAll('.rv-plot')];
-          const before = {VIEW}.playhead.length;
-          window.stale = [];
-          window.frames = 0;
-          const look = () => {{
-            const shown = plots.filter((node) => getComputedStyle(node).visibility === "visible");
-            const old = shown.filter((node) => node._fullLayout.xaxis.range[1] === before);
-            if (document.querySelector('{ROOT}').dataset.run.startsWith("by-hand")) {{
-              window.stale?.push(...old.map((node) => node.closest("figure").dataset.chart));
-              window.frames += 1;
-            }}
-            if (window.stale) requestAnimationFrame(look);
-          }};
-          look();
-        }}"""
-    )
-    ByHand(page, race_scenes.MATHS).send(20)
-    page.wait_for_function(
-        "window.frames > 5 && !document.querySelector('.rv-plot[data-is-stale]')"
-    )
-    assert page.evaluate("(({ stale }) => { window.stale = null; return stale; })(window)") == []
-
-
-def test_a_chart_out_of_sight_is_drawn_when_it_is_scrolled_to(show: Show) -> None:
-    page = show("maths")
-    page.set_viewport_size({"width": 1280, "height": 400})
-    page.add_style_tag(content=".rv-panes { margin-bottom: 3000px; }")
-    page.evaluate("scrollTo(0, 0)")
-    play(page, "prose")
-    page.wait_for_function(f"!{VIEW}.charts.timer && !{VIEW}.frame")
-    assert page.locator(f"{ROOT} .rv-plot[data-is-stale]").count() == 4
-    page.evaluate("document.querySelector('head > style:last-of-type').remove()")
-    page.set_viewport_size({"width": 1280, "height": 1800})
-    wait_for_charts(page)
 
 
 def test_without_plotly_text_and_figures_are_complete(address: str) -> None:
