@@ -155,14 +155,6 @@ def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
     assert tried.locator("button >> nth=0").get_attribute("aria-current") == "true"
 
 
-def test_the_what_if_panel_asks_for_another_threshold(page: playwright.Page) -> None:
-    page.click(f"{ROOT} [role=tab][id$='-whatif-tab']")
-    slider = page.locator(f"{ROOT} [data-panel=whatif] input")
-    slider.evaluate("node => { node.value = 0.3; node.dispatchEvent(new Event('input')); }")
-    over(page, lambda: page.click(f"{ROOT} [data-panel=whatif] .rv-wi-run"))
-    assert lane(page)["header"]["settings"]["tau"] == 0.3
-
-
 def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(
     page: playwright.Page, whole: dict[str, object]
 ) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import plotly.graph_objects as go
 import pytest
 from batch_page import CHEAP, DEAR, TEXT, BatchBackend, controls, make_page
 from hypothesis import given
 from hypothesis import strategies as st
 from live_page import lane_trace, lines_of
-from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
 from app.throughput.batch import (
     CANNOT_PAY,
     LOOPED,
     LOOPED_SEVERAL,
-    MAX_POINTS,
-    NAMES,
     BatchHandlers,
     Side,
     forwards_figure,
@@ -32,7 +27,6 @@ from app.throughput.batch_order import (
     read_batch_order,
 )
 from app.ui.controls import Limits, RefusalError
-from mars_runtime.events import Prefill, Step
 from mars_runtime.speedup import NEAR
 
 
@@ -276,22 +270,6 @@ def test_accepted_up_and_idle_down_with_commits_marked() -> None:
     colours = taken["marker"]["color"]
     assert [colour == "@mars" for colour in colours] == [True, False, False, True, False]
     assert not any("-" in tick for tick in figure["layout"]["yaxis"]["ticktext"])
-
-
-@pytest.mark.parametrize("sides", [[], [Side("x", False, [Prefill(3)])], SIDES])
-def test_plotly_takes_every_figure_in_the_colours_of_the_page(sides: list[Side]) -> None:
-    assert set(NAMES) <= set(palette("light"))
-    for make in (time_figure, forwards_figure):
-        go.Figure(make(sides, palette("dark")))
-        json.dumps(make(sides), allow_nan=False)
-
-
-def test_a_long_run_has_few_points_and_keeps_its_last() -> None:
-    events = [EVENTS[1]] * 1501
-    (line,) = time_figure([Side("x", False, events)])["data"]
-    assert len(line["x"]) <= MAX_POINTS + 1
-    assert line["y"][-1] == 3002
-    assert isinstance(events[0], Step)
 
 
 def test_only_the_cursor_cache_verifies_and_the_others_keep_what_they_are_sure_of() -> None:

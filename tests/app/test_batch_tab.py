@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
 from browser import needs_browser, opened, playwright, see
-from live_page import assert_ends_when_left, open_tab, over
+from live_page import open_tab, over
 from scripted_page import page_served
 
 from app.handlers import Handlers
@@ -69,53 +69,6 @@ def begin_batch(page: playwright.Page, press: Callable[[], object], count: int) 
     page.wait_for_function(
         "n => +document.querySelector('.bv-side[data-side=a]')?.dataset.forwards >= n", arg=count
     )
-
-
-COVERED = """() => {
-  const bar = document.querySelector("#batch-go");
-  const { left, right, top, bottom } = bar.getBoundingClientRect();
-  const covers = [];
-  for (let x = left + 2; x < right; x += 4)
-    for (let y = top + 2; y < bottom; y += 4) {
-      const seen = document.elementFromPoint(x, y);
-      if (seen && !bar.contains(seen)) covers.push(seen.outerHTML.slice(0, 80));
-    }
-  return covers;
-}"""
-"""What is seen in place of the bar with Run and Stop."""
-
-
-@pytest.mark.parametrize("is_phone", [False, True])
-def test_no_control_is_drawn_over_run_and_stop(page: playwright.Page, is_phone: bool) -> None:
-    page.set_viewport_size({"width": 390 if is_phone else 1280, "height": 560})
-    try:
-        if is_phone:
-            page.click("#batch-go .fold")
-        desk = page.locator("#batch-desk")
-        assert desk.evaluate("desk => desk.scrollHeight > desk.clientHeight")  # some are below it
-        for share in (0, 0.25, 0.5, 1):
-            desk.evaluate("(desk, share) => desk.scrollTo(0, desk.scrollHeight * share)", share)
-            assert page.evaluate(COVERED) == []
-        if is_phone:
-            page.click("#batch-go .fold")
-    finally:
-        page.set_viewport_size({"width": 1440, "height": 1000})
-
-
-def test_the_browsers_own_controls_follow_the_theme(page: playwright.Page) -> None:
-    own = "getComputedStyle(document.querySelector('#batch-prompts textarea')).colorScheme"
-    page.evaluate("document.body.classList.add('dark')")
-    assert page.evaluate(own) == "dark"
-    page.evaluate("document.body.classList.remove('dark')")
-    assert page.evaluate(own) == "normal"
-
-
-def test_refused_input_says_why_in_place(page: playwright.Page) -> None:
-    page.wait_for_selector(f"{BATCH}[data-recorded-run=true]")
-    page.fill("#batch-prompts textarea", "  ")
-    page.click("#batch-run")
-    page.wait_for_selector("#batch-prompts :text('Type at least one prompt')")
-    assert page.get_attribute(BATCH, "data-recorded-run") == "true"
 
 
 def test_the_tab_opens_on_mars_against_ar(page: playwright.Page) -> None:
@@ -226,11 +179,3 @@ def test_the_keyboard_runs_reads_lanes_and_stops(
     assert re.search(r"\d+ stored · \d+ added · \d+ temporary", readout)
     assert page.inner_text("#batch .rv-live") == readout
     assert page.locator(".bv-side[data-side=b] .bv-cell").count() == 0
-
-
-def test_a_page_left_ends_the_workers_run(
-    page: playwright.Page, handlers: Handlers, backend: BatchBackend
-) -> None:
-    backend.forward_seconds = 0.2
-    begin_batch(page, lambda: page.click("#batch-run"), 2)
-    assert_ends_when_left(page, handlers.batch)

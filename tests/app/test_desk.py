@@ -13,7 +13,7 @@ from browser import needs_browser, opened, playwright
 from live_page import HEAD_SAYS, begin, open_tab, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
-from app.live.lanes import NOTE_UNKNOWN, OFFER
+from app.live.lanes import OFFER
 from app.ui.controls import PACES
 
 pytestmark = needs_browser
@@ -52,18 +52,6 @@ def test_the_keyboard_reaches_present_the_tabs_the_prompt_and_run_as_they_are_se
     page.wait_for_selector("#checkpoint [role=listbox], .options")
     page.keyboard.press("Tab")  # which closes the list
     page.wait_for_selector("#checkpoint [role=listbox], .options", state="hidden")
-
-
-def test_a_remark_on_a_prompt_moves_no_example(page: playwright.Page) -> None:
-    chip = page.locator("#desk .chip").first
-    page.fill("#prompt textarea", "Who am I?")
-    page.wait_for_selector("#nearest:visible")
-    before = chip.bounding_box()
-    page.click("#run")
-    page.wait_for_selector(f"#remark :text('{NOTE_UNKNOWN}')")
-    assert chip.bounding_box() == before
-    page.click("#stop")
-    wait_state(page, "stopped")
 
 
 def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
@@ -133,7 +121,7 @@ def test_the_keyboard_is_enough_and_finds_the_auto_switch_next_to_b(
     wait_state(page, "stopped")
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (1280, 720)])
+@pytest.mark.parametrize("size", [(1280, 720)])
 def test_a_run_fits_on_one_screen(page: playwright.Page, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.evaluate("scrollTo(0, 0)")

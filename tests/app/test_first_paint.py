@@ -192,18 +192,3 @@ def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
     page.goto(origin_of(page.url))  # as a later visitor
     page.wait_for_selector(f"{ROOT}[data-state=empty]")
     wait_chosen(page, "chat")
-
-
-def test_a_model_that_was_chosen_or_runs_stays(visit, source: FakeSource) -> None:
-    """Chosen by a link, or by a run, which continues."""
-    linked, page = visit("?checkpoint=tiny"), visit()
-    page.fill("#prompt textarea", "Count.")
-    page.click("#pace label:has-text('40×')")
-    page.click("#run")
-    page.wait_for_selector(f"{ROOT}[data-state=slow]")
-    source.go.set()
-    for item in (linked, page):
-        item.wait_for_selector("#arrival:has-text('chat is ready. Select it as the model.')")
-        assert chosen(item) == "tiny"
-    assert page.get_attribute(ROOT, "data-state") == "slow"
-    page.click("#stop")

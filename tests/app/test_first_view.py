@@ -11,13 +11,10 @@ from browser import needs_browser, opened, playwright
 from keyboard import assert_complete, stops
 from live_page import ROOT, open_tab, run, start, wait_loaded, wait_state
 
-from app.ui.recordings import FOLDER, read_value
-from mars_runtime import folds
-
 from scripted_page import ScriptedBackend  # isort: skip
 
 pytestmark = needs_browser
-SIZES = [(1440, 900), (1280, 720)]
+SIZES = [(1280, 720)]
 GRID = "#grid .mars-grid"
 SHOWN = {
     "live": f"{ROOT}[data-state=finished]",
@@ -68,18 +65,6 @@ def test_tab_reaches_everything_in_the_order_seen(page: playwright.Page, view: s
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_how_it_works_opens_with_the_passes_of_a_recorded_run(
-    page: playwright.Page, size: tuple[int, int]
-) -> None:
-    see(page, "how-it-works", size)
-    assert is_in_sight(page, ".ex-picture[data-picture=passes]")
-    lanes = read_value((FOLDER / "lossless.txt").read_text("utf-8"))
-    for name, title in (("mars", "MARS"), ("ar", "Plain AR")):
-        passes = folds.num_forwards(lanes[name].events)
-        assert page.inner_text(f".ex-passlane[data-lane={name}] h4") == f"{title}: {passes} passes"
-
-
-@pytest.mark.parametrize("size", SIZES)
 def test_no_text_of_a_cell_is_cut_and_the_marks_are_explained_above_the_cells(
     page: playwright.Page, size: tuple[int, int]
 ) -> None:
@@ -96,26 +81,6 @@ def test_no_text_of_a_cell_is_cut_and_the_marks_are_explained_above_the_cells(
     legend = page.inner_text(f"{GRID} .gv-legend")
     for mark in set(page.locator(f"{GRID} .gv-mark:not(:empty)").all_inner_texts()):
         assert mark in legend
-
-
-def test_a_cell_that_is_opened_brings_its_run_into_view(page: playwright.Page) -> None:
-    see(page, "grid", (1280, 720))
-    page.click(f"{GRID} [data-cell=r0c0]")
-    page.wait_for_function(
-        f"document.querySelector('{GRID} .gv-opened').getBoundingClientRect().top < innerHeight / 2"
-    )
-    assert page.locator("#grid-race .rv-pane").count() == 2
-
-
-def test_the_dashed_line_is_drawn_where_one_method_is_the_best(page: playwright.Page) -> None:
-    see(page, "frontier", (1280, 720))
-    assert page.locator("#frontier .fv-point[data-best=true]").count() == 1
-    box = page.locator("#frontier .fv-front").bounding_box()
-    assert box is not None
-    assert box["width"] > 100
-    assert box["height"] > 100
-    assert "dashed line" in page.inner_text("#frontier .fv-readout")
-    assert page.locator("#frontier .rv-markkeys svg").count() == 3
 
 
 def test_controls_stay_in_view_and_the_clock_in_place(

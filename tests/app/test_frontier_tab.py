@@ -97,32 +97,6 @@ def test_every_method_is_in_chart_and_table(page: playwright.Page) -> None:
         assert box["x"] + box["width"] <= chart["x"] + chart["width"]
 
 
-def test_a_row_keeps_the_focus_when_the_chart_is_drawn_again(page: playwright.Page) -> None:
-    page.locator(".fv-open").first.focus()
-    page.evaluate("document.querySelector('.fv-chart svg').replaceChildren()")
-    page.set_viewport_size({"width": 1000, "height": 900})
-    page.wait_for_selector(".fv-chart svg > *", state="attached")
-    focused = page.evaluate("document.activeElement.className")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    assert focused == "fv-open"
-
-
-def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
-    page.select_option(f"{VIEW} select", index=1)
-    page.wait_for_selector(f"{VIEW}[data-points='4']")
-    table = page.locator(f"{VIEW} .fv-table")
-    assert "a-draft-of-a-long-name K=4, masks in both" in table.inner_text()
-    for width in (390, 1280):  # no column is out of sight
-        page.set_viewport_size({"width": width, "height": 900})
-        assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
-    assert page.locator(f"{VIEW} .fv-curve").count() == 0
-    page.check(f"{VIEW} .fv-layer input")
-    assert page.locator(f"{VIEW} .fv-curve").count() == 4
-    assert all("(paper)" in name for name in page.locator(f"{VIEW} .fv-name").all_text_contents())
-    assert "2604.07023" in page.inner_text(f"{VIEW} .fv-source")
-    page.uncheck(f"{VIEW} .fv-layer input")
-
-
 def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright.Page) -> None:
     open_tab(page, "live")
     run(page)
@@ -159,14 +133,3 @@ def test_a_way_of_the_table_and_what_goes_wrong_open_as_runs(page: playwright.Pa
         *("Fail.", 0.5, False),
     )
     assert plain["settings"]["method"] == "ar"
-
-
-def test_a_way_of_another_checkpoint_switches_the_picker(page: playwright.Page) -> None:
-    assert page.input_value("#checkpoint input") == "scripted"
-    way = {"kind": "way", "prompt": "Say it.", "checkpoint": "absent", "settings": BOLD}
-    page.evaluate(
-        """([view, detail]) => document.querySelector(view).dispatchEvent(
-          new CustomEvent("mars-ask", { bubbles: true, detail }))""",
-        ["#race .mars-race", way],
-    )
-    page.wait_for_function("document.querySelector('#checkpoint input').value === 'absent'")

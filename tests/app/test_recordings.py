@@ -142,11 +142,6 @@ def test_a_trace_comes_back_as_it_was(text: str) -> None:
     assert read_import("\n".join(spaced), MOST)["lines"] == lines
 
 
-def test_its_owners_words_come_with_it() -> None:
-    words = {"name": "<b>bold</b>", "note": "é\n2", "rating": 4, "verdict": False}
-    assert read_import(pinned(**words), MOST) == {"lines": LINES, "pin": words}
-
-
 def batch() -> str:
     trace = samples.run(SCRIPT)
     first = trace.events[1]

@@ -21,7 +21,6 @@ from app.review.routes import make_review
 from app.settings import AppSettings
 from mars_runtime.__main__ import main
 from mars_runtime.review.prompts import as_jsonl, bundled
-from mars_runtime.review.sets import ReviewSet
 from tests.review.made_sets import CHECKPOINT, DTYPE, MOST, NAME, WAYS, timeless, words
 
 NUM_FEW = 4
@@ -106,19 +105,3 @@ def test_a_server_that_is_started_again_goes_on_with_what_a_browser_kept(
     assert timeless(library.folder(name)) == timeless(handlers.library.folder(whole))
     for path in library.folder(name).glob("answers/*"):
         assert remaining.get(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
-
-
-def test_a_system_prompt_is_that_of_prompts_without_one(
-    client: TestClient, handlers: Handlers
-) -> None:
-    """It is posted with the set, kept with the prompts and recorded with each answer."""
-    prompts = '{"prompt": "one"}\n{"prompt": "two", "system": "Be kind."}\n'
-    body = {**asked(prompts=prompts, file="x.jsonl"), "max_new_tokens": 4, "system": "Be brief."}
-    review = ReviewSet.open(handlers.library.folder(made_on(client, body)))
-    assert [item.system for item in review.items] == ["Be brief.", "Be kind."]
-    for number, item in enumerate(review.items):
-        for way in range(len(review.about.methods)):
-            assert review.trace(number, way).header.system == item.system
-    too_long = client.post("/review/make", json={**body, "system": "x" * 5000})
-    assert too_long.status_code == 400
-    assert "system prompt" in too_long.text

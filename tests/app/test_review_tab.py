@@ -18,14 +18,13 @@ from browser import Arrive, listening, needs_browser, playwright
 from live_page import open_tab, wait_loaded
 from review_page import EVIL, KEY, write_set
 from scripted_page import TEXT, ScriptedBackend, eventually, make_handlers, page_served
-from wire import Wire, port_of
 
 from app.handlers import Handlers
 from app.review.routes import NO_KEY
 from app.ui.files import file_address
 from mars_runtime.review import exports
 from mars_runtime.review.judgements import JudgementStore, current
-from mars_runtime.review.prompts import Item, read_prompts
+from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet
 
 pytestmark = needs_browser
@@ -307,65 +306,6 @@ def test_what_was_read_openly_is_named_once_sides_are_masked(arrive: Arrive, add
     assert not [row for row in masked if {"left", "right"} & row.keys()]
 
 
-STEPS = """async () => {
-  const root = document.querySelector(".mars-review");
-  const taken = [];
-  for (let n = 0; n < 9; n += 1) {
-    const [from, at] = [performance.now(), root.dataset.at];
-    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
-    while (root.dataset.at === at) await new Promise((go) => setTimeout(go));
-    taken.push(performance.now() - from);
-    await new Promise((go) => requestIdleCallback(go));
-  }
-  return taken.sort((a, b) => a - b)[4];
-}"""
-
-
-def test_an_unknown_set_is_an_error_with_the_list_of_sets(arrive: Arrive, address: str) -> None:
-    page = arrive(f"{address}#review=nothing")
-    page.wait_for_selector(f"{VIEW}[data-phase=error]")
-    assert "does not exist" in page.inner_text(f"{VIEW} .rw-status")
-    assert page.locator(f"{VIEW} .rw-body :is(select, button):visible").count() == 1
-    page.select_option(SET, "small")
-    opened(page)
-
-
-def choose(page: playwright.Page, name: str, said: str) -> float:
-    """Open a set of the list; return the milliseconds that it takes."""
-    before = page.evaluate("performance.now()")
-    page.select_option(SET, name)
-    page.wait_for_selector(f"{VIEW} .rw-status:text('{said}')")
-    opened(page)
-    taken: float = page.evaluate("performance.now()") - before
-    return taken
-
-
-@pytest.mark.timed
-def test_500_prompts_by_four_ways_open_and_turn_at_once(
-    arrive: Arrive, address: str, handlers: Handlers
-) -> None:
-    """On a server that has not read the set yet; the best of three attempts counts."""
-    page = arrive(f"{address}#review=study")
-    opened(page)
-    taken = [choose(page, "large", "large: 500 prompts")]
-    while taken[-1] >= 2000 and len(taken) < 3:
-        choose(page, "study", "Five ways, 100 prompts")
-        handlers.library.forget("large")
-        taken.append(choose(page, "large", "large: 500 prompts"))
-    assert min(taken) < 2000
-    page.click(".rw-wide")
-    page.wait_for_selector(".rw-answer >> nth=3")
-    assert page.evaluate(STEPS) < 100
-    page.click(ALL)
-    page.wait_for_selector(".rw-rows .rw-row")
-    assert page.locator(".rw-rows .rw-row").count() < 60
-    page.locator(".rw-all .rw-scroll").evaluate("node => { node.scrollTop = node.scrollHeight; }")
-    page.wait_for_selector(".rw-goto:text('p499')")
-    page.fill(".rw-find", "Prompt 49")
-    assert page.inner_text(".rw-count") == "11 of 500 prompts"
-    assert "f.text=Prompt" in page.url
-
-
 def test_with_the_key_each_judgement_is_a_row_of_the_server(
     arrive: Arrive, address: str, review: ReviewSet, data: Path
 ) -> None:
@@ -428,68 +368,6 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
     fill_new_set(page, "fast")
     page.wait_for_selector(".rw-making .rw-progress:text('Choose 2 to 3 methods')")
-
-
-def test_a_set_outlives_the_server_that_makes_it(
-    arrive: Arrive, new_handlers: Callable[[], Handlers], backend: ScriptedBackend
-) -> None:
-    """The next server does not have the set: the browser sends its stored copy."""
-    backend.forward_seconds = 0.05
-    said = ".rw-unfinished p:text('The server no longer has “mine”, probably because ')"
-    with page_served(new_handlers()) as first, closing(Wire(port_of(first))) as wire:
-        page = arrive(f"http://127.0.0.1:{wire.port}/#review=small")
-        opened(page)
-        fill_new_set(page)
-        wait_stored(page, lambda sets: bool(sets and sets[0].get("made")), SETS)
-        wire.cut()
-        with page_served(new_handlers()) as second:
-            wire.mend(port_of(second))
-            page.reload()
-            opened(page)
-            page.wait_for_selector(said)
-            assert "of 6 answers are saved in this browser. Finish the set." in page.inner_text(
-                said
-            )
-            page.click(".rw-rest")
-            page.wait_for_selector(".rw-progress:text('of 6 answers')")
-            page.reload()  # also while it is made
-            opened(page)
-            page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
-            wait_stored(page, lambda sets: [item.get("asked") for item in sets] == [None], SETS)
-            assert page.is_hidden(".rw-unfinished")
-            page.goto("about:blank")
-    backend.forward_seconds = 0.0
-
-
-def test_prompts_of_a_file_are_read_as_the_file_holds_them(arrive: Arrive, address: str) -> None:
-    """A table in UTF-16, corrected in the box; then a file that is no text, and a typed prompt."""
-    page = arrive(f"{address}#review=small")
-    opened(page)
-    page.click(NEW)
-    table = "prompt;id\nSay one.;7\nSay tow.;8\n"
-    given = {"name": "x.csv", "mimeType": "", "buffer": table.encode("utf-16")}
-    page.set_input_files(".rw-promptfile", given)
-    page.wait_for_selector(".rw-progress:text('x.csv was loaded into the box above.')")
-    assert page.input_value(".rw-prompts") == table
-    page.fill(".rw-prompts", table.replace("tow", "two"))
-    assert prompts_posted(page) == [("7", "Say one."), ("8", "Say two.")]
-
-    latin = {"name": "y.csv", "mimeType": "", "buffer": "prompt\nné\n".encode("latin-1")}
-    page.set_input_files(".rw-promptfile", latin)
-    page.wait_for_selector(".rw-progress:text('This file is not UTF-8 text')")
-    page.fill(".rw-prompts", "Say; three.")
-    assert prompts_posted(page) == [("1", "Say; three.")]
-
-
-def prompts_posted(page: playwright.Page) -> list[tuple[str, str]]:
-    """Return id and text of each prompt that the server reads from the page's post."""
-    page.route("**/review/make", lambda route: route.fulfill(status=400, json={"detail": "No."}))
-    with page.expect_request("**/review/make") as posted:
-        page.click(".rw-begin")
-    page.unroute("**/review/make")
-    body = posted.value.post_data_json
-    outcome = read_prompts(body["prompts"], name=body["file"])
-    return [(item.id, item.prompt) for item in outcome.items]
 
 
 def test_review_opens_and_judges_without_storage(browser: playwright.Browser, address: str) -> None:

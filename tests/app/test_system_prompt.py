@@ -21,7 +21,6 @@ from app.api.runs import generate
 from app.handlers import Handlers
 from app.live.order import FROM_VIEW
 from app.ui.controls import RefusalError
-from mars_runtime.review.prompts import Item, with_system
 from mars_runtime.text import MAX_SYSTEM_CHARS, Tokenizer
 from mars_runtime.trace import Header, read_trace
 
@@ -70,15 +69,6 @@ def test_empty_is_the_checkpoints_own(handlers: Handlers, empty: str | None) -> 
         header = header_of(handlers, system=empty)
         assert header.system == (system or "")
         assert list(header.prompt_ids) == tokenizer.encode_chat([("user", "Say hello.")])
-
-
-def test_text_never_becomes_a_control_token(handlers: Handlers) -> None:
-    tokenizer = tokenizer_of(handlers)
-    header = header_of(handlers, system=TYPED)
-    assert header.system == TYPED
-    assert header.prompt_ids.count(tokenizer.im_start_id) == 3  # system, user, assistant
-    assert header.prompt_ids.count(tokenizer.im_end_id) == 2
-    assert tokenizer.mask_id not in header.prompt_ids
 
 
 @pytest.mark.parametrize(
@@ -143,12 +133,6 @@ def test_the_load_lab_and_the_endpoint_ask_with_it(tmp_path: Path) -> None:
     assert len(backend.prompts) > 1
     assert all(list(ids[: len(opened)]) == opened for ids in backend.prompts)
     handlers.engines.close()
-
-
-def test_prompts_to_review_keep_their_own() -> None:
-    items = [Item("1", "one"), Item("2", "two", system="Be kind.")]
-    assert [item.system for item in with_system(items, BRIEF)] == [BRIEF, "Be kind."]
-    assert with_system(items, "") == items
 
 
 @needs_browser
