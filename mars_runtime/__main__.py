@@ -29,7 +29,6 @@ COMMANDS = {
     "page": ("mars_runtime.cli_page", "serve the page"),
     "review": ("mars_runtime.review.cli", "create sets of answers; merge and export judgements"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
-    "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),
     "evaluate": (
         "mars_runtime.lab.evaluation.cli",

@@ -39,8 +39,6 @@ os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 
 # Files that run its models, which take three seconds to import.
 TRANSFORMERS = {
-    "ablation/test_ablation_command.py",
-    "ablation/test_ablation_decode.py",
     "benchmark/test_benchmark.py",
     "benchmark/test_peers.py",
     "integrations/test_custom_generate.py",

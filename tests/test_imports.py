@@ -52,7 +52,6 @@ RANKS = {
     "lab.tables": 6,
     "lab.commands": 6,
     "lab.training": 6,
-    "lab.ablation": 6,
     "lab.evaluation": 6,
     "lab.benchmark": 6,
     "lab.verification": 6,

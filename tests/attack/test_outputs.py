@@ -117,13 +117,12 @@ def test_a_second_writer_is_refused(command: str, tmp_path: Path, said: Said) ->
         assert "Another run is writing" in said(words_for(command, str(out), tmp_path))
 
 
-@pytest.mark.parametrize("command", ["train", "distill", "ablate"])
+@pytest.mark.parametrize("command", ["train", "distill"])
 def test_a_folder_without_the_texts_is_one_sentence(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [command, "--data", str(tmp_path), "--out", str(tmp_path / "out")]
     words += ["--recipe", "cpu", "--stage", "ar"] if command == "train" else []
-    words += ["--only", "ar", "--seeds", "1"] if command == "ablate" else []
     assert main(words) == 1
     for line in capsys.readouterr().err.splitlines():
         assert "fairytale_sections_train.jsonl can't be used (No such file" in line

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training.data import TrainingExample
-from mars_runtime.lab.training.recipe import BLOCK_DIFFUSION_NOISE, Noise
 from mars_runtime.lab.training.streams import TwoStreams, block_ids, two_stream_mask
 from mars_runtime.lab.training.train import mars_loss
 
@@ -183,8 +182,8 @@ class Rng(random.Random):
         return 0.5
 
 
-def streams_of_noise(noise: Noise, block_size: int = 2) -> TwoStreams:
-    return TwoStreams.of([TEXT], block_size, MASK, EOS, Rng(), 1.0, noise)
+def drawn_streams(*, is_diffusion: bool) -> TwoStreams:
+    return TwoStreams.of([TEXT], 2, MASK, EOS, Rng(), is_diffusion=is_diffusion)
 
 
 def picture(actual: TwoStreams, clean: int, noisy: int) -> str:
@@ -202,10 +201,10 @@ def noisy_part(actual: TwoStreams, count: int) -> tuple[list[int], list[int], li
 
 
 @pytest.mark.parametrize(
-    ("noise", "below"),
+    ("is_diffusion", "below"),
     [
         (
-            Noise(),
+            False,
             """
     x....|x...
     x....|xx..
@@ -214,53 +213,27 @@ def noisy_part(actual: TwoStreams, count: int) -> tuple[list[int], list[int], li
 """,
         ),
         (
-            Noise(is_causal=False),
+            True,
             """
     x....|xx..
     x....|xx..
     xxx..|..xx
     xxx..|..xx
-""",
-        ),
-        (
-            Noise(masking="everywhere"),
-            """
-    x....|x...
-    x....|xx..
-    x....|xxx.
-    x....|xxxx
 """,
         ),
     ],
 )
-def test_who_sees_whom(noise, below):
-    assert picture(streams_of_noise(noise), 5, 4) == CLEAN.strip("\n") + "\n" + below.strip("\n")
+def test_who_sees_whom(is_diffusion, below):
+    drawn = drawn_streams(is_diffusion=is_diffusion)
+    assert picture(drawn, 5, 4) == CLEAN.strip("\n") + "\n" + below.strip("\n")
 
 
-def test_without_a_clean_stream_a_text_ends_with_one_block_of_masks():
-    actual = streams_of_noise(Noise(has_clean_stream=False))
-    assert noisy_part(actual, 3) == ([3, 4, 5], [MASK, MASK, MASK], [EOS, -100, -100])
-    assert (
-        picture(actual, 3, 2)
-        == """
-    x..|..
-    xx.|..
-    xxx|..
-    xxx|x.
-    xxx|xx
-""".strip("\n")
-    )
-    # The clean targets end with the last token before the masks; its slot predicts their first.
-    assert actual.targets[0, : actual.num_clean].tolist()[:4] == [20, 21, 22, -100]
-
-
-def test_a_mask_asks_for_the_token_after_it_or_for_its_own():
-    assert noisy_part(streams_of_noise(Noise()), 4)[2] == [21, 22, EOS, -100]
-    assert noisy_part(streams_of_noise(Noise(is_shifted=False)), 4)[2] == [20, 21, 22, EOS]
+def test_a_mask_asks_for_the_token_after_it():
+    assert noisy_part(drawn_streams(is_diffusion=False), 4)[2] == [21, 22, EOS, -100]
 
 
 def test_random_masks_leave_other_tokens_to_be_seen_and_ask_nothing_of_them():
-    positions, ids, targets = noisy_part(streams_of_noise(BLOCK_DIFFUSION_NOISE), 4)
+    positions, ids, targets = noisy_part(drawn_streams(is_diffusion=True), 4)
     assert positions == [1, 2, 3, 4]
     assert ids == [MASK, 21, MASK, EOS]  # 0.5 < 0.5 is not: only the sure one of each block
     assert targets == [20, -100, 22, -100]
@@ -271,8 +244,8 @@ def test_padding_of_a_row_is_seen_by_no_position_and_has_no_target():
         (10, 20, 21), 1
     )  # no EOS: a block of 2 that is whole, and one of 1 in the other
     longer = TrainingExample((10, 20, 21, 22), 1)
-    for noise in (Noise(is_causal=False), BLOCK_DIFFUSION_NOISE):
-        actual = TwoStreams.of([cut, longer], 2, MASK, EOS, Rng(), 1.0, noise)
+    for is_diffusion in (False, True):
+        actual = TwoStreams.of([cut, longer], 2, MASK, EOS, Rng(), is_diffusion=is_diffusion)
         filling = actual.num_clean + 2
         assert not actual.mask[0, 0, :filling, filling:].any()
         assert (actual.targets[0, filling:] == -100).all()
@@ -292,14 +265,15 @@ def test_losses_are_means_over_what_is_asked():
             return type("Out", (), {"last_hidden_state": torch.ones(*input_ids.shape, 1)})
 
     total = torch.logsumexp(torch.tensor([1.0] + [0.0] * 39), 0)
-    terms = mars_loss(Flat(), streams_of_noise(Noise(is_shifted=False)), 0.5)
-    # Four slots in each stream ask for 20, 21, 22 and EOS: one of them is the token it favours.
+    # The clean stream asks for 20, 21, 22 and EOS; the model favours one of them, 20.
+    # The noisy stream asks for 21, 22 and EOS.
+    streams = drawn_streams(is_diffusion=False)
+    terms = mars_loss(Flat(), streams, 0.5)
     torch.testing.assert_close(terms["clean"], total - 1 / 4)
-    torch.testing.assert_close(terms["noisy"], total - 1 / 4)
-    torch.testing.assert_close(terms["loss"].detach(), 1.5 * (total - 1 / 4))
-    # A random share of masks can be none of them.
-    unmasked = streams_of_noise(Noise(is_shifted=False))
-    unmasked.targets[:, unmasked.num_clean :] = -100
-    terms = mars_loss(Flat(), unmasked, 0.5)
+    torch.testing.assert_close(terms["noisy"], total)
+    torch.testing.assert_close(terms["loss"].detach(), 1.5 * total - 1 / 8)
+    # A response that was cut may leave no mask with a target.
+    streams.targets[:, streams.num_clean :] = -100
+    terms = mars_loss(Flat(), streams, 0.5)
     assert terms["noisy"] == 0.0
     torch.testing.assert_close(terms["loss"].detach(), 0.5 * (total - 1 / 4))

@@ -166,7 +166,7 @@ def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     config = json.loads((twin / "config.json").read_text())
     assert (config["block_diffusion_size"], config["block_diffusion_shifted"]) == (4, False)
     saved = json.loads((twin / "recipe.json").read_text())
-    assert saved["noise"]["masking"] == "random"
+    assert saved["stage"] == "block_diffusion"
     assert saved["tokens_read"] >= TOY.mars.tokens
 
 

@@ -7,7 +7,7 @@ run trains on the same data as an uninterrupted run.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,10 +24,6 @@ class TrainingExample:
 
     ids: tuple[int, ...]
     response_start: int
-
-
-Examples = Callable[[int], list[TrainingExample]]
-"""A function that returns the examples of the shard with the given number."""
 
 
 class Corpus:

@@ -9,31 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 StageName = Literal["ar", "mars", "block_diffusion"]
-Masking = Literal["block", "random", "everywhere"]
-
-
-@dataclass(frozen=True)
-class Noise:
-    """How to build the noisy stream. The defaults are those of MARS (paper, section 3.1).
-
-    - masking: ``block``: all positions of a block are masks. ``random``: a position is a mask with
-      a probability that is chosen at random for its block; otherwise it has its real token.
-      ``everywhere``: like ``random``, with the whole response as one block.
-    - is_causal: whether a position attends only to earlier positions of its block, or to the whole
-      block.
-    - is_shifted: whether a mask predicts the next token, or the token at its own position.
-    - has_clean_stream: whether blocks attend to the clean stream, so that a text trains all of its
-      blocks. If not, each text is cut to end with one block of masks.
-    """
-
-    masking: Masking = "block"
-    is_causal: bool = True
-    is_shifted: bool = True
-    has_clean_stream: bool = True
-
-
-MARS_NOISE = Noise()
-BLOCK_DIFFUSION_NOISE = Noise(masking="random", is_causal=False, is_shifted=False)
 
 
 @dataclass(frozen=True)

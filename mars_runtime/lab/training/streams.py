@@ -3,6 +3,10 @@
 Stages ``mars`` and ``block_diffusion`` use a clean and a noisy stream (paper, section 3.2). The
 prompt is block -1 and is only in the clean stream: no position of the prompt is masked, so a noisy
 copy would change nothing.
+
+In stage ``mars`` all positions of a noisy block are masks. A mask predicts the next token and
+attends to its block up to itself. In stage ``block_diffusion`` a random share of a block is masks.
+A mask predicts its own token and attends to its whole block.
 """
 
 from __future__ import annotations
@@ -10,19 +14,16 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.training.data import TrainingExample
-from mars_runtime.lab.training.recipe import MARS_NOISE, Noise
 
 WIDTH_STEP = 32
 """Widths of batches are multiples of this, which limits the number of shapes to compile."""
-WHOLE = 1 << 20
-"""A block size larger than any response, to treat the response as one block."""
 NO_BLOCK = 1 << 20
 """The block number of padding in the noisy stream."""
 
@@ -78,7 +79,8 @@ class TwoStreams:
         eos_id: int,
         rng: random.Random,
         masked_share: float = 1.0,
-        noise: Noise = MARS_NOISE,
+        *,
+        is_diffusion: bool = False,
     ) -> TwoStreams:
         """Build both streams of a batch.
 
@@ -90,23 +92,15 @@ class TwoStreams:
         rows = zip(examples, first, strict=True)
         padded = [_fill_block(example, f, block_size, eos_id) for example, f in rows]
         batch = TokenBatch.of(padded, eos_id)
-        blocks = _draw_blocks(batch, first, block_size, masked_share, noise, rng)
-        at, is_mask = _positions(blocks, batch.length.tolist(), noise, rng)
+        blocks = _draw_blocks(batch, first, block_size, masked_share, rng)
+        at, is_mask = _positions(blocks, batch.length.tolist(), rng, is_diffusion)
         following, clean_targets, own_targets = _targets(batch)
         width = batch.ids.shape[1]
-        if not noise.has_clean_stream:  # each row has one noisy block: cut its clean text there
-            begins = torch.tensor([drawn[0].start for drawn in blocks])
-            width = _whole_width(int(begins.max()))
-            clean_targets = clean_targets.where(
-                torch.arange(len(own_targets[0])) < begins[:, None], -100
-            )
-        if noise.masking == "everywhere":
-            first, block_size = [WHOLE] * len(first), WHOLE
         length = max(width, int(at.max()) + 1)
         block = block_ids(length, batch.response_start, torch.tensor(first), block_size)
         noisy_block = block.gather(1, at).where(at < batch.length[:, None], NO_BLOCK)
-        mask = two_stream_mask(block[:, :width], noisy_block, at, is_causal=noise.is_causal)
-        noisy_targets = (following if noise.is_shifted else own_targets).gather(1, at)
+        mask = two_stream_mask(block[:, :width], noisy_block, at, is_causal=not is_diffusion)
+        noisy_targets = (own_targets if is_diffusion else following).gather(1, at)
         noisy_ids = F.pad(batch.ids, (0, 1), value=mask_id).gather(1, at)
         return cls(
             ids=torch.cat([batch.ids[:, :width], noisy_ids.masked_fill(is_mask, mask_id)], 1),
@@ -141,25 +135,21 @@ def _draw_blocks(
     first: Sequence[int],
     block_size: int,
     share: float,
-    noise: Noise,
     rng: random.Random,
 ) -> list[list[range]]:
     """Choose the blocks of each row's noisy stream at random; return the spans of these blocks."""
     rows = []
     spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
     for start, length, first_block in spans:
-        if noise.masking == "everywhere":
-            rows.append([range(start, length)])
-            continue
         bounds = [start, *range(start + first_block, length, block_size), length]
         blocks = [range(begin, end) for begin, end in pairwise(bounds)]
-        count = max(1, round(share * len(blocks))) if noise.has_clean_stream else 1
+        count = max(1, round(share * len(blocks)))
         rows.append([blocks[index] for index in sorted(rng.sample(range(len(blocks)), count))])
     return rows
 
 
 def _positions(
-    rows: list[list[range]], lengths: list[int], noise: Noise, rng: random.Random
+    rows: list[list[range]], lengths: list[int], rng: random.Random, is_diffusion: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the positions of the noisy stream and whether each is a mask, both [R, N].
 
@@ -170,15 +160,16 @@ def _positions(
     for blocks, length in zip(rows, lengths, strict=True):
         missing = num_noisy - sum(map(len, blocks))
         at.append([position for block in blocks for position in block] + [length] * missing)
-        masked = [is_mask for block in blocks for is_mask in _is_masked(len(block), noise, rng)]
-        is_mask.append(masked + [True] * missing)
+        masked = [
+            [True] * len(block) if not is_diffusion else _random_masks(len(block), rng)
+            for block in blocks
+        ]
+        is_mask.append([*chain(*masked), *[True] * missing])
     return torch.tensor(at), torch.tensor(is_mask)
 
 
-def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
+def _random_masks(size: int, rng: random.Random) -> list[bool]:
     """Choose at random which positions of a block are masks. At least one position is a mask."""
-    if noise.masking == "block":
-        return [True] * size
     level, always_masked = rng.random(), rng.randrange(size)
     return [position == always_masked or rng.random() < level for position in range(size)]
 

@@ -10,7 +10,7 @@ import math
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,15 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.lab.training.data import Corpus, Examples, TrainingExample, encoded, in_batches
-from mars_runtime.lab.training.recipe import (
-    BLOCK_DIFFUSION_NOISE,
-    MARS_NOISE,
-    Noise,
-    Recipe,
-    Stage,
-    StageName,
-)
+from mars_runtime.lab.training.data import Corpus, TrainingExample, encoded, in_batches
+from mars_runtime.lab.training.recipe import Recipe, Stage, StageName
 from mars_runtime.lab.training.streams import TokenBatch, TwoStreams
 from mars_runtime.model.files import weight_files
 from mars_runtime.text import Tokenizer
@@ -108,35 +101,27 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 class Trainer:
     """Trains one stage of a recipe on one device, and writes the checkpoint to ``out``.
 
-    data: the folder with the texts, or a function that returns examples. start: folder of the
-    checkpoint to start from; None for a new model. noise: replaces the default noisy stream of the
-    stage. adapt: function that modifies the model before training.
+    data: the folder with the texts. start: folder of the checkpoint to start from; None for a new
+    model.
     """
 
     def __init__(
         self,
         recipe: Recipe,
         stage: StageName,
-        data: Path | Examples,
+        data: Path,
         out: Path,
         start: Path | None,
-        *,
-        noise: Noise | None = None,
-        adapt: Callable[[Any], None] = lambda model: None,
     ) -> None:
         from accelerate import Accelerator
         from transformers import Qwen2ForCausalLM
 
         self.recipe, self.name, self.out = recipe, stage, out
-        default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
-        self.noise = noise or default_noise
         # With a starting checkpoint, stage ``ar`` is a baseline for ``mars`` with equal settings.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
-        if isinstance(data, Path):
-            data = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
-        self.examples = data
+        self.examples = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
         if start is not None:
             weight_files(start)  # decompresses the weights, which transformers cannot do
         model = (
@@ -144,9 +129,7 @@ class Trainer:
             if start is None
             else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
         )
-        adapt(model)
         self.progressed = Progressed()
-        self.began, self.until = time.monotonic(), math.inf
         self.log = TrainingLog(out / f"log-{stage}.jsonl")
         self.model, self.optimizer = self.accelerator.prepare(
             model, new_optimizer(model, self.stage)
@@ -162,24 +145,6 @@ class Trainer:
         elif self.accelerator.device.type == "cuda":
             fuse_norms(plain)
 
-    def end_by(self, until: float) -> None:
-        """End the training at ``until`` (``time.monotonic``) or once the token budget is used up.
-
-        The learning rate follows the used share of the time or of the token budget: the larger of
-        the two.
-        """
-        self.began, self.until = time.monotonic(), until
-
-    @property
-    def spent(self) -> int:
-        """The used part of the token budget.
-
-        This is the number of tokens read. If the elapsed share of the time limit is larger than
-        the used share of the budget, it is the budget times this elapsed share.
-        """
-        share = (time.monotonic() - self.began) / max(1e-9, self.until - self.began)
-        return max(self.progressed.tokens, int(min(1.0, share) * self.stage.tokens))
-
     def losses(self, examples: list[TrainingExample]) -> tuple[dict[str, Tensor], int]:
         """Return the loss terms of one batch and the number of tokens in its forward pass."""
         device = self.accelerator.device
@@ -194,14 +159,14 @@ class Trainer:
             self.tokenizer.im_end_id,
             rng,
             self.recipe.masked_share,
-            self.noise,
+            is_diffusion=self.name == "block_diffusion",
         ).to(device)
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
         """Perform one optimizer step on a batch, and return the loss terms."""
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.stage, self.spent)
+            group["lr"] = learning_rate(self.stage, self.progressed.tokens)
         with self.accelerator.autocast():
             terms, num_tokens = self.losses(examples)
         self.accelerator.backward(terms["loss"])
@@ -215,13 +180,13 @@ class Trainer:
     def stream(self) -> Iterator[list[TrainingExample]]:
         """Yield batches, starting with the next unread one, until the token budget is used up."""
         progress = self.progressed
-        while self.spent < self.stage.tokens:
+        while progress.tokens < self.stage.tokens:
             # Tokens of the clean and of the noisy stream count towards ``batch_tokens``.
             streams = 1.0 if self.name == "ar" else 1.0 + self.recipe.masked_share
             budget = int(self.stage.batch_tokens / streams)
             order = f"{self.recipe.seed}/{progress.shard}/order"
             shard = in_batches(self.examples(progress.shard), budget, order)
-            while progress.batch < len(shard) and self.spent < self.stage.tokens:
+            while progress.batch < len(shard) and progress.tokens < self.stage.tokens:
                 progress.batch += 1
                 yield shard[progress.batch - 1]
             if progress.batch >= len(shard):
@@ -244,7 +209,7 @@ class Trainer:
             with progress_bar() as bar:
                 task = bar.add_task(self.name, total=self.stage.tokens, info="")
                 for info in self.logged():
-                    bar.update(task, completed=self.spent, info=info)
+                    bar.update(task, completed=self.progressed.tokens, info=info)
                     if interrupt.is_set():
                         break
                     if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -262,11 +227,9 @@ class Trainer:
             model.config.mars_block_size = self.recipe.block_size
         if self.name == "block_diffusion":
             model.config.block_diffusion_size = self.recipe.block_size
-            model.config.block_diffusion_shifted = self.noise.is_shifted
+            model.config.block_diffusion_shifted = False
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
         recipe = {"stage": self.name, "tokens_read": self.progressed.tokens, **asdict(self.recipe)}
-        if self.name != "ar":
-            recipe["noise"] = asdict(self.noise)
         (self.out / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n")
         state = {
             "model": model.state_dict(),
