@@ -1,4 +1,4 @@
-"""Results are of the checkpoints that ship, and the list of options is that of the parsers."""
+"""Results are of the checkpoints that ship."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.places import ASSETS
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
-from tools.command_options import DOCUMENT, with_options
 
 RESULTS = sorted(path for path in (ASSETS / "results").glob("*.json") if path.name != "paper.json")
 BUNDLED = sorted(path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}"))
@@ -63,8 +62,3 @@ def test_what_ships_has_the_fingerprint_that_a_measurement_would_note(name: str)
         pytest.skip("its base is not fetched")
     where = name if entry is not None else str(REGISTRY.parent / name)
     assert fingerprint(load_checkpoint(where, device="cpu").weight_files) == shipped(name)
-
-
-def test_options_of_commands_are_those_of_the_parsers() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    assert text == with_options(text), "run: python tools/command_options.py"
