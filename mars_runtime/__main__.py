@@ -42,16 +42,11 @@ COMMANDS = {
         "mars_runtime.lab.benchmark.cli",
         "compare tokens per second with other software",
     ),
-    "profile": (
-        "mars_runtime.lab.benchmark.profile",
-        "measure where the time of a forward pass goes",
-    ),
     "lm_eval": ("mars_runtime.lab.harness.cli", "run lm-evaluation-harness with a checkpoint"),
     "lm_eval_table": (
         "mars_runtime.lab.harness.table",
         "compare results of lm-eval with the paper's",
     ),
-    "length": ("mars_runtime.lab.benchmark.length", "measure speed along a growing text"),
 }
 
 

@@ -157,7 +157,7 @@ def test_steps_come_in_order_and_each_has_what_it_needs(tmp_path: Path) -> None:
     assert names.index("chat") < names.index("race") < names.index("answers")
     bare = {s.name: s for s in plan(tmp_path, tmp_path / "no", has_chat=False, is_dry=False)}
     assert {name for name, step in bare.items() if step.missing == NO_CHAT} == {
-        *("chat", "chat_profile", "race", "answers", "adapter")
+        *("chat", "race", "answers", "adapter")
     }
     no_texts = {s.name: s for s in plan(tmp_path, tmp_path / "no", has_chat=True, is_dry=False)}
     assert {n for n, step in no_texts.items() if step.missing == NO_TEXTS} == {"answers", "adapter"}
@@ -207,7 +207,7 @@ def test_a_dry_run_completes_every_step_that_can_run(tmp_path: Path) -> None:
         [entry for entry in record if entry["state"] == "failed"],
     )
     skipped = {item["name"] for item in record if item["state"] == "skipped"}
-    assert skipped == {"chat", "chat_profile", "answers", "adapter"}
+    assert skipped == {"chat", "answers", "adapter"}
     assert {value["state"] for value in record if value["name"] not in skipped} == {"done"}
     (recording,) = json.loads((tmp_path / "recordings" / "gpu" / "index.json").read_text())
     assert (tmp_path / "recordings" / "gpu" / f"{recording['name']}.txt").is_file()

@@ -120,11 +120,6 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Measu
         which = "tiny --dtype fp32" if is_dry else which
         return benchmark(name, seconds, f"--shape {which} --batch {rows} {SHAPED}", peers)
 
-    def profile(name: str, checkpoint: str, missing: str = "") -> Measurement:
-        extent = "--steps 3 --threads 1" if is_dry else bf16
-        words = f"profile --checkpoint {checkpoint} --lossless-block-size 4 {extent}"
-        return command(name, 45, words, "profile.json", missing=missing)
-
     environment, race = work / "environment" / "environment.json", work / "race"
     answers = str(work / "answers")
     tasks = "--cache-blocks 4 --families symbolic natural" if is_dry else "--cache-blocks 4 16"
@@ -148,9 +143,7 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Measu
         shape("shape_7b_1", 110, "qwen2.5-7b", 1),
         shape("shape_7b_8", 140, "qwen2.5-7b", batch),
         benchmark("tasks", 70, tasks),
-        profile("tasks_profile", TASKS),
         benchmark("chat", 100, chat, missing=no_chat),
-        profile("chat_profile", CHAT, no_chat),
         Measurement(
             "race",
             60,

@@ -21,7 +21,6 @@ from mars_runtime.outputs import OutputError, check_file, only_writer, write_tex
 
 MEASURING = {
     "benchmark": "mars_runtime.lab.benchmark.run.perform",
-    "profile": "mars_runtime.model.load.load_checkpoint",
     "evaluate": "mars_runtime.model.load.load_checkpoint",
     "train": "mars_runtime.lab.training.train.Trainer",
     "distill": "mars_runtime.lab.training.distill.run.Distiller",
