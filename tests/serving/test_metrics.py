@@ -1,27 +1,16 @@
-"""The metrics count what was asked, and every series of the Grafana dashboard is served: a real
-Prometheus answers its queries.
-"""
+"""The metrics count what clients requested."""
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 from scripted_server import NAME, Oracle, Place, chat, eventually, serving
 
 from mars_runtime.engine import Engine
 from mars_runtime.serving.metrics import Metrics
-from mars_runtime.serving.server import bound
 from tests.engine.scripted import Script, request
 
 Samples = Mapping[tuple[str, tuple[str, ...]], float]
@@ -118,66 +107,3 @@ def test_no_text_is_in_the_metrics(place: Place) -> None:
     secret = "grandmother"
     chat(place, [{"role": "user", "content": secret}])
     assert secret not in place.http.get("/metrics").text
-
-
-DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
-SECONDS = 12.0
-
-
-def queries() -> list[str]:
-    """Every expression of the dashboard, its variables filled in."""
-    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    requests = [target["expr"] for panel in panels for target in panel["targets"]]
-    return [item.replace("$model", ".*").replace("$__rate_interval", "2m") for item in requests]
-
-
-def test_every_series_it_names_is_served_and_every_one_served_is_named(place: Place) -> None:
-    served = re.findall(r"^# TYPE (mars:\w+) (\w+)$", place.http.get("/metrics").text, re.MULTILINE)
-    kinds = {"counter": "_total", "histogram": "", "gauge": ""}
-    known = {name.removesuffix("_total") if kind == "counter" else name for name, kind in served}
-    assert {kind for _, kind in served} == kinds.keys()
-    named = {
-        re.sub(r"(?<!iteration_tokens)_total$", "", re.sub(r"_(bucket|sum|count)$", "", name))
-        for query in queries()
-        for name in re.findall(r"mars:\w+", query)
-    }
-    assert named == known
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no prometheus here")
-def test_prometheus_answers_every_query(tmp_path: Path) -> None:
-    listener = bound("127.0.0.1", 0)
-    own_values = "{}:{}".format(*listener.getsockname())
-    listener.close()
-
-    def is_answered(query: str) -> bool:
-        """Whether Prometheus finds numbers."""
-        try:
-            answer = httpx.get(
-                f"http://{own_values}/api/v1/query", params={"query": query}, timeout=10
-            )
-        except httpx.TransportError:
-            return False
-        body: list[Any] = answer.json()["data"]["result"]
-        return bool(body) and all(item["value"][1] != "NaN" for item in body)
-
-    with serving(tmp_path / "server", Oracle(forward_seconds=0.01)) as place:
-        target = place.address.removeprefix("http://")
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{"job_name": "mars", "static_configs": [{"targets": [target]}]}],
-        }
-        (tmp_path / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
-        command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml"]
-        command += [f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={own_values}"]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            until = time.monotonic() + SECONDS
-            while time.monotonic() < until:
-                chat(place, max_tokens=20, extra_body={"lossless": False, "tau": 0.0})
-            for query in queries():
-                assert eventually(lambda query=query: is_answered(query)), query
-        finally:
-            process.terminate()
-            process.wait(30)
