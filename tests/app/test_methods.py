@@ -113,7 +113,7 @@ def raced(address: str, arrive: Arrive) -> Raced:
         page.click("#run")
         page.wait_for_selector(f"{RACE}[data-state=finished][data-lanes='2']")
         see(page.locator(f"{RACE} .rv-charts"))
-        page.wait_for_function(f"document.querySelectorAll('{CHART}').length === 4")
+        page.wait_for_function(f"document.querySelectorAll('{CHART}').length === 2")
         lanes = f"document.querySelector('{RACE}').lineView.run.lanes"
         return page, page.evaluate(f"{lanes}.find((lane) => lane.method !== 'ar').steps")
 

@@ -77,7 +77,7 @@ def wait_until_shown(page: playwright.Page) -> None:
 def see_charts(page: playwright.Page) -> None:
     """Bring the charts into sight, where they are drawn."""
     see(page.locator(".mars-race .rv-charts"))
-    page.locator(".mars-race .rv-plot.js-plotly-plot").nth(2).wait_for()
+    page.locator(".mars-race .rv-plot.js-plotly-plot").nth(1).wait_for()
 
 
 def look_on_a_phone(page: playwright.Page) -> None:

@@ -2,35 +2,22 @@
 // chart is drawn at a time, at most eight per second and fewer if drawing is slow, so that charts do not delay the
 // text. Charts on the same clock share the time axis and its zoom; all charts share the cursor and the chosen pass.
 
-import { coloursOf, runColours } from "../core/colours.js";
+import { coloursOf } from "../core/colours.js";
 import { find, make, put, watchSight } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
 import { mainLane, numUntil } from "../core/folds.js";
-import { settingsText } from "../text/card.js";
 import { timeSpan } from "./marks.js";
 import { chartFrame, loadPlotly, noCharts } from "./plots.js";
-import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
+import { forwardsFigure, timeFigure } from "./specs.js";
 
 /**
- * The charts of a race. isOfOne: whether the chart shows only the main lane. isFirst: whether the chart is next to the
- * text. clock: the clock of the chart's time axis, if the chart ignores the clock that the visitor chose.
- * @type {{ key: string, title: string, isOfOne: boolean, isFirst: boolean, clock?: Clock }[]}
+ * The charts of a race. isOfOne: whether the chart shows only the main lane. clock: the clock of the
+ * chart's time axis, if the chart ignores the clock that the visitor chose.
+ * @type {{ key: string, title: string, isOfOne: boolean, clock?: Clock }[]}
  */
 const CHARTS = [
-  {
-    key: "forwards",
-    title: "Tokens per forward pass (dotted: break-even)",
-    isOfOne: true,
-    isFirst: true,
-  },
-  { key: "time", title: "Tokens by measured time", isOfOne: false, isFirst: true, clock: CLOCKS.seconds },
-  {
-    key: "confidence",
-    title: "Confidence of each token (blue: masks; dotted: prompt lookup; grey: AR's own; orange: rejected)",
-    isOfOne: true,
-    isFirst: false,
-  },
-  { key: "latency", title: "Time per pass, with the mean", isOfOne: false, isFirst: false },
+  { key: "forwards", title: "Tokens per forward pass (dotted: break-even)", isOfOne: true },
+  { key: "time", title: "Tokens by measured time", isOfOne: false, clock: CLOCKS.seconds },
 ];
 const NEAR = 300; // pixels outside the window within which a chart is already drawn, before the visitor scrolls to it
 const PAUSE = 125; // milliseconds between two redraws
@@ -61,16 +48,13 @@ export class Charts {
     this.root = root;
     this.report = report;
     this.element = find(root, ".rv-charts");
-    this.more = find(root, ".rv-more-charts");
-    this.legend = make("p", "rv-runs rv-num");
-    this.more.append(this.legend);
     this.dirty = new Set();
     this.pause = PAUSE;
     /** @type {Focus | null} */
     this.selected = null;
-    for (const { key, isFirst, clock } of CHARTS) {
+    for (const { key, clock } of CHARTS) {
       const { frame, node, caption } = chartFrame(key);
-      (isFirst ? this.element : this.more).append(frame);
+      this.element.append(frame);
       const state = { isInSight: false, isPlotted: false, isTall: false };
       const entry = { node, caption, clock, overlay: new Overlay(node), ...state };
       this.nodes[key] = entry;
@@ -90,10 +74,7 @@ export class Charts {
   ready(plotly) {
     this.plotly = plotly;
     if (plotly) this.schedule();
-    else {
-      this.element.replaceChildren(noCharts("text and figures are"));
-      this.more.replaceChildren();
-    }
+    else this.element.replaceChildren(noCharts("text and figures are"));
   }
 
   /**
@@ -105,7 +86,6 @@ export class Charts {
     this.clock = clock;
     this.zoom = null;
     this.selected = null;
-    drawLegend(this.legend, run ? run.lanes : []);
     for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until the chart is redrawn
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const { key, title, isOfOne } of CHARTS) {
@@ -159,19 +139,15 @@ export class Charts {
     const seen = this.zoomOf(this.nodes[key]) ?? span;
     const c = coloursOf(this.root);
     if (key === "time") return timeFigure(lanes, c, span, clock);
-    if (key === "latency") return latencyFigure(lanes, c, span, clock, seen);
     const main = mainLane({ lanes });
     const ar = lanes.find((lane) => lane.isAr && lane !== main);
-    return key === "forwards"
-      ? forwardsFigure(main, c, span, clock, isLive, seen, ar)
-      : confidenceFigure(main, c, span, clock, seen);
+    return forwardsFigure(main, c, span, clock, isLive, seen, ar);
   }
 
   /** @param {string} key */
   draw(key) {
     const { run, plotly } = this;
     if (!run || !plotly || !run.lanes.some((lane) => lane.steps.length)) return;
-    drawLegend(this.legend, run.lanes);
     const spec = this.spec(key);
     const entry = this.nodes[key];
     spec.layout.width = entry.node.clientWidth;
@@ -343,9 +319,6 @@ export class Overlay {
   }
 }
 
-/** @type {Record<string, ((step: Step) => number) | undefined>} */
-const HEIGHTS = { time: (step) => step.first + step.count, latency: (step) => step.seconds * 1000 };
-
 /**
  * Returns the index of the pass that was in progress at a time; -1 if there is none.
  * @param {Lane} lane
@@ -374,12 +347,12 @@ function under(key, node, charts, event) {
   const box = node.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
   if (x < 0 || x > xaxis._length || y < 0 || y > yaxis._length) return null;
-  const height = HEIGHTS[key];
-  const candidates = (height ? run.lanes : [mainLane(run)])
+  const isOfAll = key === "time";
+  const candidates = (isOfAll ? run.lanes : [mainLane(run)])
     .map((lane) => ({ lane, index: stepAt(lane, xaxis.p2l(x), clock) }))
     .filter(({ index }) => index >= 0);
   /** @param {{ lane: Lane, index: number }} given */
-  const distance = ({ lane, index }) => (height ? Math.abs(yaxis.l2p(height(lane.steps[index])) - y) : 0);
+  const distance = ({ lane: { steps }, index }) => Math.abs(yaxis.l2p(steps[index].first + steps[index].count) - y);
   const nearest = candidates.sort((a, b) => distance(a) - distance(b))[0];
   const top = box.top + yaxis._offset;
   const anchor = { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length };
@@ -419,21 +392,4 @@ function listen(key, node, charts) {
     },
     true,
   );
-}
-
-/**
- * @param {HTMLElement} element
- * @param {Lane[]} lanes
- */
-function drawLegend(element, lanes) {
-  while (element.children.length > lanes.length) element.lastElementChild?.remove();
-  while (element.children.length < lanes.length)
-    element.append(make("span", "rv-run", make("i"), make("b", "rv-run-name"), make("span")));
-  lanes.forEach((lane, i) => {
-    const item = /** @type {HTMLElement} */ (element.children[i]);
-    item.dataset.colour = String(runColours.placeOf(lane));
-    item.dataset.twin = String(i > 0 && lanes[0].method === lane.method);
-    put(item.children[1], lane.title);
-    put(item.children[2], settingsText(lane.settings));
-  });
 }

@@ -1,13 +1,12 @@
-// Builds the Plotly data and layouts of the race's charts: tokens of each pass, tokens by time, confidence, and time of
-// each pass. Colours are passed as `c`. Pure; no DOM.
+// Builds the Plotly data and layouts of the race's charts: tokens of each pass, and tokens by time. Colours are passed as
+// `c`. Pure; no DOM.
 
 import { runColours } from "../core/colours.js";
 import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
-import { factsOf } from "../core/methods.js";
-import { figure, short } from "../core/words.js";
+import { figure } from "../core/words.js";
 import { moveText } from "../text/card.js";
 import { breakEven } from "../core/result.js";
-import { Boxes, Dashes, TICKS, finestOf, nines, stepsIn } from "./marks.js";
+import { Boxes, finestOf, stepsIn } from "./marks.js";
 
 /** @type {(c: Colours, title: string, more: Json) => Json} */
 export const axis = (c, title, more) => ({
@@ -63,15 +62,13 @@ const momentLine = (time, color) => ({
 });
 
 /**
- * Returns vertical lines at the times when settings were changed during the run. isNamed: whether the lines have labels
- * at the top.
+ * Returns vertical lines at the times when settings were changed during the run, with labels at the top.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
- * @param {boolean} isNamed
  * @param {Clock} clock
  */
-function moveMarks(lane, c, span, isNamed, clock) {
+function moveMarks(lane, c, span, clock) {
   /** @param {Move} move */
   const at = (move) => clock.begin(lane.steps[move.step]);
   const moves = lane.moves.filter((move) => at(move) >= span.from);
@@ -80,7 +77,7 @@ function moveMarks(lane, c, span, isNamed, clock) {
   // A change of settings is labelled only if there is enough space before the next change.
   const labelWidth = (span.to - span.from) * 0.1;
   /** @type {(move: Move, i: number) => boolean} */
-  const isLabelled = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > labelWidth);
+  const isLabelled = (move, i) => i === moves.length - 1 || at(moves[i + 1]) - at(move) > labelWidth;
   /** @type {(move: Move) => Json} a label near the right end of the chart is placed to the left of its line */
   const side = (move) =>
     at(move) - span.from > 0.7 * (span.to - span.from) ? { xanchor: "right", xshift: -3 } : { xshift: 3 };
@@ -167,12 +164,12 @@ function meanLines(lane, ar, c, top) {
 export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = undefined) {
   const steps = stepsIn(lane, span, clock);
   const near = stepsIn(lane, seen, clock);
-  const finest = finestOf(near, seen, 0);
+  const finest = finestOf(near, seen);
   const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest, clock));
   const copied = new Boxes(c.lookup, finest, clock);
   const caps = new Boxes(c.mars, finest, clock);
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
-  const free = finest.time ? 0 : 0.08;
+  const free = finest ? 0 : 0.08;
   for (const step of near) {
     if (!step.count) continue; // a pass of block diffusion can fill positions without emitting tokens
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
@@ -186,7 +183,7 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = u
     tick0: 0,
     dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
   });
-  const marks = moveMarks(lane, c, span, true, clock);
+  const marks = moveMarks(lane, c, span, clock);
   const means = meanLines(lane, ar, c, tallest + 0.6);
   marks.shapes.unshift(...[...bars, copied, caps].flatMap((boxes) => boxes.shapes));
   marks.shapes.push(...means.shapes);
@@ -194,49 +191,7 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = u
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 
-const NINES = [-0.12, 4.15]; // range of the confidence axis in nines
-const THICK = 2.5; // thickness of a dash in pixels
 const BESIDE = { xref: "paper", xshift: 3 }; // position of a label to the right of the chart
-
-/**
- * Returns the chart of confidence: a dash for each token, in the style of its source, and the threshold. seen: the
- * visible part of the span; dashes outside it are left out.
- * @param {Lane} lane
- * @param {Colours} c
- * @param {Span} span
- * @param {Clock} clock
- * @param {Span} [seen]
- */
-export function confidenceFigure(lane, c, span, clock, seen = span) {
-  const near = stepsIn(lane, seen, clock);
-  const finest = finestOf(near, seen, NINES[1] - NINES[0]);
-  const free = finest.time ? 0 : 0.1;
-  const own = new Dashes({ width: THICK, color: c.ar }, finest, clock);
-  const drafted = new Dashes({ width: THICK, color: c.mars }, finest, clock);
-  const copied = new Dashes({ width: THICK, color: c.lookupLine, dash: "dot" }, finest, clock);
-  /** @type {Partial<Record<Source, Dashes>>} */
-  const accepted = { ar: own, "look-up": copied };
-  const rejected = new Dashes({ width: THICK, color: c.warm }, finest, clock);
-  const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 }, clock);
-  for (const step of near) {
-    step.proposals
-      .slice(0, step.count)
-      .forEach((p, i) => (accepted[step.sources[i]] ?? drafted).hold(step, nines(p[1]), free));
-    const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
-    if (next) rejected.hold(step, nines(next[1]), free);
-    if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));
-  }
-  const metric = (lane.settings && lane.settings.metric) || "probability";
-  const ticks = { tickmode: "array", tickvals: TICKS.map(nines), ticktext: TICKS.map(String) };
-  const y = axis(c, metric, { range: NINES, ...ticks });
-  const marks = moveMarks(lane, c, span, false, clock);
-  const tau = lane.steps.at(-1)?.tau;
-  if (threshold.marks.length && tau !== undefined) {
-    marks.annotations.push({ ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm), ...BESIDE });
-  }
-  marks.shapes.unshift(...[own, drafted, copied, rejected, threshold].flatMap((dashes) => dashes.shapes));
-  return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
-}
 
 /** @type {(text: string, x: number, y: number, color: string, yanchor?: string) => Json} */
 export const endLabel = (text, x, y, color, yanchor = "middle") => ({
@@ -319,60 +274,3 @@ function lineName(lane, lanes) {
   if (isRace(lanes)) return lane.facts.title;
   return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 }
-
-const MOST = 4; // multiple of the median at which the axis ends; longer passes are cut off to keep the others visible
-const THIN = 2; // thickness of a dash in pixels
-
-/** @param {number[]} numbers */
-const middle = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1] ?? 0;
-
-/** @param {Step} step */
-const took = (step) => step.seconds * 1000;
-
-/**
- * Returns the chart of time per pass, with a dash for each pass and a label with each lane's mean. seen: the visible
- * part of the span; dashes outside it are left out.
- * @param {Lane[]} lanes
- * @param {Colours} c
- * @param {Span} span
- * @param {Clock} clock
- * @param {Span} [seen]
- */
-export function latencyFigure(lanes, c, span, clock, seen = span) {
-  const steps = lanes.map((lane) => stepsIn(lane, span, clock));
-  const all = steps.flat().map(took);
-  const [longest, most] = [Math.max(0.01, ...all), MOST * middle(all)];
-  const top = 1.12 * (longest > most ? most : longest);
-  const shapes = lanes.flatMap((lane) => {
-    const near = stepsIn(lane, seen, clock);
-    const dashes = new Dashes({ width: THIN, color: laneColour(lane, c) }, finestOf(near, seen, THIN * top), clock);
-    near.forEach((step) => dashes.hold(step, took(step)));
-    return dashes.shapes;
-  });
-  const means = lanes.map((lane) => 1000 * (folds.secondsPerForward(lane) || 0));
-  const heights = apart(means, top);
-  const labels = lanes.map((lane, i) => ({
-    ...endLabel(`${figure(means[i])} ms`, 1, heights[i], laneColour(lane, c)),
-    ...BESIDE,
-  }));
-  const cut = longest > top ? [cutLabel(`the longest took ${figure(longest)} ms`, c)] : [];
-  const y = axis(c, "milliseconds", { range: [0, top], nticks: 5 });
-  const marks = finishMarks(lanes, c, span, clock);
-  const more = {
-    shapes: [...shapes, ...marks.shapes],
-    annotations: [...labels.filter((_, i) => steps[i].length), ...cut],
-  };
-  return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, more) };
-}
-
-/** @type {(text: string, c: Colours) => Json} */
-const cutLabel = (text, c) => ({
-  ...endLabel(text, 1, 1, c.muted, "top"),
-  xref: "paper",
-  yref: "paper",
-  xanchor: "right",
-  xshift: 0,
-  bgcolor: c.surface,
-  borderpad: 1,
-  font: { size: 11, color: c.muted },
-});

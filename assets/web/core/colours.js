@@ -23,7 +23,6 @@ export function coloursOf(root) {
     mars: get("mars"),
     ar: get("ar"),
     lookup: get("lookup-fill"),
-    lookupLine: get("lookup"),
     runs: [get("ar"), ...Array.from({ length: NUM_RUNS }, (_, i) => get(`run-${i + 1}`))],
     bars: [get("bar-1"), get("ramp-2"), get("ramp-3"), get("ramp-4"), get("ramp-5")],
     font: get("sans"),

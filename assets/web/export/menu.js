@@ -3,7 +3,7 @@
 
 import { timeSpan } from "../charts/marks.js";
 import { loadPlotly } from "../charts/plots.js";
-import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../charts/specs.js";
+import { forwardsFigure, timeFigure } from "../charts/specs.js";
 import { CLOCKS } from "../core/clocks.js";
 import { coloursOf } from "../core/colours.js";
 import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
@@ -138,8 +138,7 @@ export const laneOffer = (lane, label, root, comparison = null) => ({
 });
 
 /**
- * Returns the menu item that exports a race's charts: the charts of a single lane, and the charts of tokens and of time
- * per pass for all lanes.
+ * Returns the menu item that exports a race's charts: the passes of a single lane, and the tokens of all lanes by time.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  * @param {HTMLElement} root
@@ -151,12 +150,10 @@ export const chartsOffer = (lane, lanes, root) =>
     const span = timeSpan(lanes, false, CLOCKS.seconds);
     return [
       { title: "Tokens accepted per pass", spec: forwardsFigure(lane, c, span, CLOCKS.seconds, false) },
-      { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span, CLOCKS.seconds) },
       {
         title: "Tokens by measured time, after the prompt is processed",
         spec: timeFigure(lanes, c, span, CLOCKS.seconds),
       },
-      { title: "Time per pass", spec: latencyFigure(lanes, c, span, CLOCKS.seconds) },
     ];
   });
 

@@ -11,7 +11,6 @@ interface Colours {
   mars: string;
   ar: string;
   lookup: string;
-  lookupLine: string;
   runs: string[]; // colours of runs by index in the palette; plain AR's is the first
   bars: string[];
   font: string;

@@ -59,7 +59,7 @@ class ByHand:
 
 
 def wait_for_charts(page: playwright.Page) -> None:
-    """Until all four, brought into sight, show the run on show."""
+    """Until both, brought into sight, show the run on show."""
     see(page.locator(".rv-charts"))
     drawn = ".rv-plot.js-plotly-plot:not([data-is-stale])"
-    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 4")
+    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 2")

@@ -130,7 +130,7 @@ def check_charts(page: playwright.Page) -> None:
     names = page.evaluate(f"{VIEW}.run.lanes.map((lane) => lane.title)")
     picture = ElementTree.fromstring(str(charts(page, "SVG")))
     texts = ["".join(text.itertext()) for text in picture.findall(f"{SVG}text")]
-    assert len(picture.findall(f"{SVG}svg")) == 4
+    assert len(picture.findall(f"{SVG}svg")) == 2
     assert texts[0] == f"“{panes[0]['prompt']}”"
     assert f"{names[0]}: {settings}" in texts[1]
     assert panes[0]["environment"] in texts[2]

@@ -61,7 +61,7 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     assert num_in_sight(page, MARS) == folds.num_tokens(cut)
     assert page.locator(f"{MARS} .rv-ghost").count() == 1
     assert f"{folds.tpf(cut):.2f}" in page.inner_text(".rv-figure[data-key=perForward]")
-    assert page.locator(".rv-later:visible").count() == 4
+    assert page.locator(".rv-later:visible").count() == 2
     time = clocks("mars")[1]
     assert position.inner_text() == f"MARS pass 2 of {NUM} · {time:.3f} s"
     assert page.get_attribute(SCRUBBER, "aria-valuetext") == position.inner_text()
@@ -269,7 +269,7 @@ def test_a_forward_is_chosen_by_a_bar_a_click_or_enter_and_escape_lets_go(show: 
     assert page.evaluate(f"{VIEW}.selected.step") == 4
     page.wait_for_function(  # in every chart, as soon as each is drawn
         f"""[...document.querySelectorAll("{ROOT} .rv-cursor-chosen")]
-            .filter((n) => n.checkVisibility({{ visibilityProperty: true }})).length === 4"""
+            .filter((n) => n.checkVisibility({{ visibilityProperty: true }})).length === 2"""
     )
     assert page.locator(f"{ROOT} .pl-chosen").is_visible()
     page.evaluate("addEventListener('keydown', (e) => { window.prevented = e.defaultPrevented })")
