@@ -1,6 +1,6 @@
 """The Python API: ``load`` a checkpoint, then generate, stream or compare texts.
 
-Importing this package imports neither torch nor any other library. ``docs/python.md`` has examples.
+Importing this package imports neither torch nor any other library. ``docs/api.md`` has examples.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_documented_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "python.md").read_text("utf-8").replace("```", "")
-    example = doctest.DocTestParser().get_doctest(text, {}, "python.md", None, 0)
+    _, text = (ROOT / "docs" / "api.md").read_text("utf-8").split("\n## Python\n")
+    example = doctest.DocTestParser().get_doctest(text.replace("```", ""), {}, "api.md", None, 0)
     flags = doctest.IGNORE_EXCEPTION_DETAIL
     assert not doctest.DocTestRunner(optionflags=flags).run(example).failed
 
