@@ -112,7 +112,7 @@ def test_no_serious_violation_where_runs_are_compared(page: playwright.Page) -> 
     page.check("#compare .cv-foldhead input")  # both wrote the same text
     page.click("#compare .cv-foldbutton")
     page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=1")
-    page.click("#compare .cv-comparehead summary")
+    page.click("#compare .cv-head summary")
     page.set_input_files("#compare .cv-files", {"name": "x", "mimeType": "", "buffer": b""})
     page.wait_for_selector("#compare .cv-refused li")
     assert not in_both_themes(page, "two runs compared and a file refused", within=TAB)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from batch_page import make_page
@@ -181,33 +179,3 @@ def test_a_tab_opens_on_a_recorded_result_which_it_fetches_when_it_is_opened(
     saved = r"in (\d+ % (fewer|more)|as many) forward passes|in \d+ passes instead of \d+"
     assert re.search(saved, finding)
     assert page.inner_text(f"{STATES[view]} .rv-live") == ""
-
-
-CHARTS = {
-    "frontier": (
-        "#frontier",
-        "quality-and-speed-of-measured-methods",
-        'method,"answers identical to AR, %"',
-    ),
-}
-"""View -> a chart, the name of its files, how its table begins."""
-
-
-@pytest.mark.parametrize("view", ["frontier"])
-def test_a_chart_is_saved_as_a_picture_and_as_a_table(page: playwright.Page, view: str) -> None:
-    chart, name, heads = CHARTS[view]
-    open_tab(page, view)
-    page.wait_for_selector(f"{chart} svg :is(path, line)[d] >> nth=3", state="attached")
-    files = {}
-    for form in ("PNG", "SVG", "CSV"):
-        with page.expect_download() as download:
-            page.click(f"{chart} .rv-save:text-is('{form}')")
-        assert download.value.suggested_filename == f"{name}.{form.lower()}"
-        files[form] = Path(download.value.path()).read_bytes()
-    assert files["PNG"].startswith(b"\x89PNG")
-    assert len(files["PNG"]) > 5000
-    assert b"<svg" in files["SVG"]
-    assert ElementTree.fromstring(files["SVG"]).tag.endswith("svg")
-    first, *rows = files["CSV"].decode("utf-8-sig").splitlines()
-    assert first.startswith(heads)
-    assert len(rows) > 3

@@ -44,14 +44,14 @@ def test_tab_reaches_everything_downwards_with_a_visible_ring(
 def test_escape_closes_a_menu_and_returns_to_its_button(page: playwright.Page) -> None:
     open_tab(page, "compare")
     page.wait_for_selector(VIEWS["compare"])
-    button = page.locator("#compare .cv-comparehead summary")
+    button = page.locator("#compare .cv-head summary")
     button.focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("#compare .cv-comparehead details[open] button")
+    page.wait_for_selector("#compare .cv-head details[open] button")
     page.keyboard.press("Tab")
     assert not button.evaluate("node => node === document.activeElement")
     page.keyboard.press("Escape")
-    page.wait_for_selector("#compare .cv-comparehead details:not([open])")
+    page.wait_for_selector("#compare .cv-head details:not([open])")
     assert button.evaluate("node => node === document.activeElement")
 
 

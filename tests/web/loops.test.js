@@ -10,7 +10,6 @@ import { secondsText } from "../../assets/web/core/result.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
 import { Lane } from "../../assets/web/core/trace.js";
-import { headlineOf as clipHeadline } from "../../assets/web/export/clip.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 import { whatIf } from "../../assets/web/folds/whatif.js";
 import { remarks } from "../../assets/web/views/compare/figures.js";
@@ -135,11 +134,6 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
     " Up to that point: 3 passes instead of 5 for the same text; too short to time.",
   ]);
   assert.deepEqual(headlineOf(lane, [], null), [loop, " Up to that point: 3 passes. 5 tokens."]);
-  assert.deepEqual(clipHeadline([lane, ar]), [
-    loop,
-    "Up to that point: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
-  ]);
-  assert.deepEqual(clipHeadline([lane]), [loop, "Up to that point: 3 passes for 5 tokens."]);
   assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (needs at least 20 tokens in both texts)");
   const running = lane.at(lane.steps.length - 1);
   assert.deepEqual(headlineOf(running, [], null), [loop, " Up to that point: 5 tokens in 3 passes."]);

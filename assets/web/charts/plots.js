@@ -1,9 +1,7 @@
 // Plotly charts with titles, for all views except the race view. The nodes of the charts stay in the page as long as
 // the view, and Plotly.react updates the visible charts. If Plotly did not load, a sentence replaces the charts.
 
-import { coloursOf } from "../core/colours.js";
 import { make, watchSight } from "../core/dom.js";
-import { saveButtons, tableBlob } from "./saves.js";
 
 /** @type {Promise<Plotly | null> | null} */
 let loading = null;
@@ -34,8 +32,7 @@ export function loadPlotly(url) {
 export function chartFrame(key, ...title) {
   const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
   const caption = make("figcaption", "", ...title);
-  const name = typeof title[0] === "string" ? title[0] : key;
-  return { key, name, node, caption, frame: make("figure", { "data-chart": key }, caption, node) };
+  return { key, node, caption, frame: make("figure", { "data-chart": key }, caption, node) };
 }
 
 /**
@@ -69,8 +66,12 @@ export class Plots {
     this.figure = figure;
     this.rest = rest;
     const displayModeBar = matchMedia("(pointer: coarse)").matches ? false : "hover"; // on a touch screen, hovering would not end
-    this.config = { displaylogo: false, responsive: false, displayModeBar, modeBarButtons: [["resetScale2d"]] };
-    for (const chart of charts) chart.caption.append(this.saver(chart));
+    this.config = {
+      displaylogo: false,
+      responsive: false,
+      displayModeBar,
+      modeBarButtons: [["toImage", "resetScale2d"]],
+    };
     element.append(...charts.map(({ frame }) => frame));
     new ResizeObserver(() => this.draw()).observe(element);
     this.watch(element);
@@ -85,24 +86,6 @@ export class Plots {
       if (isInSight) this.inSight.add(holder);
       else this.inSight.delete(holder);
       this.draw();
-    });
-  }
-
-  /** @param {ReturnType<typeof chartFrame>} chart */
-  saver({ key, name, frame }) {
-    const picture = async (/** @type {"png" | "svg"} */ format) => {
-      const figure = this.figure(key, frame);
-      if (!figure || !this.plotly) return null;
-      const url = await this.plotly.toImage(pictureOf(figure, name, this.root), { format, ...PICTURE });
-      return (await fetch(url)).blob();
-    };
-    return saveButtons(name, {
-      png: () => picture("png"),
-      svg: () => picture("svg"),
-      csv: async () => {
-        const figure = this.figure(key, frame);
-        return figure && tableBlob(pointsOf(figure));
-      },
     });
   }
 
@@ -151,35 +134,3 @@ export class Plots {
     }
   }
 }
-
-const PICTURE = { width: 900, height: 480, scale: 2 };
-
-/**
- * Returns the points of a figure as a table with a heading: series, x, y.
- * @param {Figure} figure
- * @returns {(string | number)[][]}
- */
-export const pointsOf = ({ data, layout }) => [
-  ["series", layout.xaxis?.title?.text || "x", layout.yaxis?.title?.text || "y"],
-  ...data.flatMap(({ name = "", x = [], y = [] }) =>
-    x.map((/** @type {number} */ at, /** @type {number} */ i) => [name, at, y[i]]),
-  ),
-];
-
-/**
- * Returns a chart for a picture file: with its title and a line about the run (status, hardware and versions, prompt).
- * @param {Figure} figure
- * @param {string} title
- * @param {HTMLElement} root
- */
-function pictureOf({ data, layout }, title, root) {
-  const { card, ink, muted } = coloursOf(root);
-  const facts = [".rv-phase", ".rv-env", ".rv-asked .rv-prompt"].map((part) => root.querySelector(part)?.textContent);
-  const text = facts.filter(Boolean).join(" · ").replaceAll("<", "&lt;").slice(0, MOST_TOLD);
-  const margin = { ...layout.margin, t: 84, b: 72 };
-  const subtitle = { text, font: { size: 11, color: muted } };
-  const titled = { text: title, x: 0.02, xanchor: "left", font: { size: 15, color: ink }, subtitle };
-  return { data, layout: { ...layout, ...PICTURE, margin, title: titled, paper_bgcolor: card, plot_bgcolor: card } };
-}
-
-const MOST_TOLD = 150; // maximum characters in one line of the picture

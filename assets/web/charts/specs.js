@@ -32,7 +32,7 @@ const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
   margin: { l: 56, r: 92, t: 8, b: 36 }, // the same for all charts, so that their time axes are aligned
-  paper_bgcolor: "rgba(0,0,0,0)",
+  paper_bgcolor: c.page, // not transparent, for the picture that Plotly's camera button saves
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },
   showlegend: false,

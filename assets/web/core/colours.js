@@ -14,6 +14,7 @@ export function coloursOf(root) {
   const get = (name) => style.getPropertyValue(`--rv-${name}`).trim();
   return {
     ink: get("ink"),
+    page: get("page"),
     card: get("card"),
     surface: get("surface"),
     muted: get("muted"),

@@ -56,7 +56,5 @@ export const SHARE = {
   runCopied: "Link copied. It replays this exact run.",
   longCopied: "Link copied. It replays this exact run. It is long, and some programs cut long links.",
   tooLong: "This prompt is too long for a link. Shorten it, or save the run as a file.",
-  noPicture: "The browser could not draw this picture. The other formats contain the same run.",
-  noPlotly: "plotly.js did not load, so there are no charts.",
-  noReplay: "The replay page did not load from the server. Try again.",
+  failed: "This did not work. Reload the page and try again.",
 };

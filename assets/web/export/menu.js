@@ -1,19 +1,12 @@
 // The menu that exports files and links. Each line of the menu is an item with a button for each format. The items are
 // created when the menu is opened.
 
-import { timeSpan } from "../charts/marks.js";
-import { loadPlotly } from "../charts/plots.js";
-import { forwardsFigure, timeFigure } from "../charts/specs.js";
-import { CLOCKS } from "../core/clocks.js";
-import { coloursOf } from "../core/colours.js";
 import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
 import { download, textBlob } from "../core/files.js";
-import { compared, mainLane } from "../core/folds.js";
+import { mainLane } from "../core/folds.js";
 import { SHARE } from "../core/texts.js";
-import { clipGif, clipVideo } from "./clip.js";
-import { allStepsCsv, canSaveReplay, fileName, replayHtml, stepsCsv, traceText } from "./files.js";
+import { canSaveReplay, fileName, replayHtml, stepsCsv, traceText } from "./files.js";
 import { linkTo } from "./link.js";
-import { aboutLines, chartsPng, chartsSvg, textPng } from "./png.js";
 
 /**
  * @param {() => Offer[]} offers
@@ -46,7 +39,7 @@ function lineOf({ label, files }, status) {
         if ("blob" in done) download(done.name, done.blob);
         put(status, "said" in done ? done.said : `Saved ${done.name}.`);
       } catch (error) {
-        put(status, /** @type {{ sentence?: string }} */ (error).sentence || SHARE.noPicture);
+        put(status, /** @type {{ sentence?: string }} */ (error).sentence || SHARE.failed);
       }
       node.disabled = false;
       node.focus();
@@ -65,30 +58,6 @@ function lineOf({ label, files }, status) {
  * @returns {FileOffer}
  */
 export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
-
-/**
- * Returns the menu item that exports charts: as pictures, with the prompt, settings and hardware above the charts, and
- * as a table.
- * @param {string} name without an extension
- * @param {HTMLElement} root
- * @param {Lane[]} lanes
- * @param {() => { title: string, spec: Figure }[]} figures
- * @returns {Offer}
- */
-export const picturesOffer = (name, root, lanes, figures) => ({
-  label: "Charts",
-  files: [
-    fileOf("PNG", "picture of the charts", `${name}.png`, async () =>
-      chartsPng(figures(), root, await plotlyOf(root), aboutLines(lanes)),
-    ),
-    fileOf("SVG", "scalable picture of the charts", `${name}.svg`, async () =>
-      chartsSvg(figures(), root, await plotlyOf(root), aboutLines(lanes)),
-    ),
-    fileOf("CSV", "chart data as a table", `${name}.csv`, () =>
-      textBlob(allStepsCsv(lanes.map((lane) => ({ name: lane.title, lane }))), "text/csv"),
-    ),
-  ],
-});
 
 /**
  * Closes a menu on Escape (and moves the focus to its button), when the focus leaves it, and on a press outside it.
@@ -118,47 +87,23 @@ function closeByItself(menu) {
 }
 
 /**
- * Returns the menu item that exports a lane's files: trace, table and picture. root: element with the style that
- * defines the colours. comparison: the comparison with another lane's text; the differences are marked in the picture.
+ * Returns the menu item that exports a lane's files: trace and table.
  * @param {Lane} lane
  * @param {string} label
- * @param {HTMLElement} root
- * @param {Compared | null} [comparison]
  * @returns {Offer}
  */
-export const laneOffer = (lane, label, root, comparison = null) => ({
+export const laneOffer = (lane, label) => ({
   label,
   files: [
     fileOf("JSONL", "trace, one line per pass", fileName(lane, "jsonl"), () =>
       textBlob(traceText(lane.lines), "application/x-ndjson"),
     ),
     fileOf("CSV", "table, one row per pass", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
-    fileOf("PNG", "picture of the text", fileName(lane, "png"), () => textPng(lane, label, root, comparison)),
   ],
 });
 
 /**
- * Returns the menu item that exports a race's charts: the passes of a single lane, and the tokens of all lanes by time.
- * @param {Lane} lane
- * @param {Lane[]} lanes
- * @param {HTMLElement} root
- * @returns {Offer}
- */
-export const chartsOffer = (lane, lanes, root) =>
-  picturesOffer(fileName(lane, "charts").replace(/\.charts$/, "-charts"), root, lanes, () => {
-    const c = coloursOf(root);
-    const span = timeSpan(lanes, false, CLOCKS.seconds);
-    return [
-      { title: "Tokens accepted per pass", spec: forwardsFigure(lane, c, span, CLOCKS.seconds, false) },
-      {
-        title: "Tokens by measured time, after the prompt is processed",
-        spec: timeFigure(lanes, c, span, CLOCKS.seconds),
-      },
-    ];
-  });
-
-/**
- * Creates the Share menu of a race view: links, files of each lane, charts, a clip, and a page that replays the run.
+ * Creates the Share menu of a race view: links, files of each lane, and a page that replays the run.
  * @param {View} view
  */
 export const runMenu = (view) =>
@@ -168,14 +113,13 @@ export const runMenu = (view) =>
     if (!run || !lanes.length) return linkOffer(view, null);
     const main = mainLane(run);
     const hint = "page that replays the run offline";
-    const page = fileOf("HTML", hint, fileName(main, "html"), () => replayFile(view.root, run));
-    const comparison = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
+    const page = fileOf("HTML", hint, fileName(main, "html"), async () =>
+      textBlob(await replayHtml({ root: view.root, run }), "text/html"),
+    );
     const isOver = run.lanes.every((lane) => lane.end);
     return [
       ...linkOffer(view, isOver ? run : null),
-      ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, comparison)),
-      chartsOffer(main, lanes, view.root),
-      ...(isOver ? [clipOffer(run, main, view.root)] : []),
+      ...lanes.map((lane) => laneOffer(lane, lane.title)),
       ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
     ];
   }, SHARE.menu);
@@ -205,46 +149,4 @@ async function copyRun(run, server) {
   const { link, isLong } = await linkTo(run, server);
   if (!(await copied(link))) return { said: NO_COPY };
   return { said: isLong ? SHARE.longCopied : SHARE.runCopied };
-}
-
-/**
- * @param {Run} run
- * @param {Lane} main
- * @param {HTMLElement} root
- * @returns {Offer}
- */
-const clipOffer = (run, main, root) => ({
-  label: "Clip",
-  files: [
-    {
-      text: "WebM",
-      hint: "six-second video of the race",
-      make: async () => {
-        const { extension, blob } = await clipVideo(run, root);
-        return { name: fileName(main, extension), blob };
-      },
-    },
-    fileOf("GIF", "six-second animated GIF of the race", fileName(main, "gif"), () => clipGif(run, root)),
-  ],
-});
-
-/**
- * @param {HTMLElement} root
- * @param {Run} run
- */
-async function replayFile(root, run) {
-  try {
-    return textBlob(await replayHtml({ root, run }), "text/html");
-  } catch (error) {
-    throw Object.assign(/** @type {Error} */ (error), {
-      sentence: SHARE.noReplay,
-    });
-  }
-}
-
-/** @param {HTMLElement} root */
-async function plotlyOf(root) {
-  const plotly = await loadPlotly(root.dataset.plotly || "");
-  if (!plotly) throw Object.assign(new Error(SHARE.noPlotly), { sentence: SHARE.noPlotly });
-  return plotly;
 }

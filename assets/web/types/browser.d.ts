@@ -2,6 +2,7 @@
 
 interface Colours {
   ink: string;
+  page: string;
   card: string;
   surface: string;
   muted: string;
@@ -44,7 +45,6 @@ interface Plotly {
   react(node: Element, data: Json[], layout: Json, config: Json): Promise<unknown>;
   relayout(node: Element, changes: Json): Promise<unknown>;
   purge(node: Element): void;
-  toImage(figure: Json, options: Json): Promise<string>;
 }
 
 // The global variable `mars`: the exports of the bundle, and the functions that the page adds (views/page/page.js).

@@ -6,13 +6,9 @@ import { coloursOf, runColours } from "../../core/colours.js";
 import { find, group, legendItem, make, put } from "../../core/dom.js";
 import { folds, lastOf, thinned } from "../../core/folds.js";
 import { textKeys } from "../race/figures.js";
-import { exportMenu, fileOf, picturesOffer } from "../../export/menu.js";
-import { elementPng, paneOf } from "../../export/png.js";
 import { Card } from "../../text/card.js";
 import { FACTS, FIGURES, LETTERS, best, comparisonFinding, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
-
-const PANE = 640; // width in pixels of a text in an exported picture
 
 export class Comparison {
   /** @type {Pin[]} */
@@ -36,7 +32,6 @@ export class Comparison {
     });
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
     find(root, ".cv-legend").replaceChildren(...textKeys(), legendItem("cv-differs", DIFFERS));
-    find(root, ".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
   }
 
   /**
@@ -66,27 +61,6 @@ export class Comparison {
 
   recolour() {
     this.plots.draw();
-  }
-
-  offers() {
-    /** @param {string} content */
-    const name = (content) => `compared-${this.pins.length}-runs-${content}`;
-    const texts = fileOf("PNG", "picture of the aligned texts", `${name("texts")}.png`, () => this.textsPng());
-    const figures = () =>
-      PLOTS.map(([key, title]) => ({ title, spec: overlayFigure(key, this.lanes, coloursOf(this.root)) }));
-    return [{ label: "Texts", files: [texts] }, picturesOffer(name("charts"), this.root, this.lanes, figures)];
-  }
-
-  // Draws the whole texts in new panes, with the same marks as on the page, and returns them as a PNG file.
-  textsPng() {
-    const panes = this.texts.panes.map((shown, i) => {
-      const { element, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
-      shown.view.tokens.forEach((node, n) => {
-        if (node.classList.contains("cv-differs")) view.tokens[n].classList.add("cv-differs");
-      });
-      return element;
-    });
-    return elementPng([make("div", "cv-picture", ...panes)], this.root, PANE * this.pins.length);
   }
 }
 

@@ -5,7 +5,7 @@ import { attribute, button, fill, find, make, put } from "../../core/dom.js";
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { LIMITS } from "../../core/table.js";
 import { figure, joined, minuteOf } from "../../core/words.js";
-import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
+import { exportMenu, laneOffer } from "../../export/menu.js";
 import { laneText } from "../../text/card.js";
 
 const PAUSE = 400; // milliseconds without a key press before typed text is stored
@@ -17,12 +17,10 @@ export class Row {
   /**
    * report: called when the visitor changes, ticks, opens or deletes the run.
    * @param {Pin} pin
-   * @param {HTMLElement} root
    * @param {RowReport} report
    */
-  constructor(pin, root, report) {
+  constructor(pin, report) {
     this.pin = pin;
-    this.root = root;
     this.report = report;
     this.letter = make("span", "cv-letter");
     this.facts = make("p", "cv-facts rv-num");
@@ -51,7 +49,7 @@ export class Row {
         this.note,
         this.rating(),
         this.opener,
-        exportMenu(() => this.offers()),
+        exportMenu(() => [laneOffer(pin.lane, pin.name)]),
         button("", "Delete", () => report.remove(pin)),
       ),
     );
@@ -97,11 +95,6 @@ export class Row {
     });
     input.addEventListener("change", save);
     return input;
-  }
-
-  offers() {
-    const { lane } = this.pin;
-    return [laneOffer(lane, this.pin.name, this.root), chartsOffer(lane, [lane], this.root)];
   }
 
   // Shows the settings and figures of the run. This parses the whole trace, which can take a moment, so the view calls

@@ -69,7 +69,7 @@ export class CompareView {
       const known = this.rows.get(pin);
       known?.renew();
       if (known) continue;
-      const row = new Row(pin, this.root, this);
+      const row = new Row(pin, this);
       this.rows.set(pin, row);
       this.bare.push(row);
     }

@@ -12,7 +12,6 @@ import {
   ownWords,
   wayWords,
 } from "../../charts/frontier.js";
-import { svgSaves } from "../../charts/saves.js";
 
 const RACE = "#race .mars-race";
 const WORDS = {
@@ -50,11 +49,6 @@ class FrontierView {
     this.across = /** @type {HTMLInputElement} */ (find(root, ".fv-across input"));
     for (const control of [this.select, this.across]) control.addEventListener("change", () => this.draw());
     this.layer.addEventListener("change", () => this.draw());
-    const saves = svgSaves("Quality and speed of measured methods", this.chart.svg, {
-      rows: () => this.rows(),
-      note: () => find(root, ".fv-source").textContent || "",
-    });
-    find(root, ".fv-choices").append(saves);
     new ResizeObserver(() => this.shown()).observe(find(root, ".fv-chart"));
   }
 
@@ -138,18 +132,6 @@ class FrontierView {
     if (this.listed?.set === set && this.listed.measure === measure) return;
     this.listed = { set, measure };
     find(this.root, ".fv-table").replaceChildren(this.table(marks, set));
-  }
-
-  // Returns the points of the chosen set as a table, for the CSV file.
-  rows() {
-    const { set } = this;
-    if (!set) return [];
-    const points = set.points.map(({ name, quality, tpf, speed }) => [
-      ...[name, 100 * quality.value, 100 * quality.low, 100 * quality.high],
-      ...[tpf.value, tpf.low, tpf.high, speed?.value ?? ""],
-    ]);
-    const quality = WORDS[set.quality].axis;
-    return [["method", quality, "low", "high", "tokens per pass", "low", "high", "speed"], ...points];
   }
 
   /**

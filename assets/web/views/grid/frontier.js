@@ -3,7 +3,6 @@
 // of their tokens per pass, Enter opens a cell as a run.
 
 import { OUTLINES, frontierLine, lengthOf, markKeys, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
-import { svgSaves } from "../../charts/saves.js";
 import { isModified, indexForKey, make, put, shape, targetOf } from "../../core/dom.js";
 import { short } from "../../core/words.js";
 import { MEASURES, cellLabel, cellName, frontier } from "../../folds/grid.js";
@@ -36,24 +35,14 @@ export class Frontier {
       "Agreement with AR by tokens per pass, one point per cell. Arrow keys move, Enter opens a cell as a run.";
     const attributes = { class: "gv-plot", height: HEIGHT, role: "group", "aria-label": label };
     this.svg = shape("svg", attributes, this.axes, this.line, this.labels, this.marks);
-    const saves = svgSaves("Agreement by tokens per pass", this.svg, {
-      rows: () => this.rows(),
-      note: () => this.readout.closest(".mars-grid")?.querySelector(".gv-env")?.textContent || "",
-    });
     this.keys = make("div");
-    element.append(saves, this.svg, this.readout, this.keys);
+    element.append(this.svg, this.readout, this.keys);
     this.svg.addEventListener("click", (event) => this.press(targetOf(event)));
     this.svg.addEventListener("keydown", (event) => this.key(event));
     for (const event of ["pointerover", "focusin"])
       this.svg.addEventListener(event, ({ target }) => this.pointed(this.cellOf(target)));
     for (const event of ["pointerout", "focusout"]) this.svg.addEventListener(event, () => this.pointed(null));
     this.build([]);
-  }
-
-  // Returns the displayed points as a table, for the CSV file.
-  rows() {
-    const cells = this.points.map(({ cell, x, y }) => [cellName(cell), x, y]);
-    return [["cell", "tokens per pass", "agreement with AR"], ...cells];
   }
 
   /** @param {Cell[]} cells */
