@@ -42,11 +42,6 @@ COMMANDS = {
         "mars_runtime.lab.benchmark.cli",
         "compare tokens per second with other software",
     ),
-    "lm_eval": ("mars_runtime.lab.harness.cli", "run lm-evaluation-harness with a checkpoint"),
-    "lm_eval_table": (
-        "mars_runtime.lab.harness.table",
-        "compare results of lm-eval with the paper's",
-    ),
 }
 
 

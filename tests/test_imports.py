@@ -55,7 +55,6 @@ RANKS = {
     "lab.evaluation": 6,
     "lab.benchmark": 6,
     "lab.verification": 6,
-    "lab.harness": 6,
     "terminal": 6,
     "cli": 7,
     "api": 7,

@@ -1,10 +1,9 @@
-"""Run untrusted Python with limits on time, memory and access to the system.
+"""Judge an untrusted Python function, with limits on time, memory and access to the system.
 
-``passes`` judges a function by its results; ``passes_test`` judges a benchmark's program by a
-trusted test. Before the source runs, its syntax tree is checked: anything outside a small subset of
-Python is rejected, such as names with two leading underscores and unlisted methods. The source then
-runs in a process with resource limits that can open neither files nor sockets. Programs for
-``passes_test`` may also use exceptions and listed names of a few modules.
+``passes`` compares the results of the function's calls. Before the source runs, its syntax tree is
+checked: anything outside a small subset of Python is rejected, such as imports, names with two
+leading underscores and unlisted methods. The source then runs in a process with resource limits
+that can open neither files nor sockets.
 
 The limits need Python's module ``resource``, which Windows does not have. Without it nothing runs.
 """
@@ -18,7 +17,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 from mars_runtime.errors import MarsError
@@ -53,7 +52,7 @@ later versions of Python add.
 # The child process sets its limits first; with RLIMIT_NOFILE 0 it can open neither files nor
 # sockets. It then runs the untrusted code with a short list of builtins. The child receives the
 # arguments but never the expected results, so the code cannot copy them.
-LIMITS = """
+CHILD = """
 import sys, json, builtins, os, resource
 os.nice(19)
 job = json.load(sys.stdin)
@@ -62,10 +61,7 @@ for limit, value in ((resource.RLIMIT_CPU, 2), (resource.RLIMIT_AS, 512 << 20),
                      (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0),
                      (resource.RLIMIT_NPROC, 0), (resource.RLIMIT_NOFILE, 0)):
     resource.setrlimit(limit, (value, value))
-"""
-CHILD = (
-    LIMITS
-    + """
+
 allowed = {name: getattr(builtins, name) for name in job["builtins"]}
 allowed["print"] = lambda *words, **options: None
 space = {"__builtins__": allowed, "__name__": "task"}
@@ -75,42 +71,6 @@ results = [json.dumps(function(*arguments), sort_keys=True) for arguments in job
 output = json.dumps(results)
 sys.stdout.write(output if len(output) <= max_output else "")
 """
-)
-PROGRAM_MODULES: dict[str, list[str]] = _DATA["program"]["modules"]
-"""The names that a program may import, by module."""
-PROGRAM_CALLS = [*ALLOWED_CALLS, *_DATA["program"]["calls"]]
-PROGRAM_METHODS = ALLOWED_METHODS.union(_DATA["program"]["methods"])
-PROGRAM_NODES = (
-    *ALLOWED_NODES, ast.Import, ast.ImportFrom, ast.alias, ast.Raise, ast.Try, ast.ExceptHandler,
-    ast.Assert, ast.NamedExpr, ast.Delete, ast.Nonlocal, ast.Yield,
-)  # fmt: skip
-
-# The modules that a test uses are imported before the limits are set, because no file can be
-# opened afterwards. The program gets a module as a namespace with only the allowed names, so it
-# cannot reach other names through it. The test gets the program's names except those that would
-# replace a builtin.
-PROGRAM_CHILD = (
-    "import collections, copy, functools, hashlib, itertools, math, random, re, string, types\n"
-    "import typing\n"
-    + LIMITS
-    + """
-modules = {
-    name: types.SimpleNamespace(**{item: getattr(sys.modules[name], item) for item in names})
-    for name, names in job["modules"].items()
-}
-def import_allowed(name, *arguments, **options):
-    return modules[name]
-allowed = {name: getattr(builtins, name) for name in job["builtins"]}
-allowed |= {"print": lambda *words, **options: None, "__import__": import_allowed}
-space = {"__builtins__": allowed, "__name__": "program"}
-exec(compile(job["source"], "program", "exec"), space)
-trusted = {name: value for name, value in space.items() if not hasattr(builtins, name)}
-trusted |= {"__name__": "test", "__builtins__": builtins, "print": allowed["print"]}
-exec(compile(job["test"], "test", "exec"), trusted)
-trusted["check"](space[job["name"]])
-sys.stdout.write("true")
-"""
-)
 _one_at_a_time = threading.Lock()
 
 Case = tuple[list[object], object]
@@ -136,36 +96,21 @@ def _is_allowed(node: ast.AST) -> bool:
     return isinstance(node, ALLOWED_NODES) and not _has_hidden_name(node)
 
 
-def _is_allowed_in_program(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        is_known = node.attr in PROGRAM_METHODS.union(*PROGRAM_MODULES.values())
-        return is_known and isinstance(node.ctx, ast.Load)
-    if isinstance(node, ast.Import):
-        return all(alias.name in PROGRAM_MODULES for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        names = PROGRAM_MODULES.get(node.module or "", ())
-        return not node.level and all(alias.name in names for alias in node.names)
-    return isinstance(node, PROGRAM_NODES) and not _has_hidden_name(node)
-
-
 def _has_hidden_name(node: ast.AST) -> bool:
     """Return whether a node has a name that begins with two underscores."""
     names = [getattr(node, field, None) for field in ("id", "name", "arg", "asname")]
     return any(isinstance(name, str) and name.startswith("__") for name in names)
 
 
-def is_harmless(source: str, is_allowed: Callable[[ast.AST], bool] = _is_allowed) -> bool:
-    """Return whether the source is short enough, parses, and has only allowed syntax nodes.
-
-    is_allowed: decides about one node; by default, by the rules for ``passes``.
-    """
+def is_harmless(source: str) -> bool:
+    """Return whether the source is short enough, parses, and has only allowed syntax nodes."""
     if len(source) > MAX_SOURCE:
         return False
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return all(is_allowed(node) for node in ast.walk(tree))
+    return all(_is_allowed(node) for node in ast.walk(tree))
 
 
 def passes(source: str, name: str, cases: list[Case]) -> bool:
@@ -177,24 +122,11 @@ def passes(source: str, name: str, cases: list[Case]) -> bool:
         return False
     expected = [json.dumps(result, sort_keys=True) for _, result in cases]
     calls = [arguments for arguments, _ in cases]
-    return _output_of(CHILD, {"source": source, "name": name, "calls": calls}) == expected
+    return _output_of({"source": source, "name": name, "calls": calls}) == expected
 
 
-def passes_test(source: str, name: str, test: str) -> bool:
-    """Return whether the source's function ``name`` passes a test.
-
-    test: trusted Python that defines ``check(function)``, which raises if the function is wrong.
-    Only one child process runs at a time; other callers wait. Raises SandboxError.
-    """
-    if not is_harmless(source, _is_allowed_in_program):
-        return False
-    job = {"source": source, "name": name, "test": test}
-    names = {"builtins": PROGRAM_CALLS, "modules": PROGRAM_MODULES}
-    return _output_of(PROGRAM_CHILD, {**job, **names}) is True
-
-
-def _output_of(child: str, job: Mapping[str, object]) -> object:
-    """Run a child process on a job and return its output, parsed from JSON.
+def _output_of(job: Mapping[str, object]) -> object:
+    """Run the child process on a job and return its output, parsed from JSON.
 
     Returns None if the child fails, exceeds a limit or is killed. Raises SandboxError.
     """
@@ -204,7 +136,7 @@ def _output_of(child: str, job: Mapping[str, object]) -> object:
     try:
         with _one_at_a_time:
             done = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", child],
+                [sys.executable, "-I", "-S", "-c", CHILD],
                 input=job_json,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # discarded, because its length is unlimited

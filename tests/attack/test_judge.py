@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mars_runtime.tasks import sandbox
-from mars_runtime.tasks.sandbox import passes, passes_test
+from mars_runtime.tasks.sandbox import passes
 
 CASES: list[sandbox.Case] = [([1], 3), ([-2], 0)]
 ATTACKS = {
@@ -46,29 +46,9 @@ def f(x):
 }
 
 
-WANTED = "def check(f):\n    import math\n    assert math.fabs(f(-2.5) - 2.5) < 0.1\n"
-REACHING = {
-    "a function of a module": "import math\nmath.fabs = lambda v: 0.0\n",
-    "in a loop": "import math\nfor math.fabs in [lambda v: 0.0]:\n    pass\n",
-    "in a tuple": "import math\nx, math.fabs = 1, lambda v: 0.0\n",
-    "with an operator": "import math\nmath.pi += 1\n",
-    "deleted": "import math\ndel math.fabs\n",
-    "a class of a module": "import collections\ncollections.Counter.update = lambda *a: 0\n",
-    "a module of a module": "from random import math\nmath.fabs = lambda v: 0.0\n",
-}
-USED = "import math\nfrom collections import Counter as C\nfrom typing import List\n"
-USES = "def f(x) -> List[int]:\n    return math.fabs(x) + C('aab')['a'] - 2\n"
-
-
 @pytest.mark.parametrize("source", ATTACKS.values(), ids=ATTACKS.keys())
 def test_it_is_just_wrong(source: str) -> None:
     assert not passes(source, "f", CASES)
-
-
-@pytest.mark.parametrize("reach", REACHING.values(), ids=REACHING.keys())
-def test_a_program_changes_nothing_that_its_test_uses(reach: str) -> None:
-    assert not passes_test(reach + "def f(x):\n    return x\n", "f", WANTED)
-    assert passes_test(USED + USES, "f", WANTED)
 
 
 def test_the_child_never_hears_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,10 @@
-"""Foreign Python is judged within its bounds, by results or by a test; what is hostile is wrong."""
+"""Foreign Python is judged within its bounds, by its results; what is hostile is wrong."""
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
-import json
 import logging
 import resource
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +14,7 @@ from mars_runtime.review.answers import verdict
 from mars_runtime.review.prompts import Item
 from mars_runtime.tasks import Task, check, is_checkable, sandbox
 from mars_runtime.tasks.python_functions import extract_code
-from mars_runtime.tasks.sandbox import NO_LIMITS, SandboxError, is_harmless, passes, passes_test
+from mars_runtime.tasks.sandbox import NO_LIMITS, SandboxError, is_harmless, passes
 
 TASK = Task(
     "python_functions",
@@ -62,10 +59,9 @@ def test_hostile_code_is_wrong(source: str) -> None:
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a processor for each program, not two: what has no end is tried, and niced."""
-    for name in ("CHILD", "PROGRAM_CHILD"):
-        child = getattr(sandbox, name).replace("RLIMIT_CPU, 2", "RLIMIT_CPU, 1")
-        assert child != getattr(sandbox, name)
-        monkeypatch.setattr(sandbox, name, child)
+    child = sandbox.CHILD.replace("RLIMIT_CPU, 2", "RLIMIT_CPU, 1")
+    assert child != sandbox.CHILD
+    monkeypatch.setattr(sandbox, "CHILD", child)
 
 
 def test_an_endless_loop_is_stopped() -> None:
@@ -114,8 +110,6 @@ def test_without_limits_nothing_runs_and_no_answer_is_wrong(
         assert [record.message for record in caplog.records] == [NO_LIMITS]
         with pytest.raises(SandboxError, match="cannot be judged on this system"):
             passes("def f(x):\n    return x", "f", [([1], 1)])
-        with pytest.raises(SandboxError):
-            passes_test("def f(x):\n    return x + 2", "f", PROGRAM_TEST)
     finally:
         sandbox.is_available.cache_clear()
 
@@ -125,67 +119,3 @@ def test_without_limits_nothing_runs_and_no_answer_is_wrong(
 def test_reading_code_never_raises(text: str) -> None:
     is_harmless(extract_code("```python\ndef " + text))
     is_harmless(text)
-
-
-HUMANEVAL = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "HumanEval.jsonl.gz"
-PROGRAM_TEST = "def check(candidate):\n    assert candidate(3) == 5\n"
-
-HARMLESS_PROGRAMS = {
-    "plain": "def f(x):\n    return x + 2",
-    "modules": "import math\nfrom collections import Counter\ndef f(x):\n    "
-    "return int(math.sqrt(4)) + sum(Counter([1] * x).values())",
-    "exceptions": "def f(x):\n    try:\n        raise ValueError('no')\n"
-    "    except ValueError:\n        return x + 2",
-    "a helper the test knows": "def helper(x):\n    return x + 2\ndef f(x):\n    return helper(x)",
-}
-HOSTILE_PROGRAMS = {
-    "os": "import os\ndef f(x):\n    return 5",
-    "a module of a module": "import typing\ndef f(x):\n    return typing.sys.maxsize",
-    "from a module": "from typing import sys\ndef f(x):\n    return 5",
-    "everything": "from math import *\ndef f(x):\n    return 5",
-    "relative": "from . import math\ndef f(x):\n    return 5",
-    "import by name": "def f(x):\n    return __import__('os')",
-    "import by alias": "import math as __builtins__\ndef f(x):\n    return 5",
-    "traceback": "def f(x):\n    try:\n        x.nothing\n    except Exception as e:\n"
-    "        return e.__traceback__",
-    "class": "class Five:\n    pass\ndef f(x):\n    return 5",
-    "says so itself": "print('true')",
-    "open": "def f(x):\n    return open('/etc/hostname')",
-    "endless": "def f(x):\n    while True:\n        x += 1",
-    "wrong": "def f(x):\n    return x",
-    "the test's own": "def check(candidate):\n    return True\ndef f(x):\n    return 0",
-    "another abs": "def abs(x):\n    return 5\ndef f(x):\n    return 0",
-}
-
-
-@pytest.mark.parametrize("source", HARMLESS_PROGRAMS.values(), ids=HARMLESS_PROGRAMS.keys())
-def test_a_right_program_passes(source: str) -> None:
-    assert passes_test(source, "f", PROGRAM_TEST)
-
-
-@pytest.mark.parametrize("source", HOSTILE_PROGRAMS.values(), ids=HOSTILE_PROGRAMS.keys())
-def test_a_wrong_or_hostile_program_does_not(source: str) -> None:
-    test = PROGRAM_TEST.replace("candidate(3) == 5", "abs(candidate(3) - 5) == 0")
-    assert not passes_test(source, "f", test)
-
-
-def test_the_test_sees_the_helpers_of_the_program() -> None:
-    source = "def encode(x):\n    return x + 1\ndef f(x):\n    return x - 1"
-    assert passes_test(source, "f", "def check(c):\n    assert c(encode(4)) == 4\n")
-
-
-@pytest.mark.slow
-def test_reference_solutions_pass_but_the_one_that_evaluates_text() -> None:
-    if not HUMANEVAL.is_file():
-        pytest.skip("HumanEval is not beside this repository")
-    with gzip.open(HUMANEVAL, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    wrong = [
-        row["task_id"]
-        for row in rows
-        if not passes_test(
-            row["prompt"] + row["canonical_solution"], row["entry_point"], row["test"]
-        )
-    ]
-    assert len(rows) == 164
-    assert wrong == ["HumanEval/160"]
