@@ -10,7 +10,6 @@ from app.review.library import Library
 from app.review.making import Making
 from app.review.stability import StabilityHandlers
 from app.throughput.batch import BatchHandlers
-from app.throughput.traffic import TrafficHandlers
 from app.tradeoff.grid import GridHandlers
 from app.ui.checkpoints import CheckpointHandlers
 from app.ui.examples import ExampleBook
@@ -26,7 +25,6 @@ class Handlers:
     live: LiveHandlers
     batch: BatchHandlers
     grid: GridHandlers
-    traffic: TrafficHandlers
     stability: StabilityHandlers
     library: Library
     making: Making
@@ -43,7 +41,6 @@ def make_handlers(engines: Engines) -> Handlers:
         LiveHandlers(engines, logs, book, checkpoints.settle),
         BatchHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
-        TrafficHandlers(engines, logs, book),
         StabilityHandlers(engines, logs, book),
         library,
         Making(engines, library),

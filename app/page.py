@@ -27,7 +27,6 @@ from app.live.tab import (
 from app.review.compare_tab import compare_tab
 from app.review.stability_tab import stability_tab
 from app.throughput.batch_tab import batch_tab
-from app.throughput.traffic_tab import traffic_tab
 from app.tradeoff.frontier import frontier_json
 from app.tradeoff.grid_tab import grid_tab
 from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sentence
@@ -64,11 +63,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                     grid_tab(page, handlers.grid, tab.controls)
                 with _tab("Frontier: many prompts", "frontier"):
                     FrontierView(frontier_json, elem_id="frontier")
-            with _tab("Throughput", "throughput"), _tabs("views"):
-                with _tab("Batch: many prompts", "batch"):
-                    batch_tab(page, handlers.batch, tab.controls)
-                with _tab("Load: many requests", "load"):
-                    traffic_tab(page, handlers.traffic, tab.controls)
+            with _tab("Throughput", "throughput"):
+                batch_tab(page, handlers.batch, tab.controls)
             with _tab("Review", "review"), _tabs("views"):
                 with _tab("Compare runs", "compare"):
                     compare_tab(engines.settings.max_import_bytes)

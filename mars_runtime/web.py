@@ -39,7 +39,6 @@ STYLES = (
     "explain/explain.css",
     "tour/present.css",
     "views/grid/grid.css",
-    "views/load/load.css",
     "views/stability/stability.css",
     "views/frontier/frontier.css",
 )

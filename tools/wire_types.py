@@ -29,7 +29,7 @@ from app.ui.imported_runs import MAX_NAME_CHARS, MAX_NOTE_CHARS  # noqa: E402
 from app.ui.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
 from mars_runtime import derived, speedup  # noqa: E402
 from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
-from mars_runtime.methods import LANES, LOOKUP  # noqa: E402
+from mars_runtime.methods import LANES  # noqa: E402
 from mars_runtime.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import exports, judgements, masked  # noqa: E402
 from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
@@ -39,7 +39,6 @@ from mars_runtime.settings import (  # noqa: E402
     SETTINGS,
 )
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
-from mars_runtime.traffic import controller as load  # noqa: E402
 
 WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"
@@ -144,7 +143,6 @@ def _table() -> Iterator[str]:
     )
     yield f"export const COMPUTED = {json.dumps(exports.FORMULA_STARTS)};"
     server = AppSettings()
-    load_order = (load.AR, load.LOSSLESS, load.FIXED, load.FOLLOW, load.FOLLOW_LOSSLESS, LOOKUP)
     yield from _constant(
         "LIMITS",
         "The largest values that the server accepts. `drafts`: number of drafts that one pass "
@@ -176,9 +174,6 @@ def _table() -> Iterator[str]:
     yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
     yield "// The placeholder in a page's file that is replaced by the page's data."
     yield f"export const DATA_PLACE = {json.dumps(PLACE)};"
-    yield ""
-    yield "// The methods that the Load lab measures, in the order of its legends."
-    yield f"export const LOAD_ORDER = {json.dumps(load_order)};"
 
 
 def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:

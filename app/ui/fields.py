@@ -72,11 +72,11 @@ def system_hint(own: str | None) -> str:
     return own or OWN_SYSTEM
 
 
-def max_tokens_field(prefix: str, value: int, most: int, low: int = 1) -> Field:
+def max_tokens_field(prefix: str, value: int, most: int) -> Field:
     """Return the slider for the token limit. prefix: start of its element id. most: the app's
     limit.
     """
-    ends: dict[str, Any] = {"minimum": low, "maximum": most, "value": min(value, most)}
+    ends: dict[str, Any] = {"minimum": 1, "maximum": most, "value": min(value, most)}
     return setting_field("max_new_tokens", f"{prefix}max_new_tokens", **ends)
 
 
@@ -188,9 +188,9 @@ class Desk:
             low, high, value, step=step, label=label, buttons=[], **self.named(name)
         )
 
-    def max_tokens(self, value: int, low: int = 1) -> None:
+    def max_tokens(self, value: int) -> None:
         most = self.handlers.max_tokens
-        self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most, low)
+        self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most)
 
     def wire_examples(
         self,

@@ -173,21 +173,6 @@ class GridView(LineView):
     lines = "grid line, then <cell>\\t<trace line> lines"
 
 
-class TrafficView(LineView):
-    """Figures and charts of requests that arrive over time.
-
-    The first line is the run as JSON (``run``, ``question``, ``kind``, ``ways``: [{"name",
-    "title"}], ``seconds``, ``requests``, ``budget``). Further lines are ``about\\t{...}``,
-    ``tick\\t{"way", "at", ...}``, ``decision\\t{"way", "at", "level", ...}``, ``point\\t{"way",
-    "offered", ...}``, ``agreement\\t{"way", "share", ...}`` and ``status\\t{"text", "kind"}``.
-    """
-
-    page = "views/load/load.html"
-    mount = "mountLoadView"
-    recorded = "load.txt"
-    lines = "run line, then <kind>\\t<JSON> lines"
-
-
 class StabilityView(LineView):
     """The answers to one prompt with different seeds, as a tree of their common beginnings.
 

@@ -26,15 +26,16 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 
 INSIDE = {
     **dict.fromkeys(("grid", "frontier"), "trade-off"),
-    **dict.fromkeys(("batch", "load"), "throughput"),
     **dict.fromkeys(("compare", "sets", "stability"), "review"),
 }
 """View -> the tab that it is in, by their names in addresses."""
+ALONE = {"batch": "throughput"}
+"""View that is alone in its tab, by its element id -> the tab's name in addresses."""
 
 
 def open_tab(page: playwright.Page | playwright.Frame, view: str) -> None:
     """Open a view of the page as a visitor would: its tab, then the view."""
-    for name in (INSIDE.get(view), view):
+    for name in (INSIDE.get(view), ALONE.get(view, view)):
         button = page.locator(f"#{name}-tab-button")
         if name and button.get_attribute("aria-selected") != "true":
             button.click()

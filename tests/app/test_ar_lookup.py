@@ -18,7 +18,6 @@ from app.handlers import Handlers, make_handlers
 from app.settings import AppSettings
 from app.throughput.batch_order import TITLES as BATCH_TITLES
 from app.throughput.batch_order import read_batch_order
-from app.throughput.traffic_tab import METHODS as LOAD_METHODS
 from app.ui.controls import DEFAULTS, TITLES, settings_for, title_of
 from app.ui.results import RESULTS, read_sets
 from mars_runtime import folds
@@ -27,7 +26,6 @@ from mars_runtime.methods import LOOKUP
 from mars_runtime.review.methods import read_method
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
 from mars_runtime.trace import read_trace
-from mars_runtime.traffic.controller import Bounds, methods_for
 from tests import trace_folds
 
 TASK = "Say this in all capitals: the young king has many servants and many servants"
@@ -73,16 +71,13 @@ def test_the_controls_move_it_no_more_than_plain_ar(handlers: Handlers) -> None:
 def test_it_has_a_name_of_its_own_everywhere() -> None:
     name = TITLES[LOOKUP]
     assert describe(AR_LOOKUP) == name
-    assert (
-        title_of(AR_LOOKUP) == BATCH_TITLES[LOOKUP] == methods_for(Bounds())[LOOKUP].title == name
-    )
+    assert title_of(AR_LOOKUP) == BATCH_TITLES[LOOKUP] == name
     assert describe(replace(AR_LOOKUP, lossless=False)) != name  # unverified, nothing is looked up
     assert read_method("ar,lookup", "some").settings == AR_LOOKUP
     assert read_method("ar", "some").settings == DecodeSettings("ar")
     assert title_of(DEFAULTS) == TITLES["mars"]
     names = {point.name: point for point in read_sets(RESULTS)[0].points}
     assert names[name].settings.is_ar_lookup
-    assert LOOKUP in LOAD_METHODS
 
 
 def test_batch_decodes_it(handlers: Handlers) -> None:

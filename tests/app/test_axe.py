@@ -24,14 +24,13 @@ RUNS = {
     "live": ("#run", "#race .mars-race[data-state=finished]:not(:has(.rv-recorded:visible))"),
     "batch": ("#batch-run", "#batch .mars-batch[data-phase=finished][data-recorded-run=false]"),
     "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished][data-recorded-run=false]"),
-    "load": ("#load-run", "#load .mars-load[data-phase=finished][data-recorded-run=false]"),
     "stability": (
         "#stability-run",
         "#stability .mars-stability[data-phase=finished][data-recorded-run=false]",
     ),
 }
 """View -> the button that starts a run, and the selector of that run when it has finished."""
-VIEWS = ("live", *INSIDE, "how-it-works")
+VIEWS = ("live", *INSIDE, "batch", "how-it-works")
 INNER = "#race .mars-race [role=tab]:visible"
 """Panels of the run in the Live tab."""
 ALL_PANELS = "document.querySelectorAll('#race [role=tabpanel]').forEach((p) => p.hidden = false)"
@@ -46,7 +45,7 @@ EMPTY = """document.querySelectorAll(".tabitem:not(:has(.tabitem))").forEach(
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0, max_new_tokens=12)
-    backend.forward_seconds = 0.005  # the lab needs a second in any case
+    backend.forward_seconds = 0.005
     with page_served(handlers) as url:
         yield url
 
@@ -86,8 +85,6 @@ def test_no_serious_violation_on_any_tab_before_a_run_and_after(page: playwright
 def violations_after_a_run(page: playwright.Page, tab: str) -> list[str]:
     """Of the tab, and of what opens in it then."""
     button, finished = RUNS[tab]
-    if tab == "load":
-        page.fill("#load-seconds input[type=number]", "1")
     page.click(button)
     page.wait_for_selector(finished)
     if tab == "grid":

@@ -10,7 +10,6 @@ from urllib.parse import parse_qs, quote, urlparse
 
 import batch_page
 import grid_page
-import load_page
 import pytest
 from browser import Arrive, needs_browser, playwright
 from live_page import ROOT, lane_trace, last, wait_loaded
@@ -83,7 +82,6 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(handlers: Handlers, brok
     for read, values in (
         (handlers.batch.read, batch_page.controls(system=broken)),
         (handlers.grid.read, grid_page.controls(system=broken)),
-        (handlers.traffic.read, load_page.controls(system=broken)),
         (lambda request: next(generate(handlers.engines, handlers.book, request)),
          controls(method="ar", system=broken)),
     ):  # fmt: skip
@@ -124,14 +122,13 @@ def test_every_row_and_cell_begins_with_it(tmp_path: Path, tab: str) -> None:
     handlers.engines.close()
 
 
-def test_the_load_lab_and_the_endpoint_ask_with_it(tmp_path: Path) -> None:
-    handlers, backend = load_page.make_page(tmp_path)
-    list(handlers.traffic.run("a", load_page.controls(system=BRIEF)))
+def test_the_endpoint_asks_with_it(tmp_path: Path) -> None:
+    handlers, backend = batch_page.make_page(tmp_path)
     list(generate(handlers.engines, handlers.book, controls(method="ar", system=BRIEF)))
     begins = encoded(handlers, "x")
     opened = begins[: begins.index(tokenizer_of(handlers).im_end_id) + 1]
-    assert len(backend.prompts) > 1
-    assert all(list(ids[: len(opened)]) == opened for ids in backend.prompts)
+    (asked,) = backend.prompts
+    assert list(asked[: len(opened)]) == opened
     handlers.engines.close()
 
 

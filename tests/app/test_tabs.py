@@ -23,8 +23,7 @@ SHOWN = {
     "live": "#desk",
     "grid": "#grid-desk",
     "frontier": "#frontier",
-    "batch": "#batch-desk",
-    "load": "#load-desk",
+    "throughput": "#batch-desk",
     "compare": "#compare",
     "sets": "#review",
     "stability": "#stability-desk",
@@ -34,8 +33,7 @@ ADDRESSES = {
     "live": "#live",
     "grid": "#trade-off",
     "frontier": "#frontier",
-    "batch": "#throughput",
-    "load": "#load",
+    "throughput": "#throughput",
     "compare": "#review",
     "stability": "#stability",
     "how-it-works": "#how-it-works",
@@ -69,7 +67,7 @@ def hash_of(page: playwright.Page) -> str:
 
 
 def test_every_view_has_an_address_and_back_and_forward_follow(page: playwright.Page) -> None:
-    assert set(SHOWN) == {"live", *INSIDE, "how-it-works"}
+    assert set(SHOWN) == {"live", *INSIDE, "throughput", "how-it-works"}
     assert hash_of(page) == ""
     for view in list(ADDRESSES)[1:]:
         open_tab(page, view)
@@ -88,7 +86,7 @@ def test_every_view_has_an_address_and_back_and_forward_follow(page: playwright.
     assert hash_of(page) == "#frontier"
 
 
-@pytest.mark.parametrize("view", ["batch", "how-it-works"])
+@pytest.mark.parametrize("view", ["throughput", "how-it-works"])
 def test_an_address_opens_its_view_and_so_does_the_name_of_an_old_tab(
     arrive: Arrive, address: str, view: str
 ) -> None:
@@ -106,8 +104,9 @@ def test_a_link_to_a_review_set_opens_it_and_an_unknown_address_is_the_first_tab
 ) -> None:
     page = arrive(f"{address}#review=study")
     wait_shown(page, "sets")
-    page.goto(f"{address}#nothing")
-    wait_shown(page, "live")
+    for unknown in ("nothing", "load", "load=1"):
+        page.goto(f"{address}#{unknown}")
+        wait_shown(page, "live")
 
 
 def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
@@ -157,7 +156,7 @@ def test_a_phone_shows_the_result_first_and_the_controls_on_demand(
     page.click(f"#{view}-stop")
 
 
-STATES = {"grid": "#grid .mars-grid", "batch": "#batch .mars-batch", "load": "#load .mars-load"}
+STATES = {"grid": "#grid .mars-grid", "batch": "#batch .mars-batch"}
 
 
 @pytest.mark.parametrize("view", STATES)

@@ -94,6 +94,3 @@ export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft mod
 export const FINAL_STOPS = ["eos", "limit", "repeats"];
 // The placeholder in a page's file that is replaced by the page's data.
 export const DATA_PLACE = "@data";
-
-// The methods that the Load lab measures, in the order of its legends.
-export const LOAD_ORDER = ["ar", "lossless", "fixed", "follow", "draft", "lookup"];

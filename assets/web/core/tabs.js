@@ -6,10 +6,9 @@ import { indexForKey, targetOf, whenThere } from "./dom.js";
 /** @type {Record<string, string[]>} */
 const VIEWS = {
   "trade-off": ["grid", "frontier"],
-  throughput: ["batch", "load"],
   review: ["compare", "sets", "stability"],
 };
-const SINGLE = ["live", "how-it-works"];
+const SINGLE = ["live", "throughput", "how-it-works"];
 const [FIRST] = SINGLE;
 
 const buttonOf = (/** @type {string} */ name) => document.getElementById(`${name}-tab-button`);

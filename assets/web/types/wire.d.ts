@@ -89,6 +89,7 @@ interface PrefillEvent {
   type: "prefill";
   num_tokens: number;
   seconds: number;
+  cache_bytes?: number;
   num_reused?: number;
 }
 

@@ -19,7 +19,6 @@ const RUNS = {
   run: "stage",
   "batch-run": "batch-stage",
   "grid-run": "grid-stage",
-  "load-run": "load-stage",
   "stability-run": "stability-stage",
 }; // id of a Run button -> id of the stage with its results
 /** @type {Record<string, string>} */
@@ -109,7 +108,7 @@ function mountKeys() {
     if (event.key === "Tab" && isListOpen)
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
-      ["stop", "batch-stop", "grid-stop", "load-stop", "stability-stop"].forEach(press);
+      ["stop", "batch-stop", "grid-stop", "stability-stop"].forEach(press);
   });
 }
 
@@ -202,7 +201,7 @@ function mountPrompt() {
 const FOLDS = {
   "": { text: "τ · B", label: "Controls: τ, B, slow motion", controls: "knobs" },
   ...Object.fromEntries(
-    ["batch-", "grid-", "load-", "stability-"].map((place) => [
+    ["batch-", "grid-", "stability-"].map((place) => [
       place,
       { text: "Settings", label: "Settings", controls: `${place}desk` },
     ]),
@@ -238,7 +237,6 @@ const RUNNING = {
   go: "#race .mars-race:is([data-state=running], [data-state=slow], [data-state=waiting])",
   "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
   "grid-go": "#grid .mars-grid:is([data-phase=running], [data-phase=waiting])",
-  "load-go": "#load .mars-load:is([data-phase=running], [data-phase=waiting])",
   "stability-go": "#stability .mars-stability:is([data-phase=running], [data-phase=waiting])",
 };
 
