@@ -34,10 +34,7 @@ COMMANDS = {
         "mars_runtime.lab.evaluation.cli",
         "measure accuracy and tokens per forward pass over τ and B",
     ),
-    "verify": (
-        "mars_runtime.lab.verification.cli",
-        "check that decoding is exact for a checkpoint, such as lossless text",
-    ),
+    "verify": ("mars_runtime.lab.verification", "check that lossless decoding emits AR's tokens"),
     "benchmark": (
         "mars_runtime.lab.benchmark.cli",
         "compare tokens per second with other software",

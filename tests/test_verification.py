@@ -1,0 +1,120 @@
+"""``verify lossless``: decoders that keep and break the law, and the command on toy weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from mars_runtime.events import Event, RowStep, Step
+from mars_runtime.lab import verification
+from mars_runtime.lab.evaluation.measure import decode_in_batches
+from mars_runtime.lab.verification import (
+    Mismatch,
+    compare_with_ar,
+    first_difference,
+    lossless_methods,
+)
+from mars_runtime.settings import DecodeSettings
+
+AR = DecodeSettings("ar", 1.0, 1)
+LOSSLESS = DecodeSettings(tau=0.0, lossless=True)
+PROMPTS = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
+
+
+def echo(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterator[Event]:
+    """One forward that repeats the prompt; in a batch, lossless gets the 5 wrong."""
+    is_wrong = settings.lossless and len(prompts) > 1
+    for number, prompt in enumerate(prompts):
+        tokens = tuple(50 if is_wrong and token == 5 else token for token in prompt)
+        step = RowStep(number, 0, 0, 1, 1, (), tokens, 0, settings, "eos")
+        yield Step((step,))
+
+
+def test_a_law_that_is_kept_has_no_mismatch() -> None:
+    expected = decode_in_batches(echo, PROMPTS, AR, 1)
+    held = compare_with_ar(echo, PROMPTS, LOSSLESS, 1, expected)
+    assert (held.num_prompts, held.num_tokens, held.num_forwards) == (3, 9, 3)
+    assert held.mismatches == ()
+
+
+def test_a_law_that_is_broken_says_where() -> None:
+    expected = decode_in_batches(echo, PROMPTS, AR, 1)
+    counts: list[int] = []
+    held = compare_with_ar(echo, PROMPTS, LOSSLESS, 4, expected, counts.append)
+    assert held.mismatches == (Mismatch(prompt=1, place=1, expected=5, found=50),)
+    assert sum(counts) == 3
+
+
+def test_a_text_that_ends_early_differs_at_its_end() -> None:
+    assert first_difference(7, [1, 2], [1, 2, 3]) == Mismatch(7, 2, None, 3)
+    assert first_difference(7, [1, 2], []) == Mismatch(7, 0, 1, None)
+    assert first_difference(7, [1, 2], [1, 2]) is None
+
+
+def test_methods_are_many_different_and_lossless() -> None:
+    actual = lossless_methods(24)
+    assert len(set(actual)) == len(actual) >= 3
+    assert all(way.lossless and way.max_new_tokens == 24 for way in actual)
+    assert len({way.block_size for way in actual}) >= 3
+    assert len({way.tau for way in actual}) >= 3
+
+
+def run(*given: str) -> int:
+    parser = argparse.ArgumentParser()
+    verification.add_parser(parser.add_subparsers(dest="command"))
+    return verification.run(parser.parse_args(["verify", "lossless", *given]))
+
+
+def small(folder: Path, out: Path) -> list[str]:
+    return [
+        *("--checkpoint", str(folder), "--families", "chat", "maths", "--prompts", "3"),
+        *("--max-new-tokens", "6", "--dtype", "fp32", "--out", str(out)),
+    ]
+
+
+def test_every_lossless_method_is_compared(foreseeing_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "lossless.json"
+    assert run(*small(foreseeing_folder, out)) == 0
+    document = json.loads(out.read_text())
+    assert {"date", "commit", "hardware", "versions"} <= set(document)
+    assert (document["num_prompts"], document["num_mismatches"]) == (6, 0)
+    assert len(document["ways"]) == 1 + 2 * len(lossless_methods(6))
+    assert {way["batch_size"] for way in document["ways"]} == {1, 4}
+    assert document["num_answers"] == 6 * len(document["ways"])
+    assert str(tmp_path) not in out.read_text()
+
+
+def test_a_difference_is_an_exit_code(
+    foreseeing_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unverified = [DecodeSettings(tau=0.0, block_size=8, max_new_tokens=6)]
+    monkeypatch.setattr(verification, "lossless_methods", lambda limit: unverified)
+    out = tmp_path / "lossless.json"
+    assert run(*small(foreseeing_folder, out)) == 1
+    assert json.loads(out.read_text())["num_mismatches"] > 0
+    assert "differ from AR's" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--families", "poetry"], "--families 'poetry' is unknown"),
+        (["--prompts", "0"], "--prompts must be at least 1"),
+        (["--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
+        (["--threads", "-5"], "--threads must be at least 1, got -5."),
+        (["--out", "/proc/nowhere/l.json"], "cannot be written"),
+        (["--checkpoint", "nobody"], "nobody"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(
+    given: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--out", str(tmp_path / "l.json"), *given) == 2
+    assert said in capsys.readouterr().err
