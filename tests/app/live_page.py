@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,18 +49,6 @@ def only_run(tab: TabHandlers[R]) -> R:
 def running(handlers: Handlers) -> LiveRun:
     """The only race there is."""
     return only_run(handlers.live)
-
-
-def assert_ends_when_left(page: playwright.Page, tab: TabHandlers[R]) -> None:
-    """Check that leaving the page cancels its run."""
-    run = only_run(tab)
-    page.goto("about:blank")
-    until = time.monotonic() + 30
-    while len(tab.runs) and time.monotonic() < until:
-        time.sleep(0.05)
-    latest = run.transcripts[-1].run
-    assert latest.wait(30)
-    assert latest.events_since(0)[-1].reason == "cancelled"
 
 
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:

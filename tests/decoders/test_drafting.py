@@ -202,12 +202,6 @@ def test_law_3_holds_for_any_choice(
             assert lookup or not step.looked_up
 
 
-def all_counting(prefix: tuple[int, ...]) -> list[float]:
-    """Counts 3, 4 ... 15, 3 ...; masks count on."""
-    last = max(i for i, token in enumerate(prefix) if token != IDS.mask_id)
-    return peaked(3 + (prefix[last] - 3 + len(prefix) - last) % 13, 30.0)
-
-
 def counting(prefix: tuple[int, ...]) -> list[float]:
     """Counts 3, 4 ... 15, 3 ...; masks know nothing."""
     return peaked(3 + (prefix[-1] - 2) % 13, 30.0) if prefix[-1] != 1 else peaked(3, 1.0)

@@ -46,30 +46,6 @@ def forward(start: int, slots: Slots, count: int, stop: str, drafted: int = 0) -
     }
 
 
-# tau 0.9: writes 1 2 | 3 | 5 6 | 7 END. The first refused 3 was right, the 4 behind it was not.
-PLAIN_RUN = lines(
-    DecodeSettings(tau=0.9, block_size=4),
-    [
-        forward(0, [(1, 0.99), (2, 0.95), (3, 0.85), (4, 0.5)], 2, "threshold"),
-        forward(2, [(3, 0.97), (4, 0.7), (7, 0.6), (8, 0.95)], 1, "threshold"),
-        forward(3, [(5, 0.9), (6, 0.92), (END, 0.3), (8, 0.2)], 2, "threshold"),
-        forward(5, [(7, 0.9), (END, 0.95)], 2, "eos"),
-    ],
-)
-
-# Writes 1 | 2 3 | 4 | 5 | 6 END: 2 is confirmed, 9 is replaced by AR's 4, 6 END confirmed.
-LOSSLESS_RUN = lines(
-    DecodeSettings(tau=0.9, block_size=3, lossless=True),
-    [
-        forward(0, [(1, 0.99), (2, 0.95), (3, 0.8)], 1, "threshold", drafted=1),
-        forward(1, [(2, 0.9), (3, 0.99), (9, 0.95), (5, 0.92)], 2, "block", drafted=2),
-        forward(3, [(4, 0.9), (6, 0.9), (5, 0.5), (6, 0.5)], 1, "mismatch"),
-        forward(4, [(5, 0.9), (6, 0.95), (END, 0.95)], 1, "block", drafted=2),
-        forward(5, [(6, 0.9), (END, 0.95), (8, 0.9)], 2, "eos"),
-    ],
-)
-
-
 BOTH = {"mars": "MARS", "ar": "plain AR"}
 ONE = {"mars": "MARS"}
 START = DecodeSettings(tau=0.95, block_size=8)
