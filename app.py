@@ -167,7 +167,8 @@ def serve(settings: AppSettings) -> None:
 
 
 def make_engines(settings: AppSettings) -> Engines:
-    """Return engines that decode on this machine, on another machine, or on GPUs lent by ZeroGPU.
+    """Return engines that decode on this machine or on GPUs lent by ZeroGPU.
+
     Raises AppSettingsError.
     """
     if "SPACES_ZERO_GPU" in os.environ:
@@ -175,10 +176,6 @@ def make_engines(settings: AppSettings) -> Engines:
 
         if is_on_zerogpu():
             return zero_engines(settings)
-    if settings.remote:
-        from app.engines.remote import RemoteEngines
-
-        return RemoteEngines(settings)
     from app.engines.engines import Engines
 
     return Engines(settings)

@@ -51,9 +51,6 @@ class AppSettings:
     max_import_bytes: maximum size of an imported run.
     data: folder that stores judgements, and shared runs that are too long for a link; if empty,
     neither is stored.
-    remote: URL of an endpoint on another machine that decodes for this page; if empty, this machine
-    decodes.
-    remote_key: API key of that endpoint.
     review_key: clients with this key may store judgements in ``data`` and create review sets as
     large as those of the command line. If empty, all judgements stay in browsers.
     api_key: key that clients of the OpenAI-compatible endpoint must send; if empty, no key is
@@ -80,8 +77,6 @@ class AppSettings:
     max_import_bytes: int = 4_000_000
     data: str = ""
     review_key: str = field(default="", repr=False)
-    remote: str = ""
-    remote_key: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
     allowed_origins: str = ""
 

@@ -186,9 +186,7 @@ class Tokenizer:
             ) from error
 
     def parts(self) -> dict[str, Any]:
-        """Return JSON values from which ``from_parts`` builds an equal tokenizer in another
-        process.
-        """
+        """Return the JSON values that determine the tokenizer, to compare it with another one."""
         names = {index: name for name, index in self._names.items()}
         return {
             "encoder": json.loads(self._encoder.to_str()),
@@ -197,18 +195,6 @@ class Tokenizer:
             "mask": names[self.mask_id],
             "system": self.system,
         }
-
-    @classmethod
-    def from_parts(cls, parts: Mapping[str, Any]) -> Tokenizer:
-        """Build a tokenizer from the result of ``parts``.
-
-        Raises TextError, KeyError or TypeError if it is invalid.
-        """
-        encoder, _ = plain_encoder(parts["encoder"], {})
-        tokens = {index: token for token, index in encoder.get_vocab().items()}
-        return cls(
-            encoder, tokens, parts["added"], parts["pad"], parts["mask"], system=parts["system"]
-        )
 
     def encode(self, text: str) -> list[int]:
         """Tokenize ``text`` into ids that never include a control token.

@@ -28,14 +28,12 @@ from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD, Engine
-from mars_runtime.engine.header import Facts
 from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
 from mars_runtime.model.files import files_of, weight_files
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.serving.metrics import Metrics
-from mars_runtime.serving.models import ModelDescription
 
 if TYPE_CHECKING:
     import torch
@@ -78,32 +76,16 @@ class UnavailableError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A loaded checkpoint and its engine. If another machine decodes, ``checkpoint`` holds only a
-    description.
-    """
+    """A loaded checkpoint and its engine."""
 
     entry: Entry
-    checkpoint: Checkpoint | ModelDescription
+    checkpoint: Checkpoint
     engine: BaseEngine
-
-    @property
-    def about(self) -> Checkpoint | Facts:
-        """Return the facts about hardware and checkpoint, for the header of a trace."""
-        return (
-            self.checkpoint.facts
-            if isinstance(self.checkpoint, ModelDescription)
-            else self.checkpoint
-        )
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether another machine decodes."""
-        return isinstance(self.checkpoint, ModelDescription)
 
     @property
     def advice(self) -> str:
         """Return a warning if a missing compiler makes this checkpoint slow, otherwise ""."""
-        if isinstance(self.checkpoint, ModelDescription) or self.is_bitwise:
+        if self.is_bitwise:
             return ""
         from mars_runtime.model.native.library import CompileError, find_compiler
 
@@ -120,8 +102,6 @@ class Served:
         """Whether the result for a token is bitwise independent of the other positions in its
         forward pass.
         """
-        if isinstance(self.checkpoint, ModelDescription):
-            return self.checkpoint.facts.is_bitwise
         return self.checkpoint.model.is_bitwise
 
 

@@ -22,7 +22,6 @@ from app.ui.controls import read_prompt, read_setting, read_system
 from app.ui.imported_runs import read_import
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
-from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
 from mars_runtime.review import budget
 from mars_runtime.review.making import Decoder, SetProgress, begin, make
@@ -279,10 +278,7 @@ class Making:
     def _decoder(self, name: str) -> Decoder:
         served = self._engines.get(name)
         assert served is not None, "get without a timeout waits until the checkpoint is loaded"
-        about = served.about
-        if isinstance(about, Facts):
-            return Decoder.elsewhere(served.engine, served.checkpoint.tokenizer, about)
-        return Decoder.here(served.engine, about)
+        return Decoder.of(served.engine, served.checkpoint)
 
     def bring(self, posted: Mapping[str, Any], address: str) -> dict[str, Any]:
         """Create a set from existing answers: ``pins`` (texts of traces) or ``samples`` (files of

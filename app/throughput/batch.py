@@ -209,7 +209,7 @@ def start_side(
     run = served.engine.solo(decode, settings, deadline=max_seconds, owner=owner)
     every_id = tuple(token for prompt in prompts for token in prompt)
     header = make_header(
-        served.about,
+        served.checkpoint,
         prompts_as_text(order.prompts),
         Request(every_id, settings),
         name=order.title(method),

@@ -10,7 +10,6 @@ from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
 from mars_runtime.methods import LANES, METHODS
-from mars_runtime.serving.models import ModelDescription
 
 POLL_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
@@ -122,8 +121,7 @@ def missing(served: Served) -> dict[str, str]:
     checkpoint = served.checkpoint
     lacks = {
         "speculative": not served.entry.draft,
-        "block_diffusion": not isinstance(checkpoint, ModelDescription)
-        and not checkpoint.diffusion_size,
+        "block_diffusion": not checkpoint.diffusion_size,
     }
     return {name: METHODS[name].needs for name in METHODS if lacks.get(name)}
 
@@ -142,7 +140,7 @@ def footer(served: Served) -> str:
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
         f"lossless is {'bitwise exact' if served.is_bitwise else 'exact except at near ties'}",
-        f"live runs are timed {'on another machine' if served.is_elsewhere else 'on this server'}",
+        "live runs are timed on this server",
         *([served.advice] if served.advice else []),
     ]
     return " · ".join(parts)

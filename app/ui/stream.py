@@ -439,7 +439,7 @@ def writer_of(
     task: the prompt's task, if it is known. context: the earlier turns and the system prompt.
     """
     header = make_header(
-        served.about,
+        served.checkpoint,
         prompt,
         request,
         costs=served.engine.costs(),

@@ -174,7 +174,7 @@ class DecoderCache:
             checkpoint = load_checkpoint(name, device=self._device, dtype=self._dtype)
             backend = CheckpointBackend(checkpoint, keeps=False)
             engine = self._stack.enter_context(Engine(backend, max_runs=AT_ONCE))
-            self._decoders[name] = Decoder.here(engine, checkpoint)
+            self._decoders[name] = Decoder.of(engine, checkpoint)
         return self._decoders[name]
 
 

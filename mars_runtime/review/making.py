@@ -18,7 +18,7 @@ from mars_runtime.engine.header import Facts, facts_of, make_header
 from mars_runtime.engine.request import MAX_DEADLINE, Request, RequestError
 from mars_runtime.engine.run import Run
 from mars_runtime.events import FINAL, End
-from mars_runtime.provenance import fingerprint, provenance, shipped
+from mars_runtime.provenance import fingerprint, provenance
 from mars_runtime.review.methods import ReviewMethod
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet, SetDescription, SetError
@@ -48,15 +48,10 @@ class Decoder:
     weights: str | None = None
 
     @classmethod
-    def here(cls, engine: BaseEngine, checkpoint: Checkpoint) -> Decoder:
+    def of(cls, engine: BaseEngine, checkpoint: Checkpoint) -> Decoder:
         """Return the decoder of a checkpoint that is loaded in this process."""
         weights = fingerprint(checkpoint.weight_files)
         return cls(engine, checkpoint.tokenizer, facts_of(checkpoint), weights)
-
-    @classmethod
-    def elsewhere(cls, engine: BaseEngine, tokenizer: Tokenizer, facts: Facts) -> Decoder:
-        """Return the decoder of a checkpoint that another machine serves."""
-        return cls(engine, tokenizer, facts, shipped(facts.checkpoint))
 
     @property
     def at_once(self) -> int:

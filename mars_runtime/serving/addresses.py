@@ -14,7 +14,7 @@ from mars_runtime.serving.limits import Application, Message, Receive, Send
 
 ORIGINS = "MARS_ALLOWED_ORIGINS"
 """Environment variable with the origins that may call the endpoint from a browser."""
-EXPOSED = ("retry-after", "x-run-id")
+EXPOSED = ("retry-after",)
 """Response headers that scripts of other origins may read, in addition to CORS's default ones."""
 METHODS = ("GET", "POST", "DELETE")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")

@@ -1,4 +1,4 @@
-"""The HTTP routes of the endpoint: models, completions, runs, health, metrics and documentation.
+"""The HTTP routes of the endpoint: models, completions, health, metrics and documentation.
 
 Errors are one sentence in OpenAI's format. Routes under ``/v1`` require the key if one is set.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -48,7 +47,7 @@ from mars_runtime.serving.limits import (
     address_of,
     is_json,
 )
-from mars_runtime.serving.models import Answering, Models, ServedModel, about, unknown
+from mars_runtime.serving.models import Answering, Models, ServedModel, unknown
 from mars_runtime.serving.openapi import document, page
 from mars_runtime.serving.requests import (
     DEFAULT_CAPS,
@@ -57,15 +56,11 @@ from mars_runtime.serving.requests import (
     CompletionRequest,
     Kind,
     Prompt,
-    RunBody,
-    SteerBody,
     TextBody,
     make_requests,
-    read,
     read_completion,
 )
 from mars_runtime.serving.responses import ResponseEnvelope, ResponsesBody, read_request
-from mars_runtime.serving.runs import LaneGroups, Lanes, lane_requests, lanes_of, steer
 from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
@@ -74,19 +69,12 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": TextBody,
     "/v1/responses": ResponsesBody,
-    "/v1/runs": RunBody,
-    "/v1/runs/{run}/settings": SteerBody,
 }
 """The pydantic model of the request body, by path."""
-DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "This path does not exist. See /docs for all paths."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
 TOO_LARGE = "The request is too large. Shorten the prompt."
 RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
-RACE_LIMITED = (
-    "With this race of {} lanes, your address would have too many runs. Send fewer lanes, or wait "
-    "for a run to end."
-)
 NO_KEY = "The API key is missing or wrong. Send it as a bearer token."
 ONLY_JSON = "The content type must be application/json."
 LOADING_SECONDS = 5
@@ -116,10 +104,6 @@ def make_app(
         Route("/v1/chat/completions", partial(endpoint.complete, "chat"), methods=["POST"]),
         Route("/v1/completions", partial(endpoint.complete, "text"), methods=["POST"]),
         Route("/v1/responses", endpoint.respond, methods=["POST"]),
-        Route("/v1/runs", endpoint.run, methods=["POST"]),
-        Route("/v1/runs/{run}/settings", endpoint.steer, methods=["POST"]),
-        Route("/v1/runs/{run}", endpoint.stop, methods=["DELETE"]),
-        Route("/v1/models/{name:path}/about", endpoint.about),
         Route("/v1/models/{name:path}", endpoint.model),
         Route("/health", endpoint.health),
     ]
@@ -160,7 +144,6 @@ class Endpoint:
         self._caps = caps
         self._keys = KeyCheck(key) if key else None
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
-        self._lane_groups = LaneGroups()
 
     async def models(self, request: Request) -> Response:
         """List the models."""
@@ -192,61 +175,12 @@ class Endpoint:
         """
         return await self._guarded(request, self._respond)
 
-    async def run(self, request: Request) -> Response:
-        """Start one run or a race and stream it as server-sent events. An event is named after the
-        number of its lane and contains one line of a trace. Events named state report the queue
-        state.
-        """
-        return await self._guarded(request, self._run)
-
-    async def steer(self, request: Request) -> Response:
-        """Change τ, B and other settings of a run from the next forward pass on. The name of a run
-        is its x-run-id header, or the id of a completion or response.
-        """
-        return await self._guarded(request, self._steer)
-
-    async def stop(self, request: Request) -> Response:
-        """End a run, or one of its lanes, within one forward pass."""
-        self._check_key(request)
-        lane = request.query_params.get("lane", "")
-        number = int(lane) if DIGITS.fullmatch(lane) else lane or None
-        for run in lanes_of(self._lane_groups.find(request.path_params["run"]), number):
-            run.cancel()
-        return Response(status_code=204)
-
-    async def about(self, request: Request) -> Response:
-        """Return what a page on another machine needs to use a model: its block size, capacity,
-        device, costs and tokenizer.
-        """
-        self._check_key(request)
-        model = self._models.find(request.path_params["name"])
-        return JSONResponse(await self._in_thread(partial(about, model)))
-
     async def _guarded(self, request: Request, work: Work) -> Response:
         """Check the key and the content type, then handle the request."""
         self._check_key(request)
         if not is_json(request.scope):
             raise ApiError(415, ONLY_JSON)
         return await work(request)
-
-    async def _run(self, request: Request) -> Response:
-        posted = read(RunBody, await request.body())
-        model = self._models.find(posted.model)
-        parsed = await self._in_thread(partial(lane_requests, posted, model, self._caps))
-        if _reserve_runs(request, len(parsed) - 1) < len(parsed) - 1:
-            raise ApiError(429, RACE_LIMITED.format(len(parsed)), retry_after=1)
-        requests = [replace(lane_request, owner=_owner(request)) for lane_request in parsed]
-        lanes = Lanes(await model.race(requests, posted.pace, posted.is_alone), model)
-        name = f"run-{uuid.uuid4().hex}"
-        self._lane_groups.add(name, model.block_size, lanes.runs)
-        stream = ServerSentEvents(lanes.events(), lanes)
-        stream.headers["x-run-id"] = name
-        return stream
-
-    async def _steer(self, request: Request) -> Response:
-        group = self._lane_groups.find(request.path_params["run"])
-        steer(group, read(SteerBody, await request.body()))
-        return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
         completion = read_completion(kind, await request.body())
@@ -288,8 +222,7 @@ class Endpoint:
                 answer = StreamedAnswer(tokenizer, *stops)
                 choices.append(Choice(replace(answer_request, owner=owner), envelope, answer, echo))
         at_once = 1 + _reserve_runs(request, min(len(choices), MAX_LANES) - 1)
-        register = partial(self._lane_groups.add, first.name, model.block_size)
-        return Choices(choices, model.submit, at_once, self._caps.max_seconds, register)
+        return Choices(choices, model.submit, at_once, self._caps.max_seconds)
 
     async def _respond(self, request: Request) -> Response:
         parsed = read_request(await request.body())
@@ -302,7 +235,6 @@ class Endpoint:
         stops = chat.stops, chat.stop_ids, chat.settings.min_tokens
         answer = StreamedAnswer(model.tokenizer, *stops)
         run = await model.submit(replace(run_request, owner=_owner(request)))
-        self._lane_groups.add(envelope.name, model.block_size, [run])
         if chat.is_stream:
             return ServerSentEvents(envelope.events(run, answer), run)
         try:

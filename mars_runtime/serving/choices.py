@@ -57,7 +57,6 @@ class Choices:
     submit: starts a run.
     at_once: maximum number of runs at the same time.
     seconds: how long to retry if the engine's queue is full and none of the runs is active.
-    register: called whenever a run starts, with all runs that were started so far.
     """
 
     def __init__(
@@ -66,13 +65,11 @@ class Choices:
         submit: Callable[[Request], Awaitable[Run]],
         at_once: int,
         seconds: float,
-        register: Callable[[list[Run]], None],
     ) -> None:
         self.all = tuple(choices)
         self._submit = submit
         self._at_once = at_once
         self._seconds = seconds
-        self._register = register
         self._waiting = deque(choices)
         self._active: list[Choice] = []
         self._until = 0.0
@@ -84,7 +81,6 @@ class Choices:
         self._waiting.popleft()
         self._active.append(choice)
         self._until = time.monotonic() + self._seconds
-        self._register([choice.run for choice in self.all if choice.run is not None])
 
     def cancel(self) -> None:
         """Cancel all runs; they end within one forward pass."""

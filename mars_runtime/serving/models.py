@@ -1,8 +1,7 @@
 """The interface between the HTTP routes and the engines.
 
 Routes access engines through ``Models``; its implementations decide where engines run.
-``SingleModel`` runs one engine in this process. ``ModelDescription`` describes a model to a page on
-another machine. It contains the whole tokenizer, so that machine needs no files of the model.
+``SingleModel`` runs one engine in this process.
 """
 
 from __future__ import annotations
@@ -10,19 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
-
-from pydantic import PlainValidator, TypeAdapter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD
-from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import Event
-from mars_runtime.json_values import Whole
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -85,17 +80,6 @@ class ServedModel(Protocol):
         Raises EngineBusy, EngineError or RequestError, each with one sentence.
         """
 
-    async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        """Start a run for each request, as a race if there are several.
-
-        A single request shares forward passes with other runs unless ``is_alone`` is set. Raises
-        the exceptions of ``submit`` and SettingsError.
-        """
-
-    @property
-    def facts(self) -> Facts:
-        """Checkpoint, device and measured costs of the model, as in the header of a trace."""
-
 
 class Models(Protocol):
     """The models that an endpoint serves."""
@@ -121,41 +105,6 @@ def unknown(names: Sequence[str]) -> UnknownModelError:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelDescription:
-    """The description of a model on another machine; fields are those of ``ServedModel``."""
-
-    facts: Facts
-    tokenizer: Annotated[Tokenizer, PlainValidator(lambda parts: Tokenizer.from_parts(dict(parts)))]
-    block_size: Whole
-    capacity: Whole
-
-    @property
-    def name(self) -> str:
-        return self.facts.checkpoint
-
-
-def about(model: ServedModel) -> dict[str, Any]:
-    """Return the description of a model as JSON. Waits until its engine has measured the costs."""
-    return {
-        "facts": asdict(model.facts),
-        "tokenizer": model.tokenizer.parts(),
-        "block_size": model.block_size,
-        "capacity": model.capacity,
-    }
-
-
-def read_about(value: Any) -> ModelDescription:
-    """Parse the description of a model.
-
-    Raises ValueError, KeyError, TypeError or TextError if it is invalid.
-    """
-    return _ABOUT.validate_python(value)
-
-
-_ABOUT = TypeAdapter(ModelDescription)
-
-
-@dataclass(frozen=True, slots=True)
 class EngineModel:
     """A model and the engine object in this process that runs it."""
 
@@ -163,11 +112,10 @@ class EngineModel:
     tokenizer: Tokenizer
     block_size: int
     engine: BaseEngine
-    checkpoint: Checkpoint | ModelDescription | None = None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint | ModelDescription, engine: BaseEngine) -> EngineModel:
-        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
+    def of(cls, checkpoint: Checkpoint, engine: BaseEngine) -> EngineModel:
+        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine)
 
     @property
     def capacity(self) -> int:
@@ -175,19 +123,6 @@ class EngineModel:
 
     async def submit(self, request: Request) -> Run:
         return self.engine.submit(request)
-
-    async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        if len(requests) == 1:
-            return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
-        return self.engine.race(requests, pace)
-
-    @property
-    def facts(self) -> Facts:
-        """Checkpoint, device and measured costs. Waits until the engine has measured the costs."""
-        checkpoint = self.checkpoint
-        if isinstance(checkpoint, ModelDescription):
-            return checkpoint.facts
-        return Facts(self.name) if checkpoint is None else facts_of(checkpoint, self.engine.costs())
 
 
 class SingleModel:

@@ -28,8 +28,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from mars_runtime.engine.base import MAX_LANES
-from mars_runtime.engine.request import MAX_DEADLINE, Request
+from mars_runtime.engine.request import Request
 from mars_runtime.json_values import MAX_INT
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import ServedModel
@@ -37,7 +36,6 @@ from mars_runtime.settings import (
     MAX_NEW_TOKENS,
     RECOMMENDED,
     SETTINGS,
-    STEERED,
     DecodeSettings,
     SettingsError,
 )
@@ -317,33 +315,13 @@ class TextFields(AnswerBody):
     logprobs: NumRunnersUp | None = None
 
 
-class LaneFields(Body):
-    """One of several runs that begin together."""
-
-    prompt_ids: list[Any] = Field(description="a list of token ids")
-    seconds: Annotated[int, Field(ge=1, le=int(MAX_DEADLINE))] | None = None
-    is_checked: bool = False
-    reuses: bool = True
-
-
-class SteerFields(Body):
-    """Settings that apply from the next forward pass on."""
-
-    lane: Any = None
-    pace: Any = None
-    max_new_tokens: Any = None
-
-
-def with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
-    """Return the model ``base`` with additional fields for the decoding settings ``names``.
-
-    is_change: whether an omitted setting keeps its current value; otherwise it has its default.
-    """
+def with_settings(base: type[B], names: Collection[str]) -> type[B]:
+    """Return the model ``base`` with additional fields for the decoding settings ``names``."""
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
         name: (
             Seed if name == "seed" else line.schema_type,
-            Field(default=None if is_change else getattr(RECOMMENDED, name), description=line.says),
+            Field(default=getattr(RECOMMENDED, name), description=line.says),
         )
         for name, line in lines.items()
     }
@@ -353,28 +331,6 @@ def with_settings(base: type[B], names: Collection[str], *, is_change: bool = Fa
 
 ChatBody = with_settings(ChatFields, SERVED)
 TextBody = with_settings(TextFields, SERVED)
-LaneBody = with_settings(LaneFields, (*SERVED, "max_new_tokens"))
-SteerBody = with_settings(SteerFields, STEERED, is_change=True)
-
-
-def _lane(value: Any) -> Any:
-    return value if isinstance(value, dict) else {}
-
-
-class RunBody(Body):
-    """Runs that begin together."""
-
-    model: Text = Field(description="a model name from /v1/models")
-    lanes: list[Annotated[LaneBody, BeforeValidator(_lane)]] = Field(  # type: ignore[valid-type]
-        min_length=1, max_length=MAX_LANES
-    )
-    pace: Any = 0.0
-    is_alone: bool = False
-
-
-def read(model: type[B], body: bytes) -> B:
-    """Parse and validate a request body. Raises ApiError."""
-    return checked(model, parse(body))
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -413,16 +369,6 @@ def checked(model: type[B], values: dict[str, Any]) -> B:
         return model.model_validate(values)
     except ValidationError as error:
         raise _field_error(model, error) from None
-
-
-def whole_number(value: object, name: str, least: int, most: int) -> int | None:
-    """Return ``value`` if it is None or a whole number from ``least`` to ``most``.
-
-    Raises ApiError otherwise. name: the field, for the error message.
-    """
-    if value is not None and (type(value) is not int or not least <= value <= most):
-        raise ApiError(400, f"{name} must be a whole number from {least} to {most}.", name)
-    return value
 
 
 def _field_error(model: type[BaseModel], error: ValidationError) -> ApiError:
@@ -679,12 +625,6 @@ def _of_choice(request: Request, index: int) -> Request:
     """Return the request for answer number ``index`` to a prompt, with its own seed."""
     seed = (request.settings.seed + index) % NUM_SEEDS
     return replace(request, settings=replace(request.settings, seed=seed))
-
-
-def check_length(num_tokens: int, most: int) -> None:
-    """Raise ApiError if ``num_tokens``, the length of an answer, is larger than ``most``."""
-    if num_tokens > most:
-        raise ApiError(400, f"max_tokens must be at most {most}, got {num_tokens}.", "max_tokens")
 
 
 def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:

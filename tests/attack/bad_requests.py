@@ -9,10 +9,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-CHAT, TEXT, RUNS = "/v1/chat/completions", "/v1/completions", "/v1/runs"
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 RESPONSES = "/v1/responses"
 MODEL = "scripted"
-LANE = {"prompt_ids": [1, 2], "max_new_tokens": 4}
 MESSAGES: list[Any] = [{"role": "user", "content": "Hello"}]
 HALF = "\ud83d"
 DEEP: Any = json.loads("[" * 400 + "]" * 400)
@@ -66,22 +65,6 @@ BAD_VALUES: dict[str, list[Any]] = {
     "lossless": [1, "yes", []],
     "lookup": [0, "no", {}],
 }  # fmt: skip
-BAD_RUNS: dict[str, list[Any]] = {
-    "model": BAD_VALUES["model"],
-    "lanes": [None, 1, "x", {}, [], [None], [[]], [LANE] * 50, DEEP, HALF],
-    "pace": ["x", -1, 10**400, [], True],
-    "is_alone": [1, "yes", []],
-}
-BAD_LANES: dict[str, list[Any]] = {
-    "prompt_ids": [None, 1, "", [], [-1], [10**9], [1.5], [True], ["1"], [[]]],
-    "max_new_tokens": [0, -1, 1.5, "5", 10**400, True, [], 4097],
-    "seconds": [0, -1, "x", 10**400, []],
-    "is_checked": [1, "yes", []],
-    **{name: BAD_VALUES[name] for name in ("tau", "block_size", "metric", "mask_layout", "method",
-                                           "lossless", "lookup", "temperature", "seed",
-                                           "presence_penalty", "logit_bias", "top_k", "min_p",
-                                           "min_tokens", "ignore_eos")},
-}  # fmt: skip
 BAD_RESPONSES: dict[str, list[Any]] = {
     "input": [
         None, 1, [], {}, [[]], [None], ["Hello"], DEEP, MESSAGES * 1001, HALF, "", " ",
@@ -114,15 +97,13 @@ NOT_FINITE = ["NaN", "Infinity", "-Infinity", "1e999"]
 
 def good(path: str, model: str = MODEL) -> dict[str, Any]:
     """A request that is answered."""
-    if path == RUNS:
-        return {"model": model, "lanes": [LANE]}
     if path == RESPONSES:
         return {"model": model, "input": "Hello", "max_output_tokens": 4}
     body: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
     return {"model": model, "max_tokens": 4, **body}
 
 
-TABLES = {CHAT: BAD_VALUES, TEXT: BAD_VALUES, RUNS: BAD_RUNS, RESPONSES: BAD_RESPONSES}
+TABLES = {CHAT: BAD_VALUES, TEXT: BAD_VALUES, RESPONSES: BAD_RESPONSES}
 OPTIONAL = {"max_tokens", "max_output_tokens"}
 
 
@@ -141,9 +122,6 @@ def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
                 for spelled in NOT_FINITE:
                     body = dumped({**whole, name: "@"})
                     yield path, body.replace(b'"@"', spelled.encode())
-    for name, values in BAD_LANES.items():
-        for value in values:
-            yield RUNS, dumped({**good(RUNS, model), "lanes": [{**LANE, name: value}]})
 
 
 def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]]:
@@ -171,10 +149,9 @@ GETS = [
     "/gradio_api/info?all_endpoints=x", "/gradio_api/openapi.json", "/gradio_api/app_id",
     "/gradio_api/call/generate/x", "/gradio_api/call/v2/nope/x", "/gradio_api/startup-events",
     "/gradio_api/queue/data?session_hash=x", "/gradio_api/queue/data", "/gradio_api/queue/data/x",
-    "/v1/models", "/v1/models/x", "/v1/models/%2e%2e%2fetc/about", "/v1/models//about", "/health/x",
-    f"/v1/models/{LONG}/about", f"/{LONG}", "/%ff%fe", "/v1/runs/x", "/metrics", "/health",
+    "/v1/models", "/v1/models/x", "/v1/models/%2e%2e%2fetc", "/v1/models//x", "/health/x",
+    f"/v1/models/{LONG}", f"/{LONG}", "/%ff%fe", "/v1/x", "/metrics", "/health",
 ]  # fmt: skip
-LANES = ["", "0", "-1", "9" * 5000, "1e3", "%d9%a3", "%00", "x", "1" * 10]
 ODD: list[Any] = [
     None, True, 0, -1, 10**6, 10**400, 1.5, "", "x", "0", [], {}, [[]], HALF, DEEP, ["x"] * 40,
     {"path": "/etc/passwd"}, {"a": 1}, "\0", "http://x", "generate", "predict", "judge",
@@ -202,13 +179,10 @@ def random_visits(seed: int, config: dict[str, Any]) -> Iterator[Visit]:
             f"{api}/component_server": {**call, "data": "x", "session_hash": "attack"},
             f"{api}/cancel": {"session_hash": "attack", "fn_index": 0, "event_id": "x"},
             f"{api}/reset": {"event_id": "x"},
-            "/v1/runs/x/settings": {"tau": 0.5},
         }
         kind = rng.random()
         if kind < 0.2:
             yield "GET", rng.choice(GETS), b""
-        elif kind < 0.25:
-            yield "DELETE", f"/v1/runs/x?lane={rng.choice(LANES)}", b""
         elif kind < 0.3:
             path, body = next(random_requests(rng.randrange(2**31)))
             yield "POST", path, body

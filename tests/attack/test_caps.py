@@ -38,13 +38,6 @@ def said(*texts: str) -> list[dict[str, str]]:
     return [{"role": ("user", "assistant")[n % 2], "content": it} for n, it in enumerate(texts)]
 
 
-def conversation(text: str) -> list[int]:
-    """The ids of a question as a page on another machine posts them; a token is a byte."""
-    start, end = [256], [257]
-    system = [*start, *b"system\nBe brief.", *end, *b"\n"]
-    return [*system, *start, *f"user\n{text}".encode(), *end, *b"\n", *start, *b"assistant\n"]
-
-
 ENTRIES: dict[str, Any] = {
     "chat/completions": lambda text: {"messages": said(text)},
     "chat/completions?turn": lambda text: {"messages": said(text, "Yes.", SHORT)},
@@ -54,8 +47,6 @@ ENTRIES: dict[str, Any] = {
     "completions?ids": lambda text: {"prompt": list(text.encode())},
     "responses": lambda text: {"input": text},
     "responses?system": lambda text: {"input": SHORT, "instructions": text},
-    "runs": lambda text: {"lanes": [{"prompt_ids": conversation(text), "max_new_tokens": 2}]},
-    "runs?text": lambda text: {"lanes": [{"prompt_ids": list(text.encode()), "max_new_tokens": 2}]},
 }
 
 

@@ -74,11 +74,6 @@ def test_a_stream_is_read_line_by_line(
     assert texts(events(place, f"/v1/{path}", {**body, "stream": True}), path) == wanted
 
 
-def test_a_run_of_another_page_is_read_line_by_line(place: Place) -> None:
-    body = {"lanes": [{"prompt_ids": list(WRITTEN.encode())}]}
-    assert len(list(events(place, "/v1/runs", body))) > 2
-
-
 def test_an_endpoint_of_the_page_is_read_by_its_client(tmp_path: Path) -> None:
     gradio_client = pytest.importorskip("gradio_client")
     handlers = make_handlers(tmp_path, ScriptedBackend(WRITTEN), port=0)

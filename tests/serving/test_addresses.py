@@ -139,9 +139,8 @@ POSTED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"model": NAME, "prompt": "Once"},
     "/v1/responses": {"model": NAME, "input": "Hello"},
-    "/v1/runs": {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
-MODELS = ["/v1/models", f"/v1/models/{NAME}", f"/v1/models/{NAME}/about"]
+MODELS = ["/v1/models", f"/v1/models/{NAME}"]
 
 
 @pytest.mark.parametrize("path", POSTED)
@@ -161,15 +160,6 @@ def test_a_get_with_a_trailing_slash_is_served_without_a_redirect(place: Place, 
     assert place.http.get(f"{path}/").status_code == place.http.get(path).status_code == 200
     assert place.http.post(path, json={}).status_code == 405
     assert place.http.get("/v1/").status_code == 404
-
-
-def test_a_run_is_steered_and_stopped_with_a_trailing_slash(slow: Place) -> None:
-    stream = chat(slow, stream=True)
-    run = next(iter(stream)).id
-    steered = slow.http.post(f"/v1/runs/{run}/settings/", json={"tau": 0.5})
-    stopped = slow.http.delete(f"/v1/runs/{run}/")
-    assert (steered.status_code, stopped.status_code) == (204, 204)
-    stream.close()
 
 
 # Pages of other origins.
@@ -323,8 +313,7 @@ def test_the_key_is_required(tmp_path: Path) -> None:
             assert place.http.get("/v1/models", headers=headers).status_code == 200
         for method, path in (
             *[("GET", path) for path in MODELS],
-            *[("POST", path) for path in (*POSTED, "/v1/runs/x/settings")],
-            ("DELETE", "/v1/runs/x"),
+            *[("POST", path) for path in POSTED],
         ):
             json_ = {} if method == "POST" else None
             assert place.http.request(method, path, json=json_).status_code in (401, 429), path

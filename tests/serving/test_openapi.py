@@ -28,17 +28,16 @@ from mars_runtime.serving.requests import (
     SERVED,
     UNSUPPORTED,
 )
-from mars_runtime.settings import RECOMMENDED, SETTINGS, STEERED
+from mars_runtime.settings import RECOMMENDED, SETTINGS
 from tests.serving.scripted_server import NAME, Oracle, Place, serving
 
 HELLO = [{"role": "user", "content": "Hello"}]
-CHAT, TEXT, RUN = "/v1/chat/completions", "/v1/completions", "/v1/runs"
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 RESPONSES = "/v1/responses"
 GOOD: dict[str, dict[str, Any]] = {
     CHAT: {"model": NAME, "messages": HELLO},
     TEXT: {"model": NAME, "prompt": "Once"},
     RESPONSES: {"model": NAME, "input": "Once"},
-    RUN: {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
 
 
@@ -65,18 +64,11 @@ def test_the_document_is_valid_and_names_every_body(document: Any) -> None:
         assert name in document["components"]["schemas"]
 
 
-@pytest.mark.parametrize(
-    ("body", "names"),
-    [
-        *[(body, SERVED) for body in ("ChatBody", "TextBody", "ResponsesBody")],
-        ("LaneBody", (*SERVED, "max_new_tokens")),
-        ("SteerBody", STEERED),
-    ],
-)
-def test_a_setting_is_described_as_its_table_has_it(document: Any, body: str, names: Any) -> None:
+@pytest.mark.parametrize("body", ["ChatBody", "TextBody", "ResponsesBody"])
+def test_a_setting_is_described_as_its_table_has_it(document: Any, body: str) -> None:
     fields = document["components"]["schemas"][body]["properties"]
-    assert set(fields) & set(SETTINGS) - {"max_new_tokens"} == set(names) - {"max_new_tokens"}
-    for name in names:
+    assert set(fields) & set(SETTINGS) - {"max_new_tokens"} == set(SERVED)
+    for name in SERVED:
         line, actual = SETTINGS[name], fields[name]
         assert actual["description"] == line.says
         text = json.dumps(actual)
@@ -85,15 +77,14 @@ def test_a_setting_is_described_as_its_table_has_it(document: Any, body: str, na
         low, high = (-(2**63), 2**63 - 1) if is_seed else (line.low, line.high)
         assert low is None or f'"minimum": {low}' in text
         assert high is None or f'"maximum": {high}' in text
-        default = None if body == "SteerBody" else getattr(RECOMMENDED, name)
-        assert actual["default"] == json.loads(json.dumps(default))
+        assert actual["default"] == json.loads(json.dumps(getattr(RECOMMENDED, name)))
 
 
 def test_the_page_describes_every_field_and_loads_nothing(place: Place) -> None:
     answer = place.http.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert not re.search(r"https?:|<script|<link|<img|@import|url\(", answer.text)
-    for name in (*SERVED, "messages", "prompt", "top_logprobs", "input", "lanes"):
+    for name in (*SERVED, "messages", "prompt", "top_logprobs", "input"):
         assert f"<code>{name}</code>" in answer.text
     for path in BODIES:
         assert f"POST {path}</code>" in answer.text
@@ -117,7 +108,6 @@ def message(role: str = "user", **more: Any) -> list[dict[str, Any]]:
 NEITHER = "The {} does not work with block diffusion: leave it out."
 CONTENT = "messages.0.content must be a string"
 ROLES = "messages.0.role must be one of system, developer, user, assistant."
-SECONDS = "lanes.0.seconds must be a whole number from 1 to 86400."
 LIMIT = " must be a whole number from 1 to 2147483647, or -1 for as many as fit."
 TOP = "must be a whole number from 0 to 3."
 BIAS = "The logit bias must map at most 300 token ids to numbers from -100 to 100."
@@ -126,7 +116,6 @@ PROMPT = "prompt must be a string, a list of token ids, or a list of either."
 PROMPTS = (None, [], [True], [[]], ["a", [True]], ["a", 1], [["a"]])
 INCLUDED = "stream_options.include_usage must be true or false."
 DIFFUSION: dict[str, Any] = {"method": "block_diffusion", "field": "method"}
-LANE = GOOD[RUN]["lanes"][0]
 
 WRONG: list[Case] = [
     *wrong(CHAT, "model", "model must be a string.", None, 7),
@@ -211,10 +200,6 @@ WRONG: list[Case] = [
     *wrong(CHAT, "min_tokens", NEITHER.format("minimum number of tokens"), 1, **DIFFUSION),
     *wrong(CHAT, "tau", "The threshold τ must be a number from 0 to 1.", 2, field="tau"),
     *wrong(CHAT, "method", "Jacobi needs a number as B.", "jacobi", field="method"),
-    # Runs.
-    *wrong(RUN, "lanes", "lanes must be a list of 1 to 8 values.", None, [], [LANE] * 9),
-    *wrong(RUN, "is_alone", "is_alone must be true or false.", 1, "yes"),
-    *wrong(RUN, "lanes", SECONDS, [{**LANE, "seconds": 0}]),
 ]
 
 

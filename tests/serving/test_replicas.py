@@ -238,28 +238,6 @@ def test_a_burst_beyond_capacity_is_refused_in_sentences_and_passes(two: Cluster
     assert two.whole("After", max_tokens=12)
 
 
-def test_runs_are_steered_and_stopped_on_the_replica_that_runs_them(two: Cluster) -> None:
-    careful = {"method": "mars", "tau": 1.0, "block_size": 4, "lossless": False}
-    for number in range(4):
-        headers = {"x-session-id": f"session {number}"}
-        body = {"extra_headers": headers, "extra_body": careful, "max_tokens": 400}
-        chunks, others = (iter(two.ask(f"Steer {n}", stream=True, **body)) for n in range(2))
-        url, other = (f"{two.address}/v1/runs/{next(item).id}" for item in (chunks, others))
-        with httpx.Client(headers=headers, timeout=SECONDS) as http:
-            assert http.post(f"{url}/settings", json={"tau": 2}).status_code == 400
-            bold = {"tau": 0.0, "block_size": 8}
-            assert http.post(f"{url}/settings", json=bold).status_code == 204
-            assert http.delete(other).status_code == 204
-            assert eventually(lambda http=http, other=other: is_gone(http, other), SECONDS)
-        assert list(chunks)[-1].mars["tokens_per_forward"] > 1.5  # 1 with the settings of before
-        with pytest.raises(openai.APIError):
-            list(others)
-
-
-def is_gone(http: httpx.Client, url: str) -> bool:
-    return http.delete(url).status_code == 404
-
-
 def test_a_slow_replica_delays_no_other_request(started: Cluster, tmp_path: Path) -> None:
     with deployed(started, first=str(tmp_path / "first"), seconds=0.01, slow=0.5) as two:
         readers = [Reader(two, f"{number}", max_tokens=30) for number in range(4)]

@@ -195,11 +195,3 @@ def test_a_limit_above_the_cap_is_lowered_with_a_note(tmp_path: Path) -> None:
         assert response.mars["note"] == LOWERED.format(8192, 8)
         unlimited = respond(place)
         assert (unlimited.usage.output_tokens, unlimited.mars["note"]) == (8, "")
-
-
-def test_a_stream_is_steered_by_its_id(slow: Place) -> None:
-    stream = iter(respond(slow, stream=True))
-    name = next(stream).response.id
-    steered = slow.http.post(f"/v1/runs/{name}/settings", json={"max_new_tokens": 3})
-    assert steered.status_code == 204
-    assert list(stream)[-1].response.usage.output_tokens <= 4
