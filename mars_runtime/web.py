@@ -31,7 +31,6 @@ STYLES = (
     "panels/why.css",
     "panels/whatif.css",
     "panels/against_ar.css",
-    "panels/layers.css",
     "views/conversation/conversation.css",
     "views/batch/batch.css",
     "export/menu.css",

@@ -17,7 +17,6 @@ import gradio as gr
 
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers, offer
-from app.live.layers_panel import layers_response
 from app.live.order import HISTORY, ORDERED
 from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
 from app.live.shared_runs import SharedRuns
@@ -124,21 +123,10 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
                 *(value, file_address("replay.html")),
                 opens=True,
                 missed=live.logs.missed,
-                asks=[layers_of(engines), *links_of(live.shared)],
+                asks=links_of(live.shared),
                 elem_id="race",
             )
     return tab
-
-
-def layers_of(engines: Engines) -> Answer:
-    """Return the server function of the Layers panel. Each call returns a new function, because
-    Gradio sets attributes on it.
-    """
-
-    def layers(fed: Any, request: gr.Request) -> Any:
-        return layers_response(engines, fed, owner_of(request))
-
-    return layers
 
 
 def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import gc
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.base import NO_LAYERS
 from mars_runtime.engine.request import AnyRequest, Request, RequestError, Solo
 from mars_runtime.events import FINAL, Event
-from mars_runtime.layers import Fed, Layers
 from mars_runtime.machine import is_memory_short, return_freed_memory
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.model.config import MIN_ANSWER
@@ -43,9 +41,9 @@ PREFILL_ALONE, PREFILL_SHARED = 512, 64
 class Backend(ABC):
     """A model that decodes.
 
-    Only the engine's worker thread calls its methods, except ``reserve``, ``capacity``, ``check``
-    and ``read_layers``, which any thread may call. ``costs`` are the costs of forward passes on
-    this device, or None if they have not been measured.
+    Only the engine's worker thread calls its methods, except ``reserve``, ``capacity`` and
+    ``check``, which any thread may call. ``costs`` are the costs of forward passes on this device,
+    or None if they have not been measured.
     """
 
     costs: ForwardCosts | None = None
@@ -82,14 +80,6 @@ class Backend(ABC):
         and runs until its decoder ends. A decoder that supports checks or a cached prefix returns
         an ``EventStream``.
         """
-
-    def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
-        """Return what a forward pass predicts after each layer, computed in pieces.
-
-        The worker thread runs the pieces. Raises RequestError immediately if this backend cannot
-        read layers.
-        """
-        raise RequestError(NO_LAYERS)
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -273,12 +263,6 @@ class CheckpointBackend(Backend):
             hit=hit,
             draft_models=self._drafts,
         )
-
-    def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
-        from mars_runtime.decoders.logit_lens import read_layers
-
-        checkpoint = self._checkpoint
-        return (yield from read_layers(checkpoint.model, checkpoint.tokenizer, fed, self._store))
 
     def synchronize(self) -> None:
         """Wait for the GPU; on a CPU, do nothing."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import DEFAULT_DEADLINE, AnyRequest, Request, RequestError, Solo
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.scheduler import Scheduler
-from mars_runtime.layers import Fed, Layers
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import DecodeSettings
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from mars_runtime.engine.request import SoloDecode
 
 MAX_LANES = 8
-NO_LAYERS = "The layers can be shown only if the model runs in the page's own process."
 
 
 class BaseEngine(ABC):
@@ -68,17 +65,6 @@ class BaseEngine(ABC):
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
         """Return the costs of forward passes on this device, or None if they were not measured."""
-
-    def read_layers(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """Compute the predictions of a forward pass after each layer, in the background.
-
-        The work is done in short pieces between the forward passes of runs, which it barely delays.
-        Cancel the Future if its result is no longer needed. ``owner`` is the client, as in Request.
-
-        Raises EngineBusy, EngineError (the engine is closed) or RequestError (this engine cannot
-        read layers). The Future may raise DecodeError. Each message is one sentence.
-        """
-        raise RequestError(NO_LAYERS)
 
     @abstractmethod
     def close(self) -> None:

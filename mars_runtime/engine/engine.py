@@ -16,12 +16,10 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, as_backend, where
-from mars_runtime.engine.background import BackgroundJob, BackgroundJobs, BackgroundQueueFullError
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import AnyRequest
@@ -29,7 +27,6 @@ from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, ov
 from mars_runtime.engine.scheduler import DeviceTurn, FullError, Job, Scheduler
 from mars_runtime.errors import MarsError
 from mars_runtime.events import End
-from mars_runtime.layers import Fed, Layers
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -43,9 +40,6 @@ HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Maximum seconds that ``close`` waits for an unfinished warm-up."""
 BUSY = "The server is busy: {} runs are active or queued. Try again in a moment."
-BUSY_READING_LAYERS = (
-    "The server is reading the layers of other forward passes. Try again in a moment."
-)
 DEAD = "The engine stopped unexpectedly: try again in a moment."
 _log = logging.getLogger(__name__)
 
@@ -78,7 +72,6 @@ class Engine(BaseEngine):
         self._condition = WakeCondition()
         self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
         self._observers: list[Observer] = []
-        self._background = BackgroundJobs()
         self._next_deadline = math.inf
         self._is_closed = False
         self._why_over = "The engine was closed: start the program again."
@@ -136,18 +129,6 @@ class Engine(BaseEngine):
         self._is_ready.wait()
         return self._backend.costs
 
-    def read_layers(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        with self._condition:
-            if self._is_closed:
-                raise EngineError(self._why_over)
-            job = BackgroundJob(owner, self._backend.read_layers(fed))
-            try:
-                self._background.add(job)
-            except BackgroundQueueFullError:
-                raise EngineBusy(BUSY_READING_LAYERS) from None
-            self._condition.wake()
-        return job.result
-
     def close(self) -> None:
         """End all runs and the worker within one forward pass. Further calls do nothing.
 
@@ -185,11 +166,7 @@ class Engine(BaseEngine):
             while (turn := self._next_turn()) is not None:
                 now = time.monotonic()
                 self._must_beat_by = now + self._max_turn_seconds
-                if isinstance(turn, BackgroundJob):
-                    turn.run_piece()
-                    self._background.schedule_pause((end := time.monotonic()) - now, end)
-                else:
-                    self._carry_out(turn, now)
+                self._carry_out(turn, now)
                 self._must_beat_by = math.inf
             last = End("cancelled", "The engine was closed.")
         except BaseException as error:
@@ -202,7 +179,6 @@ class Engine(BaseEngine):
                 self._is_closed = True
                 for run in list(self._scheduler.lanes()):
                     self._finish(run, last)
-                self._background.fail_all(EngineError(self._why_over))
             self._is_over.set()
 
     def _carry_out(self, turn: DeviceTurn[Run], now: float) -> None:
@@ -247,19 +223,14 @@ class Engine(BaseEngine):
             self._is_ready.set()
             self._is_over.set()
 
-    def _next_turn(self) -> DeviceTurn[Run] | BackgroundJob | None:
-        """Sleep until a turn of a run or a background job is due, and return it.
-
-        Returns None once the engine is closed.
-        """
+    def _next_turn(self) -> DeviceTurn[Run] | None:
+        """Sleep until a turn is due and return it; return None once the engine is closed."""
         with self._condition:
             while not self._is_closed:
                 now = time.monotonic()
                 if self._condition.has_news or now >= self._next_deadline:
                     self._end_overdue(now)
-                if self._background and (job := self._background.next(now, is_free=False)):
-                    return job
-                turn = self._scheduler.next_turn(now) or self._background.next(now, is_free=True)
+                turn = self._scheduler.next_turn(now)
                 if turn is not None:
                     return turn
                 wake = self._scheduler.next_wake()

@@ -74,29 +74,6 @@ class CausalModel(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Some consecutive layers of a forward pass that is run in several calls.
-
-    layers: indices of the layers; an empty range at 0 returns the embeddings. states: the hidden
-    states [R, Q, hidden] after the layer that precedes the part; None if the part starts at layer
-    0.
-    """
-
-    layers: range
-    states: Tensor | None = None
-
-
-def input_states(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
-    """Return the input states of a part that does not start at layer 0.
-
-    Raises ValueError if the states are missing or their shape is not ``shape``.
-    """
-    if part is None or part.states is None or part.states.shape != shape:
-        raise ValueError(f"a part that does not start at layer 0 needs states of shape {shape}")
-    return part.states
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Branches:
     """Tree layout of a forward pass: int64 tensors [R, Q], relative to each row's cursor.
 

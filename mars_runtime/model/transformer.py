@@ -30,10 +30,8 @@ from mars_runtime.model.config import ModelConfig, checked_weight
 from mars_runtime.model.forward import (
     Branches,
     CausalModel,
-    Part,
     SamplingMetadata,
     chosen,
-    input_states,
 )
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
@@ -179,10 +177,9 @@ class Transformer(CausalModel):
         tokens: Tensor,
         cache: BlockKVCache,
         branches: Branches | None = None,
-        part: Part | None = None,
     ) -> Tensor:
         rows, queries = tokens.shape
-        if self.record is not None and cache.captured is not None and part is None:
+        if self.record is not None and cache.captured is not None:
             cursors = cache.cursors[:rows]
             bucket = cache.captured.bucket(rows, queries, cursors)
             if bucket is not None:
@@ -190,9 +187,7 @@ class Transformer(CausalModel):
         tokens = to_device(tokens, self.device)
         branches = None if branches is None else branches.to(self.device)
         window = self._positions.open(cache, rows, queries, branches)
-        run = partial(self._run, tokens, window, branches, part)
-        if part is not None:
-            return run()
+        run = partial(self._run, tokens, window, branches)
         return run() if self.threads is None else self.threads.run(HIDDEN, tokens.numel(), run)
 
     def read(
@@ -252,19 +247,12 @@ class Transformer(CausalModel):
         tokens: Tensor,
         window: Window,
         branches: Branches | None = None,
-        part: Part | None = None,
     ) -> Tensor:
-        """Run all layers, or those of ``part``; return the hidden states [R, Q, hidden]."""
+        """Run all layers; return the hidden states [R, Q, hidden]."""
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
-        layers = range(len(self._layers)) if part is None else part.layers
-        if layers.start:
-            shape = (*tokens.shape, self.config.hidden_size)
-            x = input_states(part, shape).flatten(0, 1).clone()
-        else:
-            x = F.embedding(tokens.reshape(-1), self._embedding)
-            x = x if masks is None else masks.embed(x)
-        for index in layers:
-            layer = self._layers[index]
+        x = F.embedding(tokens.reshape(-1), self._embedding)
+        x = x if masks is None else masks.embed(x)
+        for index, layer in enumerate(self._layers):
             normed = self._norm(x, layer.attention_norm)
             projected = self._project(normed, layer)
             if masks is not None:

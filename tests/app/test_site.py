@@ -232,7 +232,6 @@ def test_the_site_is_a_static_space_and_a_strange_name_writes_nowhere(
 
 
 ROOT = "#race .mars-race"
-LAYERS_AWAY = "Layers need the model. Open this run on a server that has it loaded."
 HOSTILE_PROMPT = "Say </script><script>alert(1)</script><!-- ${x} {{y}} <b>it</b>."
 SHOWN = """(root) => {
   const all = (what) => [...root.querySelectorAll(what)];
@@ -351,12 +350,7 @@ def test_a_saved_replay_shows_what_the_page_showed(
     for tab in tabs:
         for page in (live, replay):
             page.click(f".mars-race .rv-tab:has-text('{tab}')")
-        there, here = shown(replay)["panel"], shown(live)["panel"]
-        if tab == "Layers":  # read by the server, which a file does not have: it shows a message
-            assert LAYERS_AWAY in "".join(there)
-            assert LAYERS_AWAY not in "".join(here)
-        else:
-            assert there == here
+        assert shown(replay)["panel"] == shown(live)["panel"]
 
 
 def test_a_replay_is_text_offers_no_replay_and_asks_no_server(replay: playwright.Page) -> None:

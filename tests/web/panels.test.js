@@ -4,7 +4,6 @@ import { describe, test } from "node:test";
 import { momentOf, slotRun } from "../../assets/web/explain/slots.js";
 import { aligned } from "../../assets/web/folds/diff.js";
 import { endIds, proposalRows } from "../../assets/web/folds/proposals.js";
-import { columnsOf, fedOf } from "../../assets/web/folds/layers.js";
 import { cacheAt, promptTokens, slotsAt } from "../../assets/web/folds/slots.js";
 import { draftsJudged, judge } from "../../assets/web/folds/agreement.js";
 import { acceptPrefix, cellOf, judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
@@ -292,36 +291,5 @@ describe("when panels are drawn", () => {
     lane.end = { reason: "eos" };
     keys.push(shownKey(view));
     assert.equal(new Set(keys).size, 3);
-  });
-});
-
-describe("the layers of a forward", () => {
-  const lane = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
-  const says = (id) => [[1, 0.1], [id, 0.9]]; // prettier-ignore
-  const column = (position, id, root = null) => ({ position, root, says: says(id), settled: 1 });
-
-  test("what a forward was fed: prompt, text, drafts before it, masks behind them", () => {
-    const fed = fedOf(lane, 1);
-    const step = lane.steps[1];
-    assert.deepEqual(fed.ids, [24, 25, 26, 1, 2].slice(0, step.cursor + step.pending));
-    assert.equal(fed.ids.length + fed.groups.reduce((a, b) => a + b, 0), step.cursor + step.fed);
-    assert.deepEqual(fed.text, [24, 25, 26, ...lane.ids]);
-  });
-
-  test("a mask stands beside the real token in its place, and says what became of its proposal", () => {
-    const { ids } = fedOf(lane, 0);
-    const at = ids.length;
-    const told = {
-      columns: [column(at - 1, 1), column(at, 2, at), column(at + 1, 7, at)],
-      real: [column(at, 2), column(at + 1, 3)],
-      counted: [1, 2],
-      vocabulary: {},
-    };
-    const found = columnsOf(lane, 0, told);
-    assert.deepEqual(found.map(({ kind, number, id }) => [kind, number, id]), [
-      ["token", 0, 26], ["mask", 1, null], ["real", 1, 1], ["mask", 2, null], ["real", 2, 2],
-    ]); // prettier-ignore
-    assert.deepEqual(found.map(({ fate }) => fate), ["", "accepted", "", "rejected", ""]); // prettier-ignore
-    assert.deepEqual(found.map(({ proposed }) => proposed), [null, null, null, 3, null]); // prettier-ignore
   });
 });

@@ -57,7 +57,6 @@ interface Mars {
 // The server functions that a view may call; none on a separate page.
 interface Server {
   missed?(run: string): Promise<string>;
-  layers?(fed: object): Promise<LayersAnswer>;
   keep?(value: string): Promise<{ name: string } | { error: string }>;
   shared?(asked: { name: string } | { value: string }): Promise<{ value: string } | { error: string }>;
 }

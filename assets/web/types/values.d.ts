@@ -77,21 +77,3 @@ interface Cell {
   lane: Lane;
   rounds: RoundsLine | null;
 }
-
-// The layers of a pass, as sent by the server (app/live/layers_panel.py).
-
-interface ToldColumn {
-  position: number;
-  root: number | null;
-  says: [id: number, p: number][];
-  settled: number;
-}
-
-interface ToldLayers {
-  columns: ToldColumn[];
-  real: ToldColumn[];
-  counted: number[];
-  vocabulary: Vocabulary;
-}
-
-type LayersAnswer = ToldLayers | { error: string };

@@ -32,7 +32,6 @@ type WhatIf = ReturnType<typeof import("../folds/whatif.js").whatIf>;
 type SlotRun = ReturnType<typeof import("../explain/slots.js").slotRun>;
 type SlotForward = SlotRun["forwards"][number];
 type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;
-type LayerColumn = ReturnType<typeof import("../folds/layers.js").columnsOf>[number];
 type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
 
 // Interfaces between views and panels.

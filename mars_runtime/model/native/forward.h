@@ -332,12 +332,8 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   m.gated.shape((int)count, (int)s.feed);
   Pool::shared().run((int)feed.num_threads, [&](Team& team, int thread) {
     m.clock.start(thread);
-    team.each(thread, (int)count, [&](int i) {
-      if (feed.first_layer == 0) return embed(m, i);
-      const float* given = out + (int64_t)m.places[i] * s.hidden;
-      memcpy(&m.x[i * s.hidden], given, sizeof(float) * s.hidden);
-    });
-    for (int layer = (int)feed.first_layer; layer < feed.end_layer; layer++)
+    team.each(thread, (int)count, [&](int i) { embed(m, i); });
+    for (int layer = 0; layer < (int)s.num_layers; layer++)
       run_layer(m, team, thread, feed, layer);
     team.each(thread, (int)count, [&](int i) {
       memcpy(out + (int64_t)m.places[i] * s.hidden, &m.x[i * s.hidden], sizeof(float) * s.hidden);

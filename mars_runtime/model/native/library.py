@@ -319,8 +319,6 @@ class FeedStruct(Structure):
         ("row_stride", c_int64),
         ("block_stride", c_int64),
         ("num_threads", c_int64),
-        ("first_layer", c_int64),
-        ("end_layer", c_int64),
     ]
 
 

@@ -54,8 +54,6 @@ struct Feed {
   uint16_t* cache;
   int64_t layer_stride, row_stride, block_stride;
   int64_t num_threads;
-  // The layers to run. If first_layer is not 0, `out` contains the input states at the start.
-  int64_t first_layer, end_layer;
 };
 
 // ---

@@ -29,10 +29,8 @@ from mars_runtime.model.forward import (
     Branches,
     CausalModel,
     MaskGroup,
-    Part,
     SamplingMetadata,
     chosen,
-    input_states,
 )
 from mars_runtime.model.native import library as c
 from mars_runtime.model.native.weights import (
@@ -161,9 +159,8 @@ class NativeModel(CausalModel):
         tokens: Tensor,
         cache: PackedKVCache,
         branches: Branches | None = None,
-        part: Part | None = None,
     ) -> Tensor:
-        """Run all layers, or those of ``part``, as in ``CausalModel``; return fp32 states.
+        """Run all layers, as in ``CausalModel``; return fp32 states.
 
         branches: must have no ``ends``. Raises IndexError for token ids outside the vocabulary.
         """
@@ -177,13 +174,7 @@ class NativeModel(CausalModel):
         if len(self._turns) < cache.capacity:
             self._turns = _turns(self.config, cache.capacity)
         ids, store = tokens.contiguous(), cache.store
-        shape = num_rows, num_tokens, self.config.hidden_size
-        layers = range(self.config.num_layers) if part is None else part.layers
-        out = (
-            torch.empty(shape)
-            if not layers.start
-            else input_states(part, shape).contiguous().clone()
-        )
+        out = torch.empty(num_rows, num_tokens, self.config.hidden_size)
         feed = c.FeedStruct(
             num_rows=num_rows,
             num_tokens=num_tokens,
@@ -194,8 +185,6 @@ class NativeModel(CausalModel):
             layer_stride=store.stride(0),
             row_stride=store.stride(1),
             block_stride=store.stride(2),
-            first_layer=layers.start,
-            end_layer=layers.stop,
         )
         if branches is not None:
             parts = [
@@ -207,15 +196,7 @@ class NativeModel(CausalModel):
             feed.num_threads = num_threads
             return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
 
-        # A call for some layers must not affect the choice of threads, because it takes less time.
-        threads = min(max(1, self.threads.in_force), self.most_threads)
-        width = tokens.numel()
-        is_rejected = (
-            self.threads.run(HIDDEN, width, self.most_threads, call)
-            if part is None
-            else call(threads)
-        )
-        if is_rejected:
+        if self.threads.run(HIDDEN, tokens.numel(), self.most_threads, call):
             raise IndexError(f"token ids must be between 0 and {self.config.vocab_size - 1}")
         return out
 

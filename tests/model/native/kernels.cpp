@@ -312,7 +312,6 @@ struct Session {
     feed.turns = turns.data(), feed.cache = cache.data(), feed.num_threads = num_threads;
     feed.block_stride = (int64_t)shape.kv * 2 * BLOCK * shape.dim;
     feed.row_stride = feed.layer_stride = feed.block_stride * (CAPACITY / BLOCK);
-    feed.end_layer = shape.layers;
     run_forward(model, feed, out);
   }
 };

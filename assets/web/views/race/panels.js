@@ -3,11 +3,10 @@
 
 import { attribute, button, isModified, make, watchSight } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
-import { LayersPanel } from "../../panels/layers.js";
 import { WhatIfPanel } from "../../panels/whatif.js";
 import { WhyPanel } from "../../panels/why.js";
 
-const PANELS = [WhyPanel, WhatIfPanel, AgainstArPanel, LayersPanel];
+const PANELS = [WhyPanel, WhatIfPanel, AgainstArPanel];
 /** @type {Record<string, number>} */
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
 let opened = ""; // id of the panel that the visitor opened last, in any view of the page
