@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from app.ui.run_log import RunLog
 from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
-from mars_runtime.engine.request import Request, Solo
+from mars_runtime.engine.request import Request
 from mars_runtime.events import FINAL, End, Event, Proposal, RowStep, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.model.config import CheckpointError
@@ -34,14 +34,10 @@ from mars_runtime.text import Context
 from mars_runtime.trace import Header, TraceWriter
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import SettingsSource, Vocabulary
-    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.run import Run
-    from mars_runtime.model.forward import CausalModel
     from mars_runtime.model.load import Checkpoint
     from mars_runtime.tasks import Task
 
-CACHE_BLOCK = 16
 SOURCE = Path(__file__).with_name("scenarios.json")
 ROUNDS = 3
 MOVING_PACE = 8.0  # pauses long enough that a move applies to the intended forward
@@ -57,12 +53,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioLane:
-    """One lane: its title and settings. ``cache_block``: 0 for the cursor cache."""
+    """One lane: its title and settings."""
 
     name: str
     title: str
     settings: DecodeSettings
-    cache_block: int = 0
     moves: tuple[Move, ...] = ()
 
 
@@ -84,23 +79,17 @@ class Scenario:
 def read_scenarios() -> Iterator[Scenario]:
     """Yield the scenarios of ``scenarios.json``.
 
-    A scenario has its own settings or changes of the recommended settings. It compares MARS and
-    variants with plain AR, or the cursor cache with the block cache of the paper.
+    A scenario has its own settings or changes of the recommended settings. It compares MARS with
+    plain AR.
     """
     for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
         start = DEFAULTS if "recommended" in entry else DecodeSettings()
         settings = replace(start, **(entry.pop("recommended", {}) or entry.pop("settings", {})))
         moves = tuple(Move(*move) for move in entry.pop("moves", ()))
-        if entry.pop("lanes") == "caches":
-            lanes = (
-                ScenarioLane("mars", "cursor cache", settings),
-                ScenarioLane("block", f"block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
-            )
-        else:
-            lanes = (
-                ScenarioLane("mars", TITLES["mars"], settings_for("mars", settings), moves=moves),
-                ScenarioLane("ar", TITLES["ar"], settings_for("ar", settings)),
-            )
+        lanes = (
+            ScenarioLane("mars", TITLES["mars"], settings_for("mars", settings), moves=moves),
+            ScenarioLane("ar", TITLES["ar"], settings_for("ar", settings)),
+        )
         yield Scenario(**entry, lanes=lanes)
 
 
@@ -231,11 +220,8 @@ class Recorder:
         assert task is not None, "the book remembers what it hands out"
         return task
 
-    def _request(self, lane: ScenarioLane, prompt: str) -> Request | Solo:
-        request = Request(self._ids(prompt), lane.settings, is_checked=True)
-        if not lane.cache_block:
-            return request
-        return Solo(partial(_in_blocks, request.prompt_ids, lane.cache_block), lane.settings)
+    def _request(self, lane: ScenarioLane, prompt: str) -> Request:
+        return Request(self._ids(prompt), lane.settings, is_checked=True)
 
     def _header(self, lane: ScenarioLane, task: Task) -> Header:
         request = Request(self._ids(task.prompt), lane.settings)
@@ -253,7 +239,7 @@ class Recorder:
     def _ids(self, prompt: str) -> list[int]:
         return self._checkpoint.tokenizer.encode_prompt(prompt)
 
-    def _run(self, scenario: Scenario, requests: Sequence[Request | Solo]) -> list[Run]:
+    def _run(self, scenario: Scenario, requests: Sequence[Request]) -> list[Run]:
         """Run all lanes to their end. Raises RecordingError."""
         runs = self._engine.race(
             requests, MOVING_PACE if any(lane.moves for lane in scenario.lanes) else 0.0
@@ -313,20 +299,6 @@ def _steer(run: Run, moves: Sequence[Move]) -> None:
             return
         if num_tokens >= waiting[0].num_tokens:
             run.settings = replace(run.settings, tau=waiting.pop(0).tau)
-
-
-def _in_blocks(
-    prompt_ids: Sequence[int],
-    cache_block: int,
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    settings: SettingsSource,
-    costs: ForwardCosts | None,
-) -> Iterator[Event]:
-    """Decode with the block cache; imported here, where torch is loaded anyway."""
-    from mars_runtime.decoders.baselines import decode_batch
-
-    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block, costs)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:

@@ -25,7 +25,7 @@ FOLDER = ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 NAMES = (
-    *("lossless", "tau-moved", "block-cache", "palindrome", "rewrite"),
+    *("lossless", "tau-moved", "palindrome", "rewrite"),
     *("dial-95", "dial-70", "dial-50", "dial-lossless"),
 )
 """Recordings that "How it works" and the tour show."""

@@ -20,7 +20,7 @@ SHOWN = {
     "live": f"{ROOT}[data-state=finished]",
     "grid": f"{GRID}[data-phase=finished] .gv-point[tabindex='0']",
     "frontier": "#frontier .mars-frontier:not([data-points='0'])",
-    "how-it-works": ".ex-mask svg",
+    "how-it-works": "svg.ex-figure >> nth=0",
 }
 """View -> what is there when it is complete."""
 

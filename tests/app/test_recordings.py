@@ -13,13 +13,12 @@ from app.ui.imported_runs import read_import
 from app.ui.recordings import Recording, RecordingsError, load, measured, read_value
 from app.ui.run_log import RunLog
 from mars_runtime import folds
-from mars_runtime.events import Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Trace
 from tests import trace_folds
 from tools.record_runs import SCENARIOS, Scenario
 
-WANTED = {"python", "tau-moved", "block-cache"}
+WANTED = {"python", "tau-moved"}
 
 
 def short(scenario: Scenario) -> Scenario:
@@ -83,11 +82,6 @@ def test_the_bundled_recordings_show_what_they_say() -> None:
     assert lossless == ar
     moved = bundled["tau-moved"].traces()["mars"].events
     assert [move.after.tau for move in trace_folds.tau_moves(moved)] == [0.5, 0.95]
-    cursor, block = (
-        sum(isinstance(event, Step) and event.is_commit for event in trace.events)
-        for trace in bundled["block-cache"].traces().values()
-    )
-    assert cursor == 0 < block
     assert measured(bundled["python"]).tpf > 2
     assert sum(len(recording.value) for recording in bundled.values()) < 800_000
 

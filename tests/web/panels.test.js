@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { momentOf, slotRun } from "../../assets/web/explain/slots.js";
 import { aligned } from "../../assets/web/folds/diff.js";
 import { endIds, proposalRows } from "../../assets/web/folds/proposals.js";
-import { cacheAt, promptTokens, slotsAt } from "../../assets/web/folds/slots.js";
 import { draftsJudged, judge } from "../../assets/web/folds/agreement.js";
 import { acceptPrefix, cellOf, judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
 import { shownKey } from "../../assets/web/panels/shown.js";
@@ -21,7 +19,7 @@ import {
   rangeOf,
   textsOf,
 } from "../../assets/web/folds/grid.js";
-import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
+import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("folds", () => {
   const plain = laneOf(PLAIN);
@@ -210,72 +208,6 @@ describe("the lens", () => {
     assert.deepEqual(again(looked, [0, 0.9, 0.94, 0.96]), [1, 1, 1, 1]);
     const full = laneOf([forward(0, slots, 1, "threshold", { num_drafted: 2 })], LOSSLESS_SETTINGS);
     assert.deepEqual(again(full, [0, 0.9, 0.94, 0.96]), [2, 2, 1, 0]);
-  });
-});
-
-describe("slots of the cache", () => {
-  const lane = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
-
-  test("the prompt's last token is fed with the first forward", () => {
-    assert.equal(promptTokens(lane), 3);
-    assert.deepEqual(cacheAt(lane, 0), {
-      prompt: 2,
-      output: 0,
-      pending: 1,
-      drafts: 0,
-      masks: 2,
-      cursor: 2,
-      used: 5,
-      after: 3,
-      isCommit: false,
-    });
-  });
-
-  test("drafts are fed as real tokens and told from what is pending", () => {
-    const { output, pending, drafts, masks } = cacheAt(lane, 1);
-    assert.deepEqual({ output, pending, drafts, masks }, { output: 0, pending: 1, drafts: 1, masks: 2 });
-    assert.deepEqual(
-      slotsAt(lane, 1, 1).map(({ slot, state, id }) => [slot, state, id]),
-      [[2, "prompt", 26], [3, "pending", 1], [4, "draft", 2], [5, "mask", null], [6, "mask", null]], // prettier-ignore
-    );
-  });
-
-  test("masks behind a draft are a group of their own, and a draft may have none", () => {
-    const grouped = laneOf(
-      [
-        forward(0, [[1, 0.99], [2, 0.95], [3, 0.93]], 1, "threshold", { num_drafted: 2 }), // prettier-ignore
-        forward(1, [[2, 0.9], [9, 0.9]], 2, "mismatch", { num_pending: 3, num_fed: 6, groups: [2, 0, 1] }), // prettier-ignore
-      ],
-      { ...LOSSLESS_SETTINGS, end: "limit" },
-    );
-    const slots = slotsAt(grouped, 1, 0);
-    assert.deepEqual(slots.map(({ state }) => state), ["pending", "draft", "draft", "mask", "mask", "mask"]); // prettier-ignore
-    assert.deepEqual(slots.slice(1, 3).map(({ id }) => id), [2, 3]); // prettier-ignore
-    assert.deepEqual(slots.slice(3).map(({ group }) => group), [0, 0, 2]); // prettier-ignore
-  });
-
-  test("a picture's forwards hold the same slots, counted from the prompt's end", () => {
-    const run = slotRun("Lossless", linesOf(LOSSLESS, LOSSLESS_SETTINGS));
-    assert.deepEqual(run.emitted, [1, 2, 3, 4]);
-    assert.deepEqual(run.forwards[1].fed, [
-      { place: 0, kind: "pending", id: 1 },
-      { place: 1, kind: "draft", id: 2 },
-      { place: 2, kind: "mask", id: null },
-      { place: 3, kind: "mask", id: null },
-    ]);
-    assert.deepEqual(run.forwards.map(({ predicted }) => predicted.map(({ fate }) => fate)), [
-    ["accepted", "draft", "refused"],
-    ["agreed", "accepted", "draft", "draft"],
-    ["replaced", "dropped", "dropped"],
-  ]); // prettier-ignore
-  });
-
-  test("a moment is fed, then read", () => {
-    const run = slotRun("Lossless", linesOf(LOSSLESS, LOSSLESS_SETTINGS));
-    const fed = momentOf(run, 1, true);
-    assert.deepEqual([fed.now.index, fed.isRead, fed.tokens, fed.fed], [1, false, 1, 7]);
-    const over = momentOf(run, 3, false);
-    assert.deepEqual([over.now.index, over.isRead, over.tokens, over.isOver], [2, true, 4, true]);
   });
 });
 

@@ -1,28 +1,19 @@
 // The tab "How it works": draws its pictures, and loads the recordings that the pictures and the tour show.
 
 import { find, make } from "../core/dom.js";
+import { Lane } from "../core/trace.js";
 import { readValue } from "../core/wire.js";
-import { MaskView } from "./mask.js";
 import { PassesView } from "./passes.js";
-import { SlotPlayer, cacheWords, losslessWords, slotRun } from "./slots.js";
 import { TauView } from "./tau.js";
 
 /** @type {Record<string, (element: HTMLElement) => unknown>} */
 export const PICTURES = {
   passes: (element) => ofRecording(element, "lossless", (lanes) => new PassesView(element, lanes)),
-  mask: (element) => new MaskView(element),
-  caches: (element) =>
-    ofRecording(element, "block-cache", (lanes) => new SlotPlayer(element, slotRuns(lanes), cacheWords)),
-  lossless: (element) =>
-    ofRecording(element, "lossless", ([lane]) => {
-      const runs = slotRuns([{ ...lane, title: "Lossless MARS" }]);
-      return new SlotPlayer(element, runs, losslessWords);
+  tau: (element) =>
+    ofRecording(element, "tau-moved", ([{ name, title, lines }]) => {
+      return new TauView(element, Lane.of(lines, { lane: name, title }));
     }),
-  tau: (element) => ofRecording(element, "tau-moved", (lanes) => new TauView(element, slotRuns(lanes)[0])),
 };
-
-/** @param {Recording["lanes"]} lanes */
-const slotRuns = (lanes) => lanes.map(({ title, lines }) => slotRun(title, lines));
 
 /**
  * Draws a picture of a recorded run, with the run's prompt and date above the picture.

@@ -3,17 +3,17 @@
 import { button, make, put } from "../core/dom.js";
 import { probability, short } from "../core/words.js";
 import { acceptPrefix } from "../folds/whatif.js";
-import { knob } from "./parts.js";
 
 /**
  * Returns how many proposals of a pass are accepted with threshold `tau`.
- * @param {SlotForward} given
+ * @param {Step} step
  * @param {number} tau
  */
-function numTaken({ predicted }, tau) {
-  const confidences = predicted.map(({ confidence }) => confidence);
-  return acceptPrefix(confidences, tau);
-}
+const numTaken = ({ proposals }, tau) =>
+  acceptPrefix(
+    proposals.map(([, confidence]) => confidence),
+    tau,
+  );
 
 export class TauPicture {
   /** @type {{ row: HTMLElement, fate: HTMLElement }[]} */
@@ -21,9 +21,9 @@ export class TauPicture {
   /** @type {number} */
   index;
 
-  /** @param {SlotRun} run */
-  constructor(run) {
-    this.run = run;
+  /** @param {Lane} lane */
+  constructor(lane) {
+    this.lane = lane;
     this.element = make("div", "ex-bars");
   }
 
@@ -35,7 +35,7 @@ export class TauPicture {
    */
   show(index, tau) {
     if (index !== this.index) this.build(index);
-    const count = numTaken(this.run.forwards[index], tau);
+    const count = numTaken(this.lane.steps[index], tau);
     this.rows.forEach(({ row, fate }, i) => {
       row.className = `ex-prop ${i < count ? `ex-taken ex-n${Math.min(count, 5)}` : i === count ? "ex-stopper" : "ex-behind"}`;
       put(fate, i === 0 ? "✓ always" : i < count ? "✓" : i === count ? `✗ below τ` : "✗ dropped");
@@ -47,13 +47,12 @@ export class TauPicture {
   /** @param {number} index */
   build(index) {
     this.index = index;
-    const { predicted } = this.run.forwards[index];
-    this.rows = predicted.map(({ id, confidence }) => {
+    this.rows = this.lane.steps[index].proposals.map(([id, confidence]) => {
       const fate = make("span", "ex-fate");
       const row = make(
         "div",
         "ex-prop",
-        make("code", "", this.run.lane.tokenName(id)),
+        make("code", "", this.lane.tokenName(id)),
         make("span", "ex-track", make("i", { style: `width: ${100 * Math.max(confidence, 0)}%` })),
         make("span", "ex-p", probability(confidence)),
         fate,
@@ -68,15 +67,18 @@ export class TauPicture {
 export class TauView {
   /**
    * @param {HTMLElement} element
-   * @param {SlotRun} run
+   * @param {Lane} lane
    */
-  constructor(element, run) {
-    this.run = run;
-    this.picture = new TauPicture(run);
-    this.index = instructiveForward(run);
+  constructor(element, lane) {
+    this.steps = lane.steps;
+    this.picture = new TauPicture(lane);
+    this.index = instructiveStep(lane.steps);
     this.said = make("p", { class: "ex-said ex-big", "aria-live": "polite" });
     this.where = make("span", "ex-where");
-    this.knob = knob("Threshold τ", { min: 0, max: 1, step: 0.01, value: 0.95, name: "tau" }, () => this.draw());
+    this.range = make("input", { type: "range", min: 0, max: 1, step: 0.01, value: 0.95, name: "tau" });
+    this.range.addEventListener("input", () => this.draw());
+    this.value = make("output");
+    const knob = make("label", "ex-knob", make("span", "", "Threshold τ"), this.range, this.value);
     const pick = make(
       "div",
       "ex-controls",
@@ -84,23 +86,23 @@ export class TauView {
       button({ "aria-label": "Next pass" }, "›", () => this.move(1)),
       this.where,
     );
-    element.append(make("div", "ex-knobs", this.knob.row, pick), this.said, this.picture.element);
+    element.append(make("div", "ex-knobs", knob, pick), this.said, this.picture.element);
     this.draw();
   }
 
   /** @param {number} by */
   move(by) {
-    const { length } = this.run.forwards;
+    const { length } = this.steps;
     this.index = (this.index + by + length) % length;
     this.draw();
   }
 
   draw() {
-    const tau = Number(this.knob.input.value);
-    put(this.knob.output, short(tau));
+    const tau = Number(this.range.value);
+    put(this.value, short(tau));
     const count = this.picture.show(this.index, tau);
-    const { length } = this.run.forwards[this.index].predicted;
-    put(this.where, `pass ${this.index + 1} of ${this.run.forwards.length}`);
+    const { length } = this.steps[this.index].proposals;
+    put(this.where, `pass ${this.index + 1} of ${this.steps.length}`);
     put(this.said, `${count} of ${length} accepted`);
   }
 }
@@ -110,9 +112,9 @@ const TRIED = [0.5, 0.8, 0.95, 1]; // thresholds that visitors are likely to try
 /**
  * Returns the index of the pass that shows the effect of τ best: the one with the greatest difference in accepted
  * tokens between the thresholds in TRIED.
- * @param {SlotRun} run
+ * @param {Step[]} steps
  */
-function instructiveForward(run) {
-  const scores = run.forwards.map((forward) => new Set(TRIED.map((tau) => numTaken(forward, tau))).size);
+function instructiveStep(steps) {
+  const scores = steps.map((step) => new Set(TRIED.map((tau) => numTaken(step, tau))).size);
   return scores.indexOf(Math.max(...scores));
 }

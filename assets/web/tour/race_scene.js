@@ -12,7 +12,6 @@ import { laneSpeedup, speedClause } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { capital, counted, figure, joined, probability, short, verdictText, whole } from "../core/words.js";
 import { recording } from "../explain/explain.js";
-import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau.js";
 import { TokenView } from "../text/text.js";
 import { SENTENCES } from "./stops.js";
@@ -251,19 +250,19 @@ export class RaceScene {
     this.why = null;
     this.panes.classList.toggle("pr-has-why", Boolean(number));
     if (!number || !this.recorded) return;
-    const { title, lines } = this.recorded.lanes[0];
-    const run = slotRun(title, lines);
-    const forward = run.forwards[Math.min(number, run.forwards.length) - 1];
-    const picture = new TauPicture(run);
-    const count = picture.show(forward.index, forward.tau);
-    const rejected = forward.predicted[count];
+    const [lane] = this.lanes;
+    const step = lane.steps[Math.min(number, lane.steps.length) - 1];
+    const { tau } = step.settings;
+    const picture = new TauPicture(lane);
+    const count = picture.show(step.index, tau);
+    const rejected = step.proposals[count];
     const reason = rejected
-      ? ` “${run.lane.tokenName(rejected.id)}” is at ${probability(rejected.confidence)}, below τ ${short(forward.tau)}.`
+      ? ` “${lane.tokenName(rejected[0])}” is at ${probability(rejected[1])}, below τ ${short(tau)}.`
       : "";
     this.why = make(
       "article",
       "pr-why",
-      make("h3", "", `Pass ${forward.index + 1}: ${count} of ${forward.predicted.length} accepted`),
+      make("h3", "", `Pass ${step.index + 1}: ${count} of ${step.proposals.length} accepted`),
       picture.element,
       make("p", "pr-reason", `${reason} ${SENTENCES.rest}`.trim()),
     );

@@ -1,11 +1,5 @@
 // Types of values that functions of one module pass to each other.
 
-interface MaskSlot {
-  isNoisy: boolean;
-  position: number;
-  block: number;
-}
-
 // The compared parts of two lists: from a to endA in the first, from b to endB in the second.
 interface Box {
   a: number;

@@ -29,9 +29,6 @@ interface WhatIfCell {
 }
 
 type WhatIf = ReturnType<typeof import("../folds/whatif.js").whatIf>;
-type SlotRun = ReturnType<typeof import("../explain/slots.js").slotRun>;
-type SlotForward = SlotRun["forwards"][number];
-type SlotMoment = ReturnType<typeof import("../explain/slots.js").momentOf>;
 type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
 
 // Interfaces between views and panels.
