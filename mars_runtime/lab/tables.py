@@ -38,17 +38,16 @@ class Table:
         return cls(title, tuple(columns), lines)
 
     def to_markdown(self) -> str:
-        """Return the title in bold and the table in GitHub-flavoured Markdown."""
-        return f"**{self.title}**\n\n{self.rows_to_markdown()}"
+        """Return the title in bold and the table in GitHub-flavoured Markdown.
 
-    def rows_to_markdown(self) -> str:
-        """Return the Markdown table without its title; all columns but the first align right."""
+        All columns but the first align right.
+        """
         marks = (":--", *["--:"] * (len(self.columns) - 1))
         rows = [
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
             for line in (self.columns, marks, *self.lines)
         ]
-        return "\n".join(rows)
+        return "\n".join([f"**{self.title}**", "", *rows])
 
     def to_rich(self) -> Group:
         """Return the table for a terminal, with intervals on a second line to save width."""

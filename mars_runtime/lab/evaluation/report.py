@@ -26,7 +26,6 @@ class Summary:
 
     - accuracy: share of right answers with Wilson's interval, None without a checker.
     - tpf: tokens per forward pass, as the mean over prompts.
-    - tpf_pooled: all tokens divided by all forward passes.
     - agreement: share of prompts for which the method emits the same tokens as AR with the same
       weights; None if AR was not measured.
     - ended: share of answers that ended with EOS within the limit.
@@ -35,7 +34,6 @@ class Summary:
     cell: GridCell
     accuracy: Estimate | None
     tpf: Estimate
-    tpf_pooled: Estimate
     agreement: float | None
     ended: float
     num_tokens: int
@@ -145,7 +143,6 @@ def _summary(cell: GridCell, results: Results) -> Summary:
         cell=cell,
         accuracy=accuracy,
         tpf=statistics.mean(_rates(outcomes)),
-        tpf_pooled=statistics.ratio_of_sums(tokens, forwards),
         agreement=_agreement_with_ar([cell], results),
         ended=_share_of("is_ended", outcomes),
         num_tokens=sum(tokens),

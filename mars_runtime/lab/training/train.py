@@ -227,7 +227,6 @@ class Trainer:
             model.config.mars_block_size = self.recipe.block_size
         if self.name == "block_diffusion":
             model.config.block_diffusion_size = self.recipe.block_size
-            model.config.block_diffusion_shifted = False
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
         recipe = {"stage": self.name, "tokens_read": self.progressed.tokens, **asdict(self.recipe)}
         (self.out / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n")
