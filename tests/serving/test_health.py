@@ -185,25 +185,6 @@ def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], st
                     assert said(actual).texts == [text]
 
 
-@pytest.mark.parametrize("own", [{}, {"method": "ar"}])
-def test_logprobs_of_a_stream_are_those_of_a_whole_answer(
-    server: tuple[subprocess.Popen[str], str], own: dict[str, object]
-) -> None:
-    """The same tokens and runners-up; the numbers differ by rounding with the width of a forward,
-    and not at all where every forward is of one token."""
-    client = openai.OpenAI(base_url=server[1], api_key="none", max_retries=0)
-
-    def read(is_stream: bool) -> tuple[list[Any], list[float]]:
-        more = {"logprobs": True, "top_logprobs": 3, "extra_body": own, "stream": is_stream}
-        answer = said(client.chat.completions.create(**ASKED, **more)).logprobs
-        tops = [(item.token, [value.token for value in item.top_logprobs]) for item in answer]
-        return tops, [top.logprob for entry in answer for top in entry.top_logprobs]
-
-    tops, numbers = read(False)
-    for _ in range(3):
-        assert read(True) == (tops, numbers if own else pytest.approx(numbers, abs=1e-4))
-
-
 def test_a_signal_ends_streams_with_a_sentence(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -182,74 +181,6 @@ def test_a_killed_replica_costs_its_own_streams_a_sentence(two: Cluster, tmp_pat
             text = answer_to(reader.asked, tmp_path)
             assert reader.text == f"{reader.pid} {text}"[:300]
     assert eventually(two.is_whole_again, SECONDS)
-
-
-def test_health_answers_soon_with_every_replica_killed(two: Cluster) -> None:
-    for pid in two.pids():
-        os.kill(pid, signal.SIGKILL)
-    counts = Counter[int]()
-
-    def has_seen_both() -> bool:
-        began = time.monotonic()
-        answer = httpx.get(f"{two.address}/health", timeout=SECONDS)
-        assert time.monotonic() - began < 4
-        counts[answer.status_code] += 1
-        return bool(counts[503] and counts[200])
-
-    assert eventually(has_seen_both, SECONDS)
-    assert counts.keys() == {200, 503}
-    assert eventually(two.is_whole_again, SECONDS)
-
-
-def test_a_request_without_any_answer_is_sent_to_another_replica(
-    two: Cluster, tmp_path: Path
-) -> None:
-    victim = next(iter(two.pids()))
-    with ThreadPoolExecutor(4) as pool:
-        requests = [pool.submit(two.whole, f"Whole {n}", max_tokens=200) for n in range(4)]
-        watched = Reader(two, "Watched", max_tokens=60)  # ends while the others are written
-        assert eventually(lambda: len(watched.pieces) > 40, SECONDS)
-        os.kill(victim, signal.SIGKILL)
-        answers = [request.result(SECONDS) for request in requests]
-    for number, answer in enumerate(answers):
-        text = answer_to(f"Whole {number}", tmp_path)
-        assert answer == f"{pid_of(answer)} {text}"[:200]
-    assert eventually(two.is_whole_again, SECONDS)
-
-
-def test_a_burst_beyond_capacity_is_refused_in_sentences_and_passes(two: Cluster) -> None:
-    def attempt(number: int) -> int:
-        try:
-            two.whole(f"Burst {number}", max_tokens=60)
-            return 200
-        except openai.APIStatusError as error:
-            refused.append(error.response)
-            return int(error.status_code)
-
-    refused: list[httpx.Response] = []
-    with ThreadPoolExecutor(40) as pool:
-        counts = Counter(pool.map(attempt, range(40)))
-    for response in refused:
-        assert int(response.headers["retry-after"]) >= 1
-        assert response.json()["error"]["message"].endswith(".")
-    assert counts.keys() <= {200, 429, 503}
-    assert counts[200] >= CAPACITY // 2
-    assert counts[429] + counts[503] > 0
-    assert two.whole("After", max_tokens=12)
-
-
-def test_a_slow_replica_delays_no_other_request(started: Cluster, tmp_path: Path) -> None:
-    with deployed(started, first=str(tmp_path / "first"), seconds=0.01, slow=0.5) as two:
-        readers = [Reader(two, f"{number}", max_tokens=30) for number in range(4)]
-        assert eventually(lambda: all(reader.has_ended for reader in readers), SECONDS)
-        took = {}
-        for number in range(12):
-            began = time.monotonic()
-            pid = pid_of(two.whole(f"{number}", max_tokens=10))
-            took.setdefault(pid, []).append(time.monotonic() - began)
-        fast, slow = sorted(min(times) for times in took.values())
-        assert slow > 4.0
-        assert fast < 2.0
 
 
 def test_a_rolling_update_loses_nothing(two: Cluster, tmp_path: Path) -> None:

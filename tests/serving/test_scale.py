@@ -46,26 +46,6 @@ def test_what_the_commands_refuse_before_anything_starts(
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_a_replica_is_given_its_cores_its_line_and_time_to_finish() -> None:
-    actual = replicas.options(ServePlan("x", max_runs=3, max_waiting=5, threads=2, max_replicas=4))
-    assert actual["ray_actor_options"] == {"num_cpus": 2}
-    scaling = actual["autoscaling_config"]
-    assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
-    assert scaling["target_ongoing_requests"] == 3
-    assert actual["max_ongoing_requests"] > 8  # room for changes of settings
-    assert actual["backpressure_config"]["status_code"] == 429
-    assert actual["graceful_shutdown_timeout_s"] > 300
-    fixed = replicas.options(ServePlan("x", min_replicas=2, max_replicas=2))
-    assert fixed["num_replicas"] == 2
-    assert "autoscaling_config" not in fixed
-
-
-def test_why_replicas_did_not_start_is_found_in_ray_s_message() -> None:
-    text = "Traceback\nRayTaskError\n  mars_runtime.x.ReplicaError: The file is damaged.\n  at x"
-    assert replicas.sentence_in(text) == "The replicas did not start: The file is damaged."
-    assert replicas.sentence_in("?") == "The replicas did not start: see the logs of Ray."
-
-
 def test_a_replica_that_cannot_serve_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the key of the others, with a model that fails to load, without its engine."""
 
