@@ -7,28 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import batch_page
 import pytest
 from live_page import lane_trace, last
 from scripted_page import controls
 
 from app.engines.engines import Engines
-from app.engines.limits import Limits
 from app.handlers import Handlers, make_handlers
 from app.settings import AppSettings
-from app.throughput.batch_order import TITLES as BATCH_TITLES
-from app.throughput.batch_order import read_batch_order
-from app.ui.controls import DEFAULTS, TITLES, settings_for, title_of
-from app.ui.results import RESULTS, read_sets
+from app.ui.controls import TITLES, settings_for
 from mars_runtime import folds
 from mars_runtime.events import Step
 from mars_runtime.methods import LOOKUP
-from mars_runtime.review.methods import read_method
-from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
-from mars_runtime.trace import read_trace
+from mars_runtime.settings import AR_LOOKUP, DecodeSettings
 from tests import trace_folds
 
-TASK = "Say this in all capitals: the young king has many servants and many servants"
 COPIED = "Repeat the word fox ten times: fox fox fox fox fox fox fox fox fox fox"
 
 
@@ -66,34 +58,3 @@ def test_the_controls_move_it_no_more_than_plain_ar(handlers: Handlers) -> None:
     trace = lane_trace(last(stream), LOOKUP)
     steps = [step for step, _ in folds.row_steps(trace.events)]
     assert {step.settings for step in steps} == {trace.header.settings}
-
-
-def test_it_has_a_name_of_its_own_everywhere() -> None:
-    name = TITLES[LOOKUP]
-    assert describe(AR_LOOKUP) == name
-    assert title_of(AR_LOOKUP) == BATCH_TITLES[LOOKUP] == name
-    assert describe(replace(AR_LOOKUP, lossless=False)) != name  # unverified, nothing is looked up
-    assert read_method("ar,lookup", "some").settings == AR_LOOKUP
-    assert read_method("ar", "some").settings == DecodeSettings("ar")
-    assert title_of(DEFAULTS) == TITLES["mars"]
-    names = {point.name: point for point in read_sets(RESULTS)[0].points}
-    assert names[name].settings.is_ar_lookup
-
-
-def test_batch_decodes_it(handlers: Handlers) -> None:
-    values = batch_page.controls(
-        prompts=f"{COPIED}\n{TASK}", method=LOOKUP, second="ar", max_new_tokens=48,
-        checkpoint="mars-tiny",
-    )  # fmt: skip
-    order = read_batch_order(values, Limits(8000, 64, 8))
-    assert order.title(LOOKUP) == TITLES[LOOKUP]
-    assert order.of(LOOKUP).is_ar_lookup
-    value = last(handlers.batch.run("c", values))
-    pairs = [line.split("\t", 1) for line in value.splitlines()[1:]]
-    lookup, ar = (
-        read_trace(data for tag, data in pairs if tag == side and '"type"' in data[:8])
-        for side in ("a", "b")
-    )
-    for row in range(2):
-        assert folds.accepted_tokens(lookup.events, row) == folds.accepted_tokens(ar.events, row)
-    assert folds.totals(lookup.events).num_forwards < folds.totals(ar.events).num_forwards

@@ -15,8 +15,7 @@ from app.api.endpoints import BOTH, ONE
 from app.engines.limits import Limits
 from app.handlers import Handlers
 from app.live.order import read_live_order
-from app.live.presets import EXACT, controls_of, preset_of, presets_of
-from app.live.tab import live_tab, settings_for_example
+from app.live.tab import live_tab
 from app.throughput.batch_order import read_batch_order
 from app.tradeoff.grid_order import read_grid_order
 from app.ui.controls import DEFAULTS
@@ -93,26 +92,3 @@ def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[
     assert {trace.header.system for trace in traces.values()} == {entry.system}
     ends = [folds.end(trace.events) for trace in traces.values()]
     assert [end and end.reason for end in ends] == ["eos", "eos"]  # before the limit
-
-
-def test_presets_and_examples_change_only_what_they_name(opening: dict[str, Any]) -> None:
-    """Not the penalty, the temperature, the seed or anything else that changes AR's own text."""
-    named = {
-        "lossless",
-        "tau",
-        "block_size",
-        "auto",
-        "mask_layout",
-        "lookup",
-        "metric",
-        "tau_policy",
-    }
-    for name in registry():
-        assert preset_of(opening, presets_of(name)) == EXACT
-        for changes in presets_of(name).values():
-            assert controls_of(changes).keys() <= named
-    assert settings_for_example("bold", opening).keys() <= named
-    chosen = settings_for_example("bold", opening)
-    back = settings_for_example("explain", {**opening, **chosen})
-    assert back.keys() <= named
-    assert {**opening, **chosen, **back} == {**opening, "block_size": chosen["block_size"]}

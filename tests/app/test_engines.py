@@ -26,17 +26,13 @@ from app.engines.engines import (
 )
 from app.handlers import Handlers
 from app.settings import AppSettings
-from app.ui.checkpoints import INSTEAD, INSTEAD_TASKS, CheckpointHandlers, footer
+from app.ui.checkpoints import INSTEAD, INSTEAD_TASKS, CheckpointHandlers
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.native import library
-from mars_runtime.model.native.library import NO_COMPILER
 from mars_runtime.model.registry import Entry, registry
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -155,18 +151,6 @@ def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
     assert last.count('"reason":"limit"') == 2
 
 
-def test_what_is_moved_while_it_loads_is_in_force_when_it_runs(
-    handlers: Handlers, source: FakeSource
-) -> None:
-    stream = handlers.live.run("a", controls(checkpoint="chat", tau=1, view="mars"))
-    next(stream)
-    handlers.live.steer("a", controls(tau=0.5))
-    source.go.set()
-    *_, last = stream
-    assert '"tau":0.5' in last
-    assert '"tau":1' not in last
-
-
 def test_a_late_reader_of_a_failed_load_does_not_discard_the_retry(
     handlers: Handlers, source: FakeSource
 ) -> None:
@@ -188,38 +172,6 @@ def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:
     assert Engines(AppSettings(), source=FakeSource()).default == "mars-tiny"
     assert Engines(AppSettings(checkpoint="ar-tiny"), source=FakeSource()).default == "ar-tiny"
     assert next(iter(read_entries("mars-tiny"))) == "mars-tiny"
-
-
-def test_a_fetch_that_hangs_keeps_no_process_from_ending(handlers: Handlers) -> None:
-    loads = [thread for thread in threading.enumerate() if thread.name.startswith("load ")]
-    assert loads
-    assert all(thread.daemon for thread in loads)
-
-
-@pytest.mark.parametrize(
-    ("is_bitwise", "words"),
-    [(True, "lossless is bitwise exact"), (False, "lossless is exact except at near ties")],
-)
-def test_the_footer_says_how_exact_lossless_is(
-    handlers: Handlers, is_bitwise: bool, words: str
-) -> None:
-    served = handlers.engines.get("tiny")
-    assert served is not None
-    served.checkpoint.model.is_bitwise = is_bitwise  # type: ignore[misc]
-    assert words in footer(served)
-
-
-def test_the_footer_says_when_a_compiler_is_missing(
-    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = handlers.engines.get("tiny")
-    assert served is not None
-    served.checkpoint.model.is_bitwise = False  # type: ignore[misc]
-    assert NO_COMPILER not in footer(served)
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(library, "PACKAGE", "not_installed")
-    assert footer(served).endswith(NO_COMPILER)
 
 
 NAMES = ("a", "b", "c", "d", "e")

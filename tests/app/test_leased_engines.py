@@ -20,7 +20,6 @@ from scripted_page import (
     ReadyEngines,
     ScriptedBackend,
     controls,
-    eventually,
     make_served,
     page_served,
 )
@@ -90,19 +89,6 @@ def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> N
         taus = [step.rows[0].settings.tau for step in mars.events if isinstance(step, Step)]
         assert taus == sorted(taus, reverse=True)
         assert set(taus) == {1.0, 0.5}
-
-
-def test_a_visitor_who_leaves_and_a_process_that_dies_free_the_device(tmp_path: Path) -> None:
-    with closing(Space(tmp_path, max_runs=1, max_waiting=0)) as space:
-        for visitor in ("a", "b"):
-            stream = begun(space.handlers.live.run(visitor, values(tau=1)))
-            stream.close()
-            assert eventually(lambda: not space.workers.busy)
-        stream = begun(space.handlers.live.run("c", values(tau=1)))
-        space.workers.busy[0].kill()
-        assert "GPU task aborted" in list(stream)[-1]
-        last = list(space.handlers.live.run("d", values(tau=1, max_new_tokens=5)))[-1]
-        assert '"limit"' in last
 
 
 def test_a_batch_runs_there_too(tmp_path: Path) -> None:

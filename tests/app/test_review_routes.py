@@ -88,15 +88,6 @@ def test_the_study_and_the_owners_sets_open(client: TestClient) -> None:
         assert client.get(f"{path}/").json() == client.get(path).json()
 
 
-def test_what_is_not_there_is_a_sentence(client: TestClient) -> None:
-    for path in ("sets/absent", "sets/..%2Fsmall", "sets/small/items/8", "sets/small/masked/0-9",
-                 "sets/small/masked/1-1"):  # fmt: skip
-        answer = client.get(f"/review/{path}")
-        assert answer.status_code in (400, 404)
-        assert answer.json()["detail"].endswith(".")
-    assert client.post(f"{SMALL}/figures", content=b"{").status_code == 415
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_nothing_tells_a_side_before_the_reveal(tmp_path: Path, seed: int) -> None:
     """With the ways exchanged the page receives the same, except for which text is on the left."""
@@ -183,17 +174,6 @@ def test_figures_and_files_are_those_of_the_command(client: TestClient, review: 
     assert len(current(exports.read_jsonl(texts["jsonl"], review.id))) == 12
     answer = client.post(f"{SMALL}/export", json={"form": "exe", "rows": []})
     assert answer.json()["detail"] == NO_FORMAT
-
-
-def test_files_of_reviewers_merge_and_conflicts_stay(
-    client: TestClient, review: ReviewSet, tmp_path: Path
-) -> None:
-    bens = Library(str(tmp_path)).read_rows("small", [row(n, "ben") for n in range(3)])
-    text = exports.to_jsonl(review, bens)
-    rows = [row(0), {**row(0, "ben"), "id": "another", "preference": "right"}]
-    body = client.post(f"{SMALL}/merge", json={"rows": rows, "text": text}).json()
-    assert (body["num_brought"], body["num_conflicts"]) == (3, 1)
-    assert {item["reviewer"] for item in body["rows"]} == {"anna", "ben", "ben (2)"}
 
 
 def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:

@@ -82,12 +82,6 @@ def test_a_bad_value_is_named_in_a_sentence_and_the_rest_applies(name: str, text
     assert "<" not in sentence
 
 
-def test_several_bad_values_are_all_named() -> None:
-    sentence = read(tau="x", seed="y")[1]
-    assert "tau: " in sentence
-    assert "seed: " in sentence
-
-
 MOST = 4_000_000
 HEAD = {"run": "", "lanes": [{"lane": "mars", "title": "<b>x</b>"}, {"lane": "ar", "title": "y"}]}
 

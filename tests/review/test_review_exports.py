@@ -17,7 +17,6 @@ from mars_runtime.review import exports
 from mars_runtime.review.figures import (
     agreement,
     alpha,
-    caution,
     interval,
     opinions,
     preferences,
@@ -106,13 +105,6 @@ def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
     assert agreements.preference == pytest.approx(alpha(by_item))
     [half] = preferences(review, rows, "a")
     assert (half.num_prompts, half.num_identical) == (5, 1)
-
-
-def test_few_judgements_are_called_few() -> None:
-    assert "No judgements yet" in caution(0)
-    assert "1 judged prompt: far too few" in caution(1)
-    assert "only large differences" in caution(20)
-    assert "do not overlap" in caution(80)
 
 
 def test_marks_are_counted_apart_from_judgements(review: ReviewSet) -> None:

