@@ -62,17 +62,6 @@ def test_the_clock_starts_after_prefill() -> None:
     assert counts == (0, 4, 5, 7)
 
 
-def test_moves_of_settings() -> None:
-    (move,) = trace_folds.tau_moves(EVENTS)
-    assert (move.step, move.before.tau, move.after.tau) == (2, 0.9, 0.5)
-    seeds: list[Event] = [
-        Step((step_of(0, (1,)),)),
-        Step((step_of(1, (1,), settings=replace(SETTINGS, metric="margin")),)),
-    ]
-    assert trace_folds.tau_moves(seeds) == []
-    assert len(trace_folds.settings_moves(seeds)) == 1
-
-
 def test_tokens_per_forward_exclude_a_loop() -> None:
     looping: list[Event] = [*looping_run()]
     assert folds.num_tokens(looping) == 75

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from dataclasses import replace
 
 import pytest
@@ -274,18 +273,3 @@ def test_reader_raises_nothing_but_its_own_error(value: object, place: int, text
     for line in (json.dumps(step), json.dumps({**json.loads(STEP_LINE), "rows": [row]}), text):
         with contextlib.suppress(TraceError):
             read_trace([HEADER_LINE, line])
-
-
-def test_a_line_is_cheap() -> None:
-    """A generous bound: the page writes lines while the worker decodes under the same lock."""
-    proposals = tuple(Proposal(i, 0.123456789012 + i, ((i, 0.1), (9, 0.2))) for i in range(8))
-    row = RowStep(0, 0, 3, 1, 4, proposals, (1, 2, 3), 0, SETTINGS, "block")
-    writer = TraceWriter(HEADER, token_bytes)
-    best = min(_seconds_of(writer, Step((row,), 0.001)) for _ in range(300))
-    assert best < 500e-6
-
-
-def _seconds_of(writer: TraceWriter, step: Step) -> float:
-    start = time.perf_counter()
-    writer.line(step)
-    return time.perf_counter() - start

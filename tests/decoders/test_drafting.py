@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 from itertools import accumulate, combinations
-from statistics import fmean
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
@@ -250,13 +249,6 @@ def test_rows_of_a_batch_choose_for_themselves() -> None:
     assert num_steps[1] < 100 < num_steps[0]
 
 
-@pytest.mark.parametrize("curve", CURVES)
-def test_where_nothing_is_foreseen_it_costs_less_than_three_percent(curve: str) -> None:
-    for length, most in ((1500, 1.01), (200, 1.03)):
-        cost, _ = write(Drafter(AUTO, MOST_MASKS), Text(NOTHING), CURVES[curve], length)
-        assert cost / length < most
-
-
 @pytest.mark.parametrize(
     ("curve", "chances", "least"),
     [
@@ -297,14 +289,6 @@ def test_a_probe_finds_that_the_text_has_changed() -> None:
     assert 600 / cost > 1.5
     cost, _ = write(drafter, Text(NOTHING), curve, 600)
     assert 600 / cost > 0.96
-
-
-def test_a_model_that_foresees_nothing_is_never_asked() -> None:
-    drafter = Drafter(AUTO, 0)
-    curve = Curve(CURVES["flat"])
-    for place in range(300):
-        assert drafter.feed(curve) == FeedLimits(0, 0, ())
-        drafter.update([place], 0, [], [], 0, curve)
 
 
 def test_part_of_a_cost_by_hand() -> None:
@@ -361,29 +345,6 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
         speeds[hears] = 1500 * scale / cost
     assert speeds[False] < 0.8
     assert speeds[True] > PACE - 0.01
-
-
-@pytest.mark.parametrize("chances", [CHAT, MATHS])
-@pytest.mark.parametrize("slow", [1.0, 30.0])
-def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
-    chances: list[float], slow: float
-) -> None:
-    """Further tokens cost three times as much as measured, or the measured forward of one token was
-    too slow, so that all others look more expensive. Learning is part of the cost.
-    """
-    dearer = [slow * (1.0 + 3.0 * (cost - 1.0)) for cost in CURVES["gentle"]]
-    beside = [slow, *(slow * 1.6 * cost for cost in CURVES["gentle"][1:])]
-    for real in (dearer, beside):
-        speeds: dict[float, list[float]] = {0.0: [], 1.0: []}
-        for seconds, speed in speeds.items():  # at 0 nothing is learnt of what steps take
-            for seed in range(4):
-                known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
-                drafter = Drafter(replace(AUTO, auto_objective="passes"), MOST_MASKS)
-                cost, _ = write(drafter, Text(chances, seed), real, 1500, known)
-                speed.append(1500 * slow / cost)
-        assert max(speeds[0.0]) < 0.8
-        assert fmean(speeds[1.0]) > PACE - 0.005
-        assert min(speeds[1.0]) > PACE - 0.035
 
 
 @pytest.mark.parametrize("chances", [NOTHING, CHAT, MATHS, SURE])
@@ -446,21 +407,3 @@ def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
     }
     assert 400 / counts["time"] < 1.04
     assert 400 / counts["passes"] > 1.12
-
-
-@pytest.mark.parametrize("auto_objective", AUTO_OBJECTIVES)
-def test_drafting_stops_in_company_and_begins_again_after(auto_objective: AutoObjective) -> None:
-    """Costs with all threads, with one thread next to a busy process, and with all again: a second
-    of AR steps, some 250 here, is enough to notice either change.
-    """
-    drafter, text = Drafter(replace(AUTO, auto_objective=auto_objective), MOST_MASKS), Text(CHAT)
-    quiet, busy = CURVES["gentle"], [1 + 0.8 * q for q in range(MAX_FED)]
-    _, before = write(drafter, text, quiet, 600)
-    cost, _ = write(drafter, text, busy, 250)
-    assert cost < 250 / (PACE - 0.05)
-    cost, _ = write(drafter, text, busy, 600)
-    assert cost < 600 / PACE
-    write(drafter, text, quiet, 250)
-    _, after = write(drafter, text, quiet, 600)
-    assert after < 1.1 * before
-    assert before < 0.85 * 600

@@ -124,18 +124,6 @@ def test_the_lanes_of_a_race_reuse_the_same(engine, backend, checkpoint) -> None
     assert actual[0] == actual[1] == alone(checkpoint, longer, AR)
 
 
-def test_no_lane_is_spared_more_than_another(engine: Engine) -> None:
-    text = prompt_of(90)
-    finished([engine.submit(Request(text, AR))])
-    other = [*text[:40], *prompt_of(50, 9)]
-    runs = engine.race([Request(text, LOSSLESS), Request(other, AR)])
-    finished(runs)
-    assert [prefill(run).num_reused for run in runs] == [32, 32]
-    runs = engine.race([Request(text, AR), Request(prompt_of(50, 5), AR)])
-    finished(runs)
-    assert [prefill(run).num_reused for run in runs] == [0, 0]
-
-
 def test_what_is_timed_by_itself_or_asks_so_is_read_whole(engine, backend) -> None:
     text = prompt_of(90)
     finished([engine.submit(Request(text, AR))])
@@ -154,12 +142,6 @@ def test_what_is_timed_by_itself_or_asks_so_is_read_whole(engine, backend) -> No
     again = engine.submit(Request(text, AR))
     finished([again])
     assert prefill(again).num_reused > 0
-
-
-def test_warming_up_leaves_nothing(engine: Engine) -> None:
-    run = engine.submit(Request(prompt_of(40), AR))
-    finished([run])
-    assert prefill(run).num_reused == 0
 
 
 def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(

@@ -142,27 +142,6 @@ def test_stop_acts_within_one_forward_and_the_reader_need_not_wait_for_it() -> N
         assert lent.num_forwards.value <= at + 1
 
 
-def test_stop_of_one_lane_leaves_the_other_going(lent: Setting) -> None:
-    first, other = lent.engine.race([request(1, FOREVER), request(2, 60)])
-    assert eventually(lambda: begun(first))
-    first.cancel()
-    assert other.wait(60)
-    assert [last(first), last(other)] == [End("cancelled"), End("limit")]
-
-
-def test_slow_motion_is_left_and_stopped_at_once(lent: Setting) -> None:
-    run = lent.engine.submit(FOREVER_LONG, pace=10_000.0)
-    assert eventually(lambda: lent.num_forwards.value == 1)
-    run.pace = 0.0
-    assert eventually(lambda: begun(run))
-    run.cancel()
-    slow = lent.engine.submit(FOREVER_LONG, pace=10_000.0)
-    assert eventually(lambda: len(steps(slow)) == 1)
-    slow.cancel()
-    assert eventually(lambda: not lent.workers.busy, 10)
-    assert len(steps(slow)) == 1
-
-
 @pytest.mark.parametrize("is_fresh", [False, True])
 def test_a_process_that_is_killed_costs_its_run_alone(is_fresh: bool) -> None:
     with setting(is_fresh=is_fresh) as lent:
@@ -177,19 +156,6 @@ def test_a_process_that_is_killed_costs_its_run_alone(is_fresh: bool) -> None:
         for _ in range(3):
             assert list(lent.engine.submit(request(4, 5)))[-1] == End("limit")
         assert lent.engine.is_alive
-
-
-def test_a_process_that_is_killed_ends_each_of_its_lanes_once(lent: Setting) -> None:
-    lanes = lent.engine.race([request(token, FOREVER) for token in (1, 2, 3)])
-    assert eventually(lambda: all(map(begun, lanes)))
-    (process,) = lent.workers.busy
-    process.kill()
-    for lane in lanes:
-        assert lane.wait(10)
-        ends = [event for event in lane.events_since(0) if isinstance(event, End)]
-        assert ends == [End("error", ABORTED)]
-    again = lent.engine.race([request(token, 5) for token in (1, 2, 3)])
-    assert [list(lane)[-1] for lane in again] == [End("limit")] * 3
 
 
 REFUSAL = "You have used up your quota: try again in 2:00:00."
@@ -216,13 +182,6 @@ def test_what_a_lease_raises_is_a_sentence_and_the_next_run_works(
     assert SECRET not in end.message + caplog.text
     assert ("ZeroDivisionError" in caplog.text) == isinstance(error, ZeroDivisionError)
     assert list(engine.submit(request(1)))[-1] == End("limit")
-
-
-def test_a_fault_of_a_forward_is_a_sentence_without_the_prompt(lent: Setting) -> None:
-    end = list(lent.engine.submit(request(66, 9)))[-1]
-    assert end.reason == "error"
-    assert "secret" not in end.message
-    assert list(lent.engine.submit(request(1)))[-1] == End("limit")
 
 
 def test_a_run_that_waits_for_a_device_shows_it_and_can_be_cancelled(lent: Setting) -> None:
@@ -289,15 +248,6 @@ def test_closing_ends_what_runs_and_refuses_more(lent: Setting) -> None:
     assert eventually(lambda: not lent.workers.busy)
 
 
-def test_what_cannot_be_sent_to_another_process_is_a_sentence(lent: Setting) -> None:
-    def decode(*parts: object) -> Iterator[Event]:
-        raise AssertionError
-
-    (end,) = lent.engine.solo(decode, DecodeSettings())
-    assert end.reason == "error"
-    assert list(lent.engine.submit(request(1)))[-1] == End("limit")
-
-
 def test_the_device_is_requested_in_the_context_of_the_caller(lent: Setting) -> None:
     """ZeroGPU finds the visitor, for the quota, in context variables."""
     visitor: ContextVar[str] = ContextVar("visitor", default="nobody")
@@ -358,13 +308,6 @@ def test_another_process_reads_nothing_but_whole_orders_while_they_are_written()
         slots.write(0, orders(number))
         ended = os.waitpid(pid, os.WNOHANG)
     assert os.waitstatus_to_exitcode(ended[1]) == 0
-
-
-def test_orders_of_as_many_lanes_as_a_race_has_fit() -> None:
-    slots = SharedMemory(1)
-    lanes = tuple(DecodeSettings(seed=2**31 - 1 - lane, tau=1 / (3 + lane)) for lane in range(8))
-    slots.write(0, SharedSettings(2**40, 9999.5, lanes, (True,) * 8))
-    assert slots.read(0) is not None
 
 
 CAPACITY = 400

@@ -9,20 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.evaluation.grid import Grid, GridCell, digest
+from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.report import (
     average,
-    averages_table,
-    families_table,
-    kind_figures,
-    kinds_table,
     request_figures,
-    request_tables,
     summarise,
 )
 from mars_runtime.lab.evaluation.store import CellStore
-from mars_runtime.lab.tables import share
 from mars_runtime.settings import DecodeSettings, SettingsError, describe
 
 CELL = GridCell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 50, DecodeSettings())
@@ -40,19 +34,6 @@ def test_grid_is_ar_then_mars_then_lossless():
     ]
 
 
-def test_every_way_is_measured_with_each_penalty_that_it_takes():
-    grid = Grid(methods=("mars", "block_diffusion"), repetition_penalties=(1.0, 1.1))
-    assert [describe(settings) for settings in grid.settings()] == [
-        "AR",
-        "MARS τ=0.95 B=4",
-        "lossless τ=0 B=8",
-        "block diffusion τ=0.95 B=4",
-        "AR penalty 1.1",
-        "MARS τ=0.95 B=4 penalty 1.1",
-        "lossless τ=0 B=8 penalty 1.1",
-    ]
-
-
 def test_a_way_is_held_against_ar_with_the_same_penalty():
     held = [replace(setting, repetition_penalty=1.1) for setting in (AR, LOSSLESS)]
     results = {
@@ -65,54 +46,9 @@ def test_a_way_is_held_against_ar_with_the_same_penalty():
     assert actual[held[1]] == 0.5
 
 
-def test_adaptive_thresholds_follow_the_fixed_ones():
-    grid = Grid(
-        taus=(0.5, 0.9),
-        tau_policies=("fixed", "entropy", "agreement"),
-        agreement_targets=(0.8, 0.95),
-        lossless_taus=(),
-    )
-    assert [describe(settings) for settings in grid.settings()] == [
-        "AR",
-        "MARS τ=0.5 B=4",
-        "MARS τ=0.9 B=4",
-        "MARS entropy τ=0.5 B=4",
-        "MARS entropy τ=0.9 B=4",
-        "MARS agreement 0.8 τ≥0 B=4",
-        "MARS agreement 0.95 τ≥0 B=4",
-    ]
-    assert describe(DecodeSettings("jacobi")) == "Jacobi B=4"
-    late = DecodeSettings("ar", min_tokens=5, ignore_eos=True)
-    assert describe(late) == "AR min tokens 5 ignores EOS"
-
-
-def test_other_methods_are_measured_where_they_are_asked():
-    grid = Grid(
-        block_sizes=(4,),
-        lossless_taus=(),
-        methods=("mars", "jacobi", "speculative", "block_diffusion"),
-        drafts=("small",),
-    )
-    places = ("no masks", "masks in target", "masks in draft", "masks in both")
-    others = ["Jacobi B=4", *(f"speculative small K=4, {place}" for place in places)]
-    assert [describe(setting) for setting in grid.limited_to(8).settings()] == [
-        "AR",
-        "MARS τ=0.95 B=4",
-        *others,
-    ]
-    twin = grid.limited_to(8, fills_blocks=True)
-    assert [describe(item) for item in twin.settings()] == ["AR", "block diffusion τ=0.95 B=4"]
-
-
 def test_grid_refuses_values_out_of_range():
     with pytest.raises(SettingsError, match="τ"):
         list(Grid(taus=(1.5,)).settings())
-
-
-def test_depth_that_was_not_trained_is_left_out():
-    grid = Grid(block_sizes=(2, 4, 16), lossless_block_sizes=(8,))
-    assert grid.limited_to(8).block_sizes == (2, 4)
-    assert [settings.method for settings in grid.limited_to(1).settings()] == ["ar"]
 
 
 @pytest.mark.parametrize(
@@ -128,10 +64,6 @@ def test_depth_that_was_not_trained_is_left_out():
 )
 def test_everything_that_changes_a_result_changes_the_key(other: GridCell):
     assert other.key != CELL.key
-
-
-def test_digest_sees_borders():
-    assert digest(["ab", "c"]) != digest(["a", "bc"])
 
 
 def test_groups_and_lookup_are_measured_where_they_are_asked():
@@ -177,18 +109,6 @@ def test_a_line_cut_short_is_passed_over(tmp_path: Path):
     assert again.get(second.key) is None
     again.put(second.key, OUTCOMES, label=second.label)
     assert CellStore(path).get(second.key) == OUTCOMES
-
-
-def test_a_fresh_start_forgets(tmp_path: Path):
-    path = tmp_path / "cells.jsonl"
-    CellStore(path).put(CELL.key, OUTCOMES, label=CELL.label)
-    assert CellStore(path, is_fresh=True).get(CELL.key) is None
-
-
-def test_foreign_lines_do_no_harm(tmp_path: Path):
-    path = tmp_path / "cells.jsonl"
-    path.write_text('[]\n{"key": 1}\n{"key": "a", "outcomes": [{"no": 1}]}\nnull\n')
-    assert CellStore(path).get(CELL.key) is None
 
 
 AR = DecodeSettings(method="ar", tau=1.0, block_size=1)
@@ -249,30 +169,6 @@ def test_another_checkpoint_is_never_the_measure():
     assert other.agreement is None
 
 
-def test_tables_say_the_same_in_words():
-    table = averages_table(average(RESULTS), summarise(RESULTS))
-    assert table.lines[1][0] == "mars-tiny · MARS τ=0.95 B=4"
-    assert table.lines[1][1].startswith("50.0 [")
-    assert table.lines[1][2].startswith("-25.0 [")
-    assert table.lines[1][4] == "75.0 %"
-    assert table.lines[1][5].startswith("1.50 [")
-    families = families_table(summarise(RESULTS))
-    assert families.columns == ("method", "symbolic", "reading", "natural")
-    assert families.lines[1] == (
-        "mars-tiny · MARS τ=0.95 B=4",
-        "50 % · 2.50",
-        "50 % · 2.50",
-        "1.50",
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "said"), [(None, "–"), (1.0, "100 %"), (0.9996, "100.0 %"), (0.5, "50.0 %")]
-)
-def test_only_all_is_a_round_hundred(given: float | None, said: str):
-    assert share(given) == said
-
-
 LOSSLESS = DecodeSettings(tau=0.0, block_size=4, lossless=True)
 
 
@@ -311,49 +207,3 @@ def test_kinds_count_alike_and_ar_is_the_measure():
     assert lossless.looped == 0.25
     # Six forwards offered two tokens or more; one of them six.
     assert lossless.by_place == (1.0, 1.0, 4 / 6, 1 / 6, 1.0, 1.0)
-
-
-def test_tables_say_the_same():
-    rates, places = request_tables(request_figures(OPEN_RESULTS))
-    assert rates.columns == (
-        "method",
-        "average",
-        "chat",
-        "code",
-        "same as AR",
-        "tokens",
-        "ended",
-        "loops cut",
-    )
-    assert rates.lines[1][0] == "some · lossless τ=0 B=4"
-    assert rates.lines[1][1].startswith("3.00 [")
-    assert rates.lines[1][4:] == ("75.0 %", "6", "100 %", "25.0 %")
-    assert places.lines == (
-        ("some · lossless τ=0 B=4", *("100%",) * 2, "67%", "17%", *("100%",) * 2),
-    )
-    assert request_tables(request_figures({})) == []
-
-
-def test_kinds_unlike_the_training_data_are_reported_one_by_one():
-    assert kind_figures(OPEN_RESULTS) == []
-    judged = Outcome(4, 4, True, True, "t", "", (1,) * 4, (1,) * 4)
-    wrong = Outcome(4, 2, False, False, "u", "", (1, 3), (1, 4), True)
-    missed = Outcome(4, 4, True, None, "t", "", (1,) * 4, (1, 4, 4, 1))
-    results = {
-        **OPEN_RESULTS,
-        open_cell("tables", AR): (judged, judged),
-        open_cell("tables", LOSSLESS): (wrong, missed),
-    }
-    *_, ar, lossless = kind_figures(results)
-    assert (ar.kind, ar.right, ar.ended, ar.looped, ar.first_mask) == (
-        "tables",
-        1.0,
-        1.0,
-        0.0,
-        None,
-    )
-    assert (lossless.right, lossless.ended, lossless.looped) == (0.0, 0.5, 0.5)
-    assert lossless.tpf.value == 1.5
-    assert lossless.first_mask == 1 / 3  # one of three forwards that offered a second token
-    assert lossless.agreement == 0.5
-    assert kinds_table([lossless]).lines[0][3:] == ("33.3 %", "50.0 %", "50.0 %", "0 %", "50.0 %")

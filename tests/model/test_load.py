@@ -282,18 +282,14 @@ def test_the_published_configuration_reads_as_it_says() -> None:
     ("changes", "sentence"),
     [
         ({"model_type": "gpt2"}, "'gpt2' are not supported: .* llama, qwen2, qwen3, a2d-qwen2"),
-        ({"model_type": None}, "None are not supported"),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "'yarn' is not supported"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, "'linear' is not supported"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "is not supported"),
-        ({"rope_parameters": "default"}, "rope_parameters"),
         ({"use_sliding_window": True}, "sliding-window"),
         ({"quantization_config": {"bits": 4}}, "quantized"),
         ({"hidden_act": "gelu"}, "'gelu'"),
         ({"mlp_bias": True}, "biases"),
         ({"model_type": "llama", "attention_bias": True}, "biases in its attention"),
-        ({"model_type": "qwen3", "attention_bias": True}, "biases in its attention"),
-        ({"hidden_size": None}, "hidden_size"),
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
         ({"vocab_size": "151936"}, "vocab_size"),
         ({"num_key_value_heads": 3}, "must be a multiple of num_key_value_heads"),
@@ -302,14 +298,6 @@ def test_the_published_configuration_reads_as_it_says() -> None:
         ({"rope_theta": -1.0}, "rope_theta"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "layers without full attention"),
         ({"is_causal": False}, "attention in both directions"),
-        (
-            {"tie_word_embeddings": "yes"},
-            "tie_word_embeddings in config.json must be true or false",
-        ),
-        (
-            {"rope_parameters": None, "rope_theta": 0},
-            "rope_theta in config.json must be a positive number",
-        ),
     ],
 )
 def test_anything_else_is_refused_with_a_sentence(changes: dict[str, Any], sentence: str) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from statistics import fmean, median
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_models import native_model
 
 from mars_runtime.model import threads
 from mars_runtime.model.threads import HIDDEN, Threads, TorchThreads, ladder, shared_from
@@ -73,15 +68,6 @@ def test_threads_follow_the_company_there_is(widths: tuple[int, ...]) -> None:
     assert share(machine.run(3.0, widths), 2) > 0.9
 
 
-def test_company_costs_a_few_forwards_before_it_is_noticed() -> None:
-    machine = Machine()
-    machine.run(2.0)
-    machine.seconds = BUSY
-    actual = [machine.forward() for _ in range(40)]
-    assert actual[-20:].count(1) >= 18
-    assert actual.count(2) <= 12
-
-
 @given(st.integers(0, 1000), st.sampled_from([QUIET, BUSY, {1: 1.0, 2: 0.55}, {1: 1.0, 2: 1.0}]))
 def test_looking_at_other_numbers_costs_little(seed: int, seconds: dict[int, float]) -> None:
     machine = Machine(seed)
@@ -113,13 +99,6 @@ def test_company_in_bursts_is_company(widths: tuple[int, ...]) -> None:
     assert tokens_per_second(chosen) > 0.92 * tokens_per_second(single)
 
 
-def test_of_many_numbers_the_best_is_found_from_either_end() -> None:
-    machine = Machine()
-    machine.seconds = {1: 8e-3, 2: 4.5e-3, 4: 2.5e-3, 8: 3e-3, 16: 9e-3}
-    machine.run(1.0)
-    assert share(machine.run(3.0), 4) > 0.9
-
-
 def test_parts_and_widths_choose_for_themselves() -> None:
     machine = Machine()
     for _ in range(2000):
@@ -128,16 +107,6 @@ def test_parts_and_widths_choose_for_themselves() -> None:
         machine.seconds = {1: 2e-3, 2: 1e-3}
         wide, read = machine.forward(64), machine.forward(1, "read")
     assert (narrow, wide, read) == (1, 2, 2)
-
-
-def test_what_is_in_force_is_no_trial() -> None:
-    machine = Machine()
-    machine.run(1.0)
-    seen = set()
-    for _ in range(300):
-        machine.forward()
-        seen.add(machine.threads.in_force)
-    assert seen == {2}
 
 
 def test_a_ceiling_of_one_or_a_fixed_number_is_obeyed() -> None:
@@ -201,29 +170,3 @@ def test_forwards_are_shared_out_where_no_bit_depends_on_it(last: int, found: in
 def test_a_check_that_takes_too_long_shares_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "CHECK_SECONDS", 0.0)
     assert shared_from(Rounding(0), 2) is None
-
-
-@pytest.mark.timed
-@pytest.mark.usefixtures("torch_threads")
-def test_next_to_a_busy_process_forwards_are_nearly_as_fast_as_with_the_best_number() -> None:
-    model = native_model("large")
-    torch.set_num_threads(2)
-    tokens, cache = torch.ones(1, 1, dtype=torch.int64), model.new_cache(1, 64)
-
-    def mean(count: int | None) -> float:
-        model.threads.fixed, until, actual = count, time.perf_counter() + 0.7, []
-        while time.perf_counter() < until:
-            began = time.perf_counter()
-            model.hidden(tokens, cache)
-            actual.append(time.perf_counter() - began)
-        return fmean(actual)
-
-    beside = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        mean(None)
-        ratios = [mean(None) / min(mean(1), mean(2)) for _ in range(3)]
-    finally:
-        model.threads.fixed = None
-        beside.kill()
-        beside.wait()
-    assert median(ratios) < 1.25

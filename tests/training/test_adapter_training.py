@@ -28,8 +28,8 @@ from mars_runtime.lab.training.adapter.held_out import (
     right_by_position,
     tokens_per_forward,
 )
-from mars_runtime.lab.training.adapter.loss import agreement, propose, reached, right_masks
-from mars_runtime.lab.training.adapter.parameters import Form, Parameters, in_files
+from mars_runtime.lab.training.adapter.loss import agreement, reached
+from mars_runtime.lab.training.adapter.parameters import Form, Parameters
 from mars_runtime.lab.training.adapter.streams import (
     WIDTHS,
     AnchoredBatch,
@@ -41,7 +41,6 @@ from mars_runtime.lab.training.adapter.streams import (
 )
 from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
 from mars_runtime.lab.training.backbone import Backbone, read_base
-from mars_runtime.lab.training.distill import store
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 
@@ -184,15 +183,6 @@ def test_a_resumed_run_is_the_uninterrupted_one(base: Path, answers: Path, tmp_p
     assert rest.progress.masks == whole.progress.masks
 
 
-def test_training_stops_when_nothing_rises(base: Path, answers: Path, tmp_path: Path) -> None:
-    recipe = dataclasses.replace(
-        RECIPE, learning_rate=0.0, embedding_rate=0.0, measure_steps=2, patience=3
-    )
-    trainer = AdapterTrainer(recipe, str(base), answers, tmp_path)
-    trainer.run()
-    assert trainer.progress.step == 8
-
-
 def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> None:
     model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(2, embeddings=3))
@@ -209,17 +199,6 @@ def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> 
             x = torch.randn(3, pair.a.shape[1])
             ours = update(index, part, x, torch.zeros(3, len(pair.b)))
             torch.testing.assert_close(x @ pair.a.T @ pair.b.T, ours, atol=0.05, rtol=0.05)
-
-
-def test_saving_removes_the_files_of_an_earlier_adapter(base: Path, tmp_path: Path) -> None:
-    for name in ("adapter-1-of-1.safetensors.xz", "adapter-2-of-2.safetensors.xz"):
-        (tmp_path / name).write_bytes(b"an earlier adapter")
-    (tmp_path / "adapter-2-of-2.safetensors").write_bytes(b"an earlier adapter")
-    Parameters(Backbone(read_base(str(base)), torch.float32), Form(2), 0).save(tmp_path, {})
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "adapter-1-of-1.safetensors",
-        "adapter.json",
-    }
 
 
 def test_a_run_begins_with_an_adapter_that_was_saved(
@@ -256,38 +235,9 @@ def test_an_adapter_that_does_not_fit_is_a_sentence(
     assert says in line
 
 
-def test_files_stay_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mars_runtime.lab.training.adapter.parameters.MAX_FILE_BYTES", 100)
-    files = in_files({str(i): torch.zeros(10) for i in range(5)})
-    assert [sorted(file) for file in files] == [["0", "1"], ["2", "3"], ["4"]]
-
-
 def test_masks_count_up_to_the_first_wrong_one() -> None:
     right = torch.tensor([[True, False, True], [False, True, True], [True, True, True]])
     assert reached(right).tolist() == [[1, 1, 0], [1, 0, 0], [1, 1, 1]]
-
-
-def test_right_masks_are_those_that_agree_with_the_text(base: Path) -> None:
-    model = Backbone(read_base(str(base)), torch.float32)
-    parameters = _shaken(model, Form(4))
-    batch = AnchoredBatch.of([TEXT], len(TEXT.anchors), random.Random(0))
-    with torch.no_grad():
-        x = read_masks(
-            model,
-            read_clean(model, batch.ids),
-            batch,
-            parameters.embedding(2),
-            parameters.update(torch.float32),
-        )
-        actual = propose(model, parameters.sampler, x.flatten(0, 2), torch.empty(0)).view(-1, 2)
-    ids = list(TEXT.ids)
-    for column, anchor in enumerate(TEXT.anchors):
-        ids[anchor + 2] = int(actual[column, 0])  # make every first mask right
-        break
-    text = dataclasses.replace(TEXT, ids=tuple(ids))
-    assert (
-        right_masks(model, parameters, AnchoredBatch.of([text], 10, random.Random(0)), 2)[0][0] >= 1
-    )
 
 
 def test_answers_are_split_and_cut(tmp_path: Path) -> None:
@@ -296,24 +246,6 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
     assert {text.kind for text in held_out} == {"chat", "code"}
     with pytest.raises(UsageError, match="Run distill first"):
         read_texts(tmp_path / "nothing")
-
-
-def test_without_held_out_answers_training_says_what_to_do(tmp_path: Path) -> None:
-    record = store.DistillRecord(
-        "k", "chat", False, tuple(range(5, 11)), tuple(range(11, 30)), "length"
-    )
-    store.AnswerFile(tmp_path / "answers-1-of-1.jsonl").append([record])
-    with pytest.raises(UsageError, match="Run distill with more --prompts"):
-        read_texts(tmp_path)
-
-
-def test_a_recipe_is_saved_with_the_adapter(base: Path, answers: Path, tmp_path: Path) -> None:
-    trainer = AdapterTrainer(
-        dataclasses.replace(RECIPE, steps=2, measure_steps=2), str(base), answers, tmp_path
-    )
-    trainer.run()
-    assert json.loads((tmp_path / "recipe.json").read_text())["form"]["rank"] == 4
-    assert json.loads((tmp_path / "adapter.json").read_text())["format"] == 1
 
 
 def test_full_fine_tuning_moves_every_weight_and_says_what_it_did_to_plain_decoding(

@@ -55,11 +55,6 @@ def test_every_prefix_holds_each_kind_in_its_share() -> None:
     assert len(prompts) == 200
 
 
-def test_a_repeated_conversation_comes_once() -> None:
-    prompts = list(interleave({"a": iter([("x",), ("x",), ("y",)])}, {"a": 1.0}))
-    assert [p.turns for p in prompts] == [("x",), ("y",)]
-
-
 def test_about_one_prompt_in_fifty_is_held_out_and_always_the_same() -> None:
     remaining = [Prompt("a", (f"prompt {i}",)).is_held_out for i in range(5000)]
     assert 60 <= sum(remaining) <= 140
@@ -75,27 +70,6 @@ def test_drawn_requests_are_many_whole_and_repeatable(drawn: object) -> None:
     for turns in first:
         assert len(turns) % 2 == 1
         assert all(text.strip() for text in turns)
-
-
-def test_passages_are_cut_after_whole_sentences() -> None:
-    text = "One went out into the wide world today. Two stayed at home. Three slept."
-    assert (
-        requests.first_sentences(text, 1)
-        == "One went out into the wide world today. Two stayed at home."
-    )
-    assert requests.first_sentences("no end here", 1) == "no end here"
-
-
-def test_slips_change_a_text() -> None:
-    text = "He went to the house, and the dog was there, and he said nothing, being tired."
-    assert requests.with_mistakes(text, random.Random(0)) != text
-
-
-def test_a_question_carries_its_passage() -> None:
-    item = requests.PassageQuestion("A fox sat.", "Who sat?", "a fox")
-    draws = list(requests.questions([item] * 40, random.Random(0)))
-    assert all("A fox sat." in turns[0] and "Who sat?" in turns[0] for turns in draws)
-    assert {len(turns) for turns in draws} == {1, 3}
 
 
 def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
@@ -119,29 +93,7 @@ def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
     assert {prompt.kind for prompt in prompts} <= SHARES.keys()
 
 
-def test_half_of_the_chat_is_asked_by_the_base_itself(tmp_path: Path) -> None:
-    rows = [json.dumps({"prompt": f"Collected question number {i}?"}) for i in range(40)]
-    (tmp_path / "chat_prompts_train.jsonl").write_text("\n".join(rows))
-    for name in ("gsm8k_train", "fairytale_sections_train", "fairytale_questions_train"):
-        (tmp_path / f"{name}.jsonl").write_text("")
-    (tmp_path / "childrens_classics.txt").write_text("")
-    own_questions = {f"Own question number {i}?" for i in range(60)}
-    requests = [
-        prompt.turns[0]
-        for prompt in mixture(tmp_path, sorted(own_questions), frozenset(), 1, 400)
-        if prompt.kind == "chat"
-    ]
-    assert sum(text in own_questions for text in requests[:80]) == 40
-    assert own_questions <= set(requests)
-    assert {f"Collected question number {i}?" for i in range(40)} <= set(requests)
-
-
 RECORD = store.DistillRecord("k", "chat", False, (1, 2), (3, 4), "eos")
-
-
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    store.AnswerFile(tmp_path / "answers-1-of-1.jsonl").append([RECORD, RECORD])
-    assert list(store.read(tmp_path)) == [RECORD, RECORD]
 
 
 def test_half_a_line_is_passed_over_and_cut_off(tmp_path: Path) -> None:
@@ -152,10 +104,6 @@ def test_half_a_line_is_passed_over_and_cut_off(tmp_path: Path) -> None:
     assert list(store.read(tmp_path)) == [RECORD]
     store.AnswerFile(path).append([RECORD])
     assert list(store.read(tmp_path)) == [RECORD, RECORD]
-
-
-def test_keys_name_prompts() -> None:
-    assert store.key_of([1, 2]) == store.key_of((1, 2)) != store.key_of([12])
 
 
 def test_parts_are_one_of_several() -> None:

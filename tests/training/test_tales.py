@@ -9,7 +9,6 @@ import pytest
 
 from mars_runtime.lab.training.tales import (
     clean,
-    close_quotes,
     fairytale_questions,
     passages,
     sentences,
@@ -62,17 +61,6 @@ def test_questions_keep_the_sentences_around_the_answer(data: Path) -> None:
     assert len(tasks) == 60
     assert all(len(task.prompt) < 600 and "a lamp" in task.prompt for task in tasks)
     assert all(check(task, task.answer) and not check(task, "The mill.") for task in tasks)
-
-
-def test_cleaning_drops_marks_and_normalises_quotes() -> None:
-    raw = "## Head\n\n12\n\n[Illustration: x]\n\n"
-    raw += "\u201cIt\u2019s _very_ *cold*\u2014now,\u201d he\nsaid."
-    assert clean(raw) == '"It\'s very cold - now," he said.'
-
-
-def test_stripped_quotes_are_given_back() -> None:
-    assert close_quotes('It is cold," he said. "Very') == '"It is cold," he said. "Very"'
-    assert close_quotes('He said "no" twice.') == 'He said "no" twice.'
 
 
 def test_sentences_and_passages_lose_no_words() -> None:

@@ -101,14 +101,6 @@ def test_tokenizer_is_standard_and_agrees_with_ours(tokenizer):
     assert theirs.eos_token_id in ours.eos_ids
 
 
-def test_a_name_is_the_same_tokens_at_the_head_of_a_line_and_inside_one(tokenizer):
-    ours = Tokenizer.from_dir(tokenizer)
-    name = ours.encode("Quentin")
-    assert ours.encode("Quentin is here")[: len(name)] == name
-    inside = ours.encode("then Quentin is")
-    assert any(inside[i : i + len(name)] == name for i in range(len(inside)))
-
-
 def test_shards_are_the_same_every_time_and_fill_their_batches(data, tokenizer):
     ours = Tokenizer.from_dir(tokenizer)
 
@@ -129,14 +121,6 @@ def test_examples_end_in_eos_unless_cut(tokenizer):
     assert whole.ids[-1] == ours.im_end_id
     assert ours.decode(whole.ids[whole.response_start : -1]) == "yes"
     assert encode("Say yes", "yes " * 200, ours, 96).ids[-1] != ours.im_end_id
-
-
-def test_learning_rate_warms_up_then_falls_as_a_cosine():
-    stage = Stage(tokens=1_000, batch_tokens=10, learning_rate=1.0, warmup_tokens=100)
-    assert train.learning_rate(stage, 49) == pytest.approx(0.5)
-    assert train.learning_rate(stage, 100) == pytest.approx(1.0)
-    assert train.learning_rate(stage, 550) == pytest.approx((1 + 0.05) / 2)
-    assert train.learning_rate(stage, 1_000) == pytest.approx(0.05)
 
 
 @pytest.mark.usefixtures("toy")
