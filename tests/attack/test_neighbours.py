@@ -114,7 +114,7 @@ SAMPLES = json.dumps(
 KINDS: dict[str, Attack] = {
     "readers that never read": never_reading,
     "unfinished bodies": unfinished,
-    "figures": heavy("figures"),
+    "undo": heavy("undo"),
     "merge": heavy("merge"),
     "export": heavy("csv"),
     "forged archives": post_forever("review/sets", lambda _: SEALED),
