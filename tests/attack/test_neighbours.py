@@ -107,24 +107,17 @@ def heavy(name: str) -> Attack:
 
 
 SEALED = json.dumps({"sealed": "A" * 10_000_000}).encode()
-LINES = json.dumps({"arguments": [["Say it."]], "resps": [["word " * 50_000]]})
-SAMPLES = json.dumps(
-    {"samples": [{"name": name, "text": LINES} for name in "ab"], "name": "large"}
-).encode()
 KINDS: dict[str, Attack] = {
     "readers that never read": never_reading,
     "unfinished bodies": unfinished,
-    "undo": heavy("undo"),
-    "merge": heavy("merge"),
-    "export": heavy("csv"),
+    "figures": heavy("undo"),
+    "merge": heavy("conflicts"),
     "forged archives": post_forever("review/sets", lambda _: SEALED),
-    "sets of samples": post_forever("review/sets", lambda _: SAMPLES),
     "wrong keys": post_forever(
         "review/sets/study/judgements", lambda _: b'{"row": {}}', **{"x-review-key": "a wrong key"}
     ),
     "connections": connecting,
     "pages": get_forever(""),
-    "configurations": get_forever("config"),
     "files": get_forever(file_address("plotly.js")),
 }
 
