@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from app.settings import AppSettings, AppSettingsError
 from mars_runtime.machine import cache_folder
-from mars_runtime.network import repair_network
 from mars_runtime.serving.server import AddressInUseError, bound
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def main() -> None:
         settings = read_settings(sys.argv[1:])
         check_folders()
         check_address(settings)
-        repair_network(settings.host.strip("[]"))
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):

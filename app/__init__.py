@@ -4,11 +4,11 @@ import os
 import sys
 
 from app.gradio_compat import write_no_stubs
-from mars_runtime.network import repair_network
+from mars_runtime.network import prepare_network
 
 # This must run before anything imports Gradio.
 write_no_stubs()
 # Gradio would otherwise refresh the statistics for its monitoring page, which is not served.
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(sys.maxsize))
-for sentence in repair_network():
-    print(sentence, file=sys.stderr)
+if fault := prepare_network():
+    sys.exit(fault)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn, TextIO
 
-from mars_runtime.network import repair_network
+from mars_runtime.network import prepare_network
 from mars_runtime.outputs import in_words
 
 ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
@@ -63,8 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in ``arguments`` (default: sys.argv) and return its exit code."""
     _open_streams()
     try:
-        for sentence in repair_network():
-            print(sentence, file=sys.stderr)
+        if fault := prepare_network():
+            print(fault, file=sys.stderr)
+            return 2
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments))
         finally:  # --help exits by an exception, and its output must be flushed as well

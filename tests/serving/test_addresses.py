@@ -102,7 +102,7 @@ def test_the_command_serves_at_an_ipv6_address(random_folder: Path) -> None:
         *(sys.executable, "-m", "mars_runtime", "serve", "--host", "::1", "--port", "0"),
         *("--checkpoint", str(random_folder)),
     ]
-    variables = {"http_proxy": "http://127.0.0.1:9", "SSL_CERT_FILE": "/nonexistent/ca.pem"}
+    variables = {"http_proxy": "http://127.0.0.1:9"}
     process = subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True
     )
