@@ -14,7 +14,7 @@ from mars_runtime.engine.request import DEFAULT_DEADLINE, AnyRequest, Request, R
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.scheduler import Scheduler
 from mars_runtime.methods import METHODS
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -43,6 +43,11 @@ class BaseEngine(ABC):
     def max_running(self) -> int:
         """Maximum number of active jobs; 0 if another component limits it."""
         return self._scheduler.max_active
+
+    @property
+    def busy_limits(self) -> tuple[float, int]:
+        """The limits of tau, and of B in lossless mode, that the queue imposes (``busy.py``)."""
+        return 1.0, MAX_BLOCK_SIZE
 
     def observe(self, observer: Observer) -> None:
         """Call ``observer`` with every event of every run from now on."""

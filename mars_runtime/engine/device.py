@@ -22,6 +22,7 @@ from mars_runtime.engine.scheduler import DeviceTurn
 from mars_runtime.event_stream import EventStream
 from mars_runtime.events import FINAL, End, EndReason, Event, Prefill, Step
 from mars_runtime.prefix_cache import grant_alike
+from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch
@@ -37,8 +38,14 @@ class Device:
     decoder.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        in_force: Callable[[DecodeSettings], DecodeSettings] = lambda settings: settings,
+    ) -> None:
+        """in_force: returns the settings that apply to a run that shares forward passes."""
         self._backend = backend
+        self._in_force = in_force
         self._batch: Batch | None = None
         self._decoders: dict[Run, EventStream] = {}
         self._numbers: dict[Run, int] = {}
@@ -121,7 +128,7 @@ class Device:
         assert isinstance(request, Request), "a shared run has a Request"
         if run not in self._numbers:
             self._num_joined += 1
-            batch.join(self._num_joined, request.prompt_ids, lambda: run.settings)
+            batch.join(self._num_joined, request.prompt_ids, lambda: self._in_force(run.settings))
             if not request.reuses:
                 batch.skip_prefix_cache(self._num_joined)
             self._numbers[run] = self._num_joined

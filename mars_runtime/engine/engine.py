@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, as_backend, where
 from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.busy import BusyRule, next_level
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
 from mars_runtime.engine.scheduler import DeviceTurn, FullError, Job, Scheduler
 from mars_runtime.errors import MarsError
 from mars_runtime.events import End
+from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -59,6 +61,8 @@ class Engine(BaseEngine):
     max_runs: maximum number of active jobs (runs, races, solo runs); lower if memory is short.
     max_waiting: maximum number of queued jobs.
     max_turn_seconds: maximum seconds of a turn before the worker counts as hanging.
+    busy: the rule that lowers tau or B of runs that share forward passes while others wait; None
+        to keep their settings.
     """
 
     def __init__(
@@ -67,19 +71,22 @@ class Engine(BaseEngine):
         max_runs: int = 4,
         max_waiting: int = 16,
         max_turn_seconds: float = MAX_TURN_SECONDS,
+        busy: BusyRule | None = None,
     ) -> None:
         self._backend = as_backend(checkpoint)
         self._condition = WakeCondition()
         self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
         self._observers: list[Observer] = []
         self._next_deadline = math.inf
+        self._busy = busy
+        self._busy_level = 0  # set only by the worker thread
         self._is_closed = False
         self._why_over = "The engine was closed: start the program again."
         self._is_over = threading.Event()
         self._is_ready = threading.Event()
         self._max_turn_seconds = max_turn_seconds
         self._must_beat_by = math.inf  # when the worker's current turn must be finished
-        self._device = Device(self._backend)  # used only by the worker thread
+        self._device = Device(self._backend, self._in_force)  # used only by the worker thread
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
         self._watcher = threading.Thread(target=self._watch, name="mars-watch", daemon=True)
@@ -120,6 +127,16 @@ class Engine(BaseEngine):
                 raise EngineBusy(BUSY.format(len(self._scheduler))) from None
             self._condition.wake()
         return runs
+
+    @property
+    def busy_limits(self) -> tuple[float, int]:
+        if self._busy is None:
+            return super().busy_limits
+        level = self._busy_level
+        return self._busy.max_tau(level), self._busy.max_block_size(level)
+
+    def _in_force(self, settings: DecodeSettings) -> DecodeSettings:
+        return settings if self._busy is None else self._busy.apply(settings, self._busy_level)
 
     def is_ready(self, timeout: float) -> bool:
         return self._is_ready.wait(timeout)
@@ -230,6 +247,7 @@ class Engine(BaseEngine):
                 now = time.monotonic()
                 if self._condition.has_news or now >= self._next_deadline:
                     self._end_overdue(now)
+                self._busy_level = next_level(self._busy_level, self.num_waiting, self.max_running)
                 turn = self._scheduler.next_turn(now)
                 if turn is not None:
                     return turn

@@ -48,6 +48,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=32,
         help="maximum number of requests in the queue (%(default)s)",
     )
+    add(
+        "--busy-tau",
+        type=float,
+        metavar="LOW",
+        help="while requests wait, lower their tau down to LOW, or B in lossless mode (off)",
+    )
     add("--ray", action="store_true", help="serve replicas with Ray Serve, with the options below")
     add("--threads", type=int, default=1, help="compute threads of a replica (%(default)s)")
     add("--min-replicas", type=int, default=1, help="minimum number of replicas (%(default)s)")

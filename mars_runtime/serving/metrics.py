@@ -101,6 +101,8 @@ class Metrics:
         self._series.running.labels(name).set_function(lambda: engine.num_running)
         self._series.waiting.labels(name).set_function(lambda: engine.num_waiting)
         self._series.cache.labels(name).set_function(usage)
+        self._series.max_tau.labels(name).set_function(lambda: engine.busy_limits[0])
+        self._series.max_block_size.labels(name).set_function(lambda: engine.busy_limits[1])
         engine.observe(observe)
         with self._lock:
             if self._thread is None:
@@ -109,7 +111,7 @@ class Metrics:
 
     def forget(self, name: str) -> None:
         """Set the gauges of a closed engine to 0. Its counters keep their values."""
-        for gauge in (self._series.running, self._series.waiting, self._series.cache):
+        for gauge in self._series.gauges:
             gauge.labels(name).set_function(lambda: 0.0)
 
     def expose(self) -> bytes:
@@ -208,6 +210,10 @@ class MetricSeries:
         self.running = gauge("num_requests_running", "Requests in progress")
         self.waiting = gauge("num_requests_waiting", "Requests in the queue")
         self.cache = gauge("kv_cache_usage_perc", "Used share of the KV cache slots")
+        self.max_tau = gauge("busy_max_tau", "Limit of tau in force (serve --busy-tau)")
+        self.max_block_size = gauge("busy_max_block_size", "Limit of B in force, lossless mode")
+        shown = (self.running, self.waiting, self.cache, self.max_tau, self.max_block_size)
+        self.gauges: tuple[Gauge, ...] = shown
         self.prompt_tokens = counter("prompt_tokens", "Prompt tokens")
         self.generation_tokens = counter("generation_tokens", "Generated tokens")
         self.success = counter("request_success", "Finished requests", "finished_reason")

@@ -91,6 +91,7 @@ class ServePlan:
 
     max_runs: maximum number of requests that a replica decodes at the same time.
     max_waiting: maximum number of requests in the queue of a replica.
+    busy_tau: the lowest limit of tau while requests wait; None to keep the settings of requests.
     threads: number of compute threads of a replica, and of cores reserved for it.
     min_replicas, max_replicas: minimum and maximum number of replicas with autoscaling.
     """
@@ -100,6 +101,7 @@ class ServePlan:
     dtype: str = "auto"
     max_runs: int = 8
     max_waiting: int = 32
+    busy_tau: float | None = None
     threads: int = 1
     min_replicas: int = 1
     max_replicas: int = 2
@@ -110,6 +112,8 @@ class ServePlan:
                 f"--max-runs must be at least 1 and --max-waiting at least 0, got {self.max_runs} "
                 f"and {self.max_waiting}."
             )
+        if self.busy_tau is not None and not 0 <= self.busy_tau <= 1:
+            raise PlanError(f"--busy-tau must be between 0 and 1, got {self.busy_tau:g}.")
         if self.threads < 1:
             raise PlanError(f"--threads must be at least 1, got {self.threads}.")
         if not 1 <= self.min_replicas <= self.max_replicas:
@@ -132,12 +136,14 @@ def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
     from mars_runtime.model.config import memory_for
 
     with memory_for(plan.checkpoint):  # importing torch takes memory too
+        from mars_runtime.engine.busy import BusyRule
         from mars_runtime.engine.engine import Engine
         from mars_runtime.model.load import load_checkpoint
         from mars_runtime.serving.models import EngineModel
 
         checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
-        engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)
+        busy = None if plan.busy_tau is None else BusyRule(plan.busy_tau, checkpoint.block_size)
+        engine = Engine(checkpoint, plan.max_runs, plan.max_waiting, busy=busy)
     if metrics is not None:
         metrics.watch(checkpoint.name, engine)
     return EngineModel.of(checkpoint, engine)
