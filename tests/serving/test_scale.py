@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_runs": 0}, {"max_waiting": -1}, {"threads": 0}, {"min_replicas": 3}]
+    "wrong",
+    [{"max_runs": 0}, {"max_waiting": -1}, {"threads": 0}, {"min_replicas": 3}, {"busy_tau": 2}],
 )
 def test_a_plan_that_makes_no_sense_is_a_sentence(wrong: dict[str, int]) -> None:
     with pytest.raises(PlanError, match=r"\.$"):
