@@ -8,7 +8,6 @@ from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers
 from app.review.library import Library
 from app.review.making import Making
-from app.review.stability import StabilityHandlers
 from app.throughput.batch import BatchHandlers
 from app.tradeoff.grid import GridHandlers
 from app.ui.checkpoints import CheckpointHandlers
@@ -25,7 +24,6 @@ class Handlers:
     live: LiveHandlers
     batch: BatchHandlers
     grid: GridHandlers
-    stability: StabilityHandlers
     library: Library
     making: Making
 
@@ -41,7 +39,6 @@ def make_handlers(engines: Engines) -> Handlers:
         LiveHandlers(engines, logs, book, checkpoints.settle),
         BatchHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
-        StabilityHandlers(engines, logs, book),
         library,
         Making(engines, library),
     )

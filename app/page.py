@@ -25,7 +25,6 @@ from app.live.tab import (
     wire_view_runs,
 )  # fmt: skip
 from app.review.compare_tab import compare_tab
-from app.review.stability_tab import stability_tab
 from app.throughput.batch_tab import batch_tab
 from app.tradeoff.frontier import frontier_json
 from app.tradeoff.grid_tab import grid_tab
@@ -70,8 +69,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                     compare_tab(engines.settings.max_import_bytes)
                 with _tab("Judge answers", "sets"):
                     ReviewView(elem_id="review")
-                with _tab("Stability", "stability"):
-                    stability_tab(page, handlers.stability, tab.controls)
             with _tab("How it works", "how-it-works"):
                 ExplainView(elem_id="explain")
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")

@@ -38,7 +38,6 @@ STYLES = (
     "explain/explain.css",
     "tour/present.css",
     "views/grid/grid.css",
-    "views/stability/stability.css",
     "views/frontier/frontier.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)

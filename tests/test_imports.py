@@ -106,7 +106,6 @@ GRADIO_FILES = {
     "app/live/tab.py",
     "app/page.py",
     "app/review/compare_tab.py",
-    "app/review/stability_tab.py",
     "app/server.py",
     "app/throughput/batch_tab.py",
     "app/tradeoff/grid_tab.py",

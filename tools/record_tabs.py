@@ -61,7 +61,6 @@ def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
     tabs: dict[str, TabHandlers[Any]] = {
         "batch": handlers.batch,
         "grid": handlers.grid,
-        "stability": handlers.stability,
     }
     tab_values = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
     run = ""

@@ -11,31 +11,32 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.engines.engines import Engines, Served
 from app.engines.limits import RefusalError
 from app.tradeoff.grid_order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
 from app.ui.examples import GRID, ExampleBook, ExamplePages
-from app.ui.one_prompt import PromptRun
 from app.ui.rounds import rounds_text
 from app.ui.run_log import RunLog, RunLogs
-from app.ui.stream import TabHandlers, Transcript, Wait
+from app.ui.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Transcript, Wait, writer_of
+from mars_runtime.engine.engine import EngineBusy
+from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import Rounds
+from mars_runtime.text import Context
 
 FULL = "Waiting for a free slot to run the next cell."
 
 
-class GridRun(PromptRun[GridOrder]):
+class GridRun(TabRun[GridOrder]):
     """Runs plain AR and all cells in several rounds. One run at a time has the device to itself,
     and all runs have a common deadline.
 
     The page shows the first run of a cell; the other runs are only timed.
     """
 
-    is_alone = True
-    full = FULL
     _running = ""
 
     def __init__(
@@ -75,7 +76,7 @@ class GridRun(PromptRun[GridOrder]):
         for name, settings in turn:
             self._running = self._running_sentence(name, settings)
             is_drawn = name not in self._drawn
-            cell = yield from self.started(served, name, settings, until, is_drawn)
+            cell = yield from self._started(served, name, settings, until, is_drawn)
             if cell is None:
                 return False
             self._drawn.add(name)
@@ -89,6 +90,36 @@ class GridRun(PromptRun[GridOrder]):
             self._timed[name].add(cell.events, reference)
             self.log.add("rounds", {"cell": name, **self._timed[name].plain()})
         return True
+
+    def _started(
+        self, served: Served, name: str, settings: DecodeSettings, until: float, is_drawn: bool
+    ) -> Generator[Wait, None, Transcript | None]:
+        """Submit the prompt with these settings and return the transcript, or None if the run is
+        stopped or out of time.
+
+        until: the deadline, as a value of ``time.monotonic``. If all slots are in use, the first
+        request of the run raises EngineBusy; its later requests wait for a slot.
+        """
+        while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
+            try:
+                return self._submit(served, name, settings, left, is_drawn)
+            except EngineBusy:
+                if not self.transcripts:
+                    raise
+            self.log.say(FULL)
+            yield partial(time.sleep, HEARTBEAT_SECONDS)
+        return None
+
+    def _submit(
+        self, served: Served, name: str, settings: DecodeSettings, seconds: float, is_drawn: bool
+    ) -> Transcript:
+        prompt, tokenizer = self.order.prompt, served.checkpoint.tokenizer
+        prompt_ids = tokenizer.encode_prompt(prompt, system=self.order.system)
+        context = Context(system=tokenizer.system_in_force(self.order.system))
+        request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
+        writer = writer_of(served, prompt, request, self.book.task(prompt), context)
+        run = served.engine.submit(request, is_alone=True)
+        return Transcript(name, run, writer, is_drawn=is_drawn)
 
     def advance(self) -> None:
         self.say_situation(self._running)

@@ -1,5 +1,5 @@
-"""Example prompts: one set for each type of checkpoint, and the initial prompts of Grid, Batch and
-Stability.
+"""Example prompts: one set for each type of checkpoint, and the initial prompts of Grid and
+Batch.
 
 ``prompts.json`` holds the requests. They were chosen by measurement: requests that
 SmolLM2-135M-Instruct answers acceptably, some marked requests that it gets wrong, and for Grid and
@@ -58,7 +58,6 @@ examples of the set.
 """
 GRID: Openings = _FILE["grid"]
 BATCH: Openings = _FILE["batch"]
-STABILITY: Openings = _FILE["stability"]
 
 
 def set_for(entry: Entry) -> str:

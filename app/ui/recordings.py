@@ -35,7 +35,7 @@ class RecordingsError(ValueError):
     """Recordings are missing or unreadable. The message explains what to do."""
 
 
-TABS = ("batch", "grid", "stability")
+TABS = ("batch", "grid")
 """Tabs that open with a recorded result, by the names of their views in URLs."""
 
 

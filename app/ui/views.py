@@ -173,19 +173,6 @@ class GridView(LineView):
     lines = "grid line, then <cell>\\t<trace line> lines"
 
 
-class StabilityView(LineView):
-    """The answers to one prompt with different seeds, as a tree of their common beginnings.
-
-    The first line is the run as JSON (``run``, ``prompt``, ``method``, ``temperature``, ``seeds``).
-    Further lines are ``s<seed>\\t<trace line>`` and ``status\\t{"text", "kind"}``.
-    """
-
-    page = "views/stability/stability.html"
-    mount = "mountStabilityView"
-    recorded = "stability.txt"
-    lines = "run line, then s<seed>\\t<trace line> lines"
-
-
 class ExplainView(LineView):
     """The page "How it works": text with measured figures (``assets.py``) and pictures of recorded
     runs. The view has no value.

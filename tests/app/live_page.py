@@ -25,7 +25,7 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 
 INSIDE = {
     **dict.fromkeys(("grid", "frontier"), "trade-off"),
-    **dict.fromkeys(("compare", "sets", "stability"), "review"),
+    **dict.fromkeys(("compare", "sets"), "review"),
 }
 """View -> the tab that it is in, by their names in addresses."""
 ALONE = {"batch": "throughput"}

@@ -24,10 +24,6 @@ RUNS = {
     "live": ("#run", "#race .mars-race[data-state=finished]:not(:has(.rv-recorded:visible))"),
     "batch": ("#batch-run", "#batch .mars-batch[data-phase=finished][data-recorded-run=false]"),
     "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished][data-recorded-run=false]"),
-    "stability": (
-        "#stability-run",
-        "#stability .mars-stability[data-phase=finished][data-recorded-run=false]",
-    ),
 }
 """View -> the button that starts a run, and the selector of that run when it has finished."""
 VIEWS = ("live", *INSIDE, "batch", "how-it-works")

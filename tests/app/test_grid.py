@@ -150,7 +150,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
         return submit(request, **how)
 
     monkeypatch.setattr(engine, "submit", crowded)
-    monkeypatch.setattr("app.ui.one_prompt.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
     *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
     said = [item["text"] for item in of_tag(last, "status")]
     assert said[-1] == "Finished: 1 of 1 cells done, timed in 3 rounds."

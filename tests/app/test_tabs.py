@@ -26,7 +26,6 @@ SHOWN = {
     "throughput": "#batch-desk",
     "compare": "#compare",
     "sets": "#review",
-    "stability": "#stability-desk",
     "how-it-works": "#explain",
 }
 ADDRESSES = {
@@ -35,7 +34,6 @@ ADDRESSES = {
     "frontier": "#frontier",
     "throughput": "#throughput",
     "compare": "#review",
-    "stability": "#stability",
     "how-it-works": "#how-it-works",
 }
 """All views except the sets of Review, which have the link to the set as address."""

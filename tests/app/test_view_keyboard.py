@@ -18,7 +18,6 @@ VIEWS = {
     "batch": "#batch .mars-batch[data-phase=finished]",
     "compare": "#compare .cv-texts .rv-pane >> nth=2",
     "sets": ".mars-review[data-phase=open] .rw-answer >> nth=1",
-    "stability": "#stability .mars-stability[data-phase=finished]",
 }
 """View -> what is there when it shows its first result."""
 

@@ -6,7 +6,7 @@ import { indexForKey, targetOf, whenThere } from "./dom.js";
 /** @type {Record<string, string[]>} */
 const VIEWS = {
   "trade-off": ["grid", "frontier"],
-  review: ["compare", "sets", "stability"],
+  review: ["compare", "sets"],
 };
 const SINGLE = ["live", "throughput", "how-it-works"];
 const [FIRST] = SINGLE;

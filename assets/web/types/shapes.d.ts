@@ -9,19 +9,6 @@ interface Box {
 }
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
-// Tokens that several answers share, from index `from` up to, but not including, `to`. members: indices of the answers.
-interface AnswerNode {
-  from: number;
-  to: number;
-  members: number[];
-  children: AnswerNode[];
-}
-
-interface Answer {
-  seed: number;
-  lane: Lane;
-}
-
 type Judged = ReturnType<typeof import("../folds/agreement.js").judge>;
 
 interface Verdict {

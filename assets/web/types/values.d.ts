@@ -38,14 +38,6 @@ interface GridHead extends Head {
   columns: number[];
 }
 
-interface StabilityHead extends Head {
-  prompt: string;
-  lane: string;
-  method: string;
-  temperature: number;
-  seeds: number[];
-}
-
 interface Note {
   text: string;
   kind: string;

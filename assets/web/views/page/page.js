@@ -19,14 +19,12 @@ const RUNS = {
   run: "stage",
   "batch-run": "batch-stage",
   "grid-run": "grid-stage",
-  "stability-run": "stability-stage",
 }; // id of a Run button -> id of the stage with its results
 /** @type {Record<string, string>} */
 const PROMPTS = {
   prompt: "run",
   "batch-prompts": "batch-run",
   "grid-prompt": "grid-run",
-  "stability-prompt": "stability-run",
 };
 
 // Mounts the page's behaviour; called in the document's head. Functions that other scripts of the page call are added
@@ -108,7 +106,7 @@ function mountKeys() {
     if (event.key === "Tab" && isListOpen)
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
-      ["stop", "batch-stop", "grid-stop", "stability-stop"].forEach(press);
+      ["stop", "batch-stop", "grid-stop"].forEach(press);
   });
 }
 
@@ -167,7 +165,7 @@ async function copiedSetup(base, names, values) {
 }
 
 /** @type {Record<string, string>} */
-const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid", stability: "#stability .mars-stability" };
+const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
 const DESK = "#desk"; // the controls next to the race view
 
 // Returns the function that the page calls whenever a prompt box changes. The function passes the box's text to the
@@ -201,10 +199,7 @@ function mountPrompt() {
 const FOLDS = {
   "": { text: "τ · B", label: "Controls: τ, B, slow motion", controls: "knobs" },
   ...Object.fromEntries(
-    ["batch-", "grid-", "stability-"].map((place) => [
-      place,
-      { text: "Settings", label: "Settings", controls: `${place}desk` },
-    ]),
+    ["batch-", "grid-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
   ),
 }; // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
 
@@ -237,7 +232,6 @@ const RUNNING = {
   go: "#race .mars-race:is([data-state=running], [data-state=slow], [data-state=waiting])",
   "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
   "grid-go": "#grid .mars-grid:is([data-phase=running], [data-phase=waiting])",
-  "stability-go": "#stability .mars-stability:is([data-phase=running], [data-phase=waiting])",
 };
 
 // Writes whether each view is running to a data attribute of its row, for the style sheet.
