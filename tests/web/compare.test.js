@@ -4,9 +4,9 @@ import { describe, test } from "node:test";
 import { SAME, batchFinding, besideAr } from "../../assets/web/views/batch/side.js";
 import { best, comparisonFinding, isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
 import { differenceText, laneAlignment } from "../../assets/web/views/compare/texts.js";
-import { Tray, branchName, branchOf } from "../../assets/web/views/compare/tray.js";
+import { branchName, branchOf } from "../../assets/web/views/compare/tray.js";
 import { firstText } from "../../assets/web/views/race/figures.js";
-import { arOf, forward, laneOf, linesOf, PLAIN } from "./runs.js";
+import { arOf, forward, laneOf, PLAIN } from "./runs.js";
 
 describe("branches", () => {
   const parent = laneOf(PLAIN); // a b c e f g END behind the prompt 24 25 26
@@ -157,26 +157,4 @@ test("what makes runs not comparable is said", () => {
   const three = remarks([run(), run({ dtype: "bfloat16", prompt: "Sing" }, null)]);
   assert.equal(three.length, 3);
   [/B bfloat16/, /Different prompts/, /^B had not ended/].forEach((wanted, i) => assert.match(three[i], wanted));
-});
-
-test("a run pinned by an earlier version takes the lines that the server writes of it", async () => {
-  const stored = [];
-  const store = { all: async () => [], put: async (record) => (stored.push(record), ""), remove: async () => {} };
-  const tray = new Tray(store);
-  const header = { prompt: "p", date: "", checkpoint: "c" };
-  const old = linesOf(
-    PLAIN.map((row) => ({ ...row, sources: undefined })),
-    { header },
-  );
-  const derived = linesOf(
-    PLAIN.map((row, i) => (i ? { ...row, spread: 0.01 } : row)),
-    { header },
-  );
-  const { pin } = await tray.add(old, { note: "n" });
-  assert.equal(pin.isUnderived, true);
-  await tray.rewrite(pin, derived);
-  const [fresh, ...others] = tray.pins;
-  assert.deepEqual([others.length, fresh.isUnderived, fresh.id, fresh.record.note], [0, false, pin.id, "n"]);
-  assert.deepEqual(stored.at(-1).lines, derived);
-  assert.deepEqual(fresh.lane.steps[0].sources, ["ar", "masks"]);
 });

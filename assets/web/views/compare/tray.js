@@ -37,13 +37,6 @@ export class Pin {
     return this.record.lines;
   }
 
-  // Whether the run was pinned by an earlier version, whose lines did not have derived fields
-  // (mars_runtime/derived.py).
-  get isUnderived() {
-    const steps = this.lines.filter((line) => line.startsWith('{"type":"step"'));
-    return steps.length > 1 && !steps.some((line) => line.includes('"spread":'));
-  }
-
   // The short name of this run in texts about other runs, such as "Run 3".
   get label() {
     return `Run ${this.record.number}`;
@@ -170,18 +163,6 @@ export class Tray {
   async change(pin, changes) {
     Object.assign(pin.record, changes);
     return this.store.put(pin.record);
-  }
-
-  /**
-   * Replaces the lines of a run by the lines that the server derived from them.
-   * @param {Pin} pin
-   * @param {string[]} lines
-   */
-  async rewrite(pin, lines) {
-    const fresh = new Pin({ ...pin.record, lines });
-    this.pins = this.pins.map((known) => (known === pin ? fresh : known));
-    this.tell();
-    return this.store.put(fresh.record);
   }
 
   /** @param {Pin} pin */

@@ -50,17 +50,6 @@ export class CompareView {
     watchTheme(root, () => this.comparison.recolour());
     tray().listen(() => this.draw());
     this.draw();
-    void this.derive();
-  }
-
-  // Asks the server to complete runs that were pinned by earlier versions: it adds the fields that are needed to draw
-  // the runs.
-  async derive() {
-    await tray().begin();
-    for (const pin of tray().pins.filter(({ isUnderived }) => isUnderived)) {
-      const { lines } = (await this.judge(pin.lines.join("\n")).catch(() => null)) || {};
-      if (lines) await tray().rewrite(pin, lines);
-    }
   }
 
   draw() {
