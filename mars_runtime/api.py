@@ -108,7 +108,7 @@ class Keywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """A finished run. A notebook shows its text in groups of tokens that were emitted together.
+    """A finished run. A notebook replays it.
 
     ``trace`` contains the header, all events and the bytes of the tokens.
     """
@@ -157,7 +157,7 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        return framed(replay_page.result([self.trace]), repr(self), self.text)
+        return framed(replay_page.replay([self.trace], has_charts=False), repr(self), self.text)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -176,7 +176,7 @@ class Comparison:
         return f"<Comparison: {num_mars} forward passes instead of {num_ar}>"
 
     def _repr_html_(self) -> str:
-        page = replay_page.result([self.mars.trace, self.ar.trace])
+        page = replay_page.replay([self.mars.trace, self.ar.trace], has_charts=False)
         return framed(page, repr(self), self.mars.text)
 
 

@@ -1,6 +1,6 @@
-"""HTML documents that draw recorded runs without a server.
+"""The HTML document that replays recorded runs without a server.
 
-Uses: exported runs, the pages of a static site (``tools/make_site.py``) and notebook cells.
+The page's Share menu, ``mars.show`` and the output of notebook cells use this document.
 """
 
 from __future__ import annotations
@@ -16,51 +16,47 @@ from mars_runtime import web
 from mars_runtime.methods import METHODS
 from mars_runtime.trace import Header, Trace
 
-RESULT_ENTRIES = ("views/notebook/result.js",)
-RESULT_STYLES = (
-    "core/tokens.css",
-    "views/race/layout.css",
-    "text/text.css",
-    "text/rendered.css",
-    "views/race/passes.css",
-    "views/replay/page.css",
-    "views/notebook/result.css",
-)
 ENTRIES = ("views/race/view.js", "views/replay/page.js")
 STYLE = "views/replay/page.css"
+START = "mars.mountReplay();"
 PLACE = "@data"
 """Placeholder for the data of a document. Only the last occurrence is replaced, as in files.js."""
 
 
-@lru_cache(maxsize=1)
-def shell() -> str:
-    """Return a replay page without data, about 5 MB with plotly.js.
+@lru_cache(maxsize=2)
+def shell(has_charts: bool = True) -> str:
+    """Return a replay page without data, about 5 MB with plotly.js, which draws the charts.
 
-    ``filled`` and the scripts of the page insert the data of runs.
+    ``filled`` and the scripts of the page insert the data of runs. The data are JSON in a script
+    element that browsers do not execute. The content security policy allows only the scripts of
+    the document and forbids all requests. Styles are inlined, because a page opened from disk
+    cannot read linked style sheets.
     """
-    plotly = web.plotly_file()
+    plotly = web.plotly_file() if has_charts else None
     scripts = [plotly.read_text("utf-8")] if plotly else []
+    scripts.append(web.bundle(ENTRIES))
     view = web.template("views/race/view.html", plotly="", replay="", opens="passes")
-    return document(view, "mountReplay", [*scripts, web.bundle(ENTRIES)])
-
-
-def replay(traces: Sequence[Trace]) -> str:
-    """Return an HTML document that replays these runs side by side."""
-    title = " against ".join(title for _, title in _titles(traces))
-    return filled(shell(), {"title": title, "value": race_value(traces)})
-
-
-@lru_cache(maxsize=1)
-def _result_shell() -> str:
-    body = web.template("views/notebook/result.html")
-    return bare_document(
-        body, "mars-page mars-result", "mountResult", RESULT_STYLES, [web.bundle(RESULT_ENTRIES)]
+    body = web.template("views/replay/page.html").replace("@main", view)
+    style = "\n".join((web.WEB / name).read_text("utf-8") for name in (*web.STYLES, STYLE))
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_policy([*scripts, START])}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>MARS live</title>\n<style>{style}</style>",
+            *(f"<script>{script}</script>" for script in scripts),
+            '</head>\n<body class="mars-page">',
+            body,
+            f'<script type="application/json" id="data">{PLACE}</script>',
+            f"<script>{START}</script>\n</body>\n</html>\n",
+        ]
     )
 
 
-def result(traces: Sequence[Trace]) -> str:
-    """Return a small HTML document with the headline, texts and forward passes of these runs."""
-    return filled(_result_shell(), {"value": race_value(traces)})
+def replay(traces: Sequence[Trace], has_charts: bool = True) -> str:
+    """Return an HTML document that replays these runs side by side."""
+    title = " against ".join(title for _, title in _titles(traces))
+    return filled(shell(has_charts), {"title": title, "value": race_value(traces)})
 
 
 def race_value(traces: Sequence[Trace]) -> str:
@@ -102,60 +98,11 @@ def filled(page: str, data: Mapping[str, Any]) -> str:
     return before + web.script_data(data) + after
 
 
-def document(
-    main: str, mount: str, scripts: Sequence[str] = (), addresses: Sequence[str] = ()
-) -> str:
-    """Return an HTML document that contains ``main``, a title, a theme switch and a footer.
-
-    Styles are inlined, because the export of a picture reads them, and a page opened from disk
-    cannot read linked style sheets. Other parameters: see ``bare_document``.
-    """
-    body = web.template("views/replay/page.html").replace("@main", main)
-    return bare_document(body, "mars-page", mount, [*web.STYLES, STYLE], scripts, addresses)
-
-
-def bare_document(
-    body: str,
-    body_class: str,
-    mount: str,
-    styles: Sequence[str],
-    scripts: Sequence[str] = (),
-    addresses: Sequence[str] = (),
-) -> str:
-    """Return an HTML document with a placeholder for its data.
-
-    The data are JSON in a script element that browsers do not execute. The content security policy
-    allows only the scripts of the document and forbids all requests.
-
-    mount: name of the function of ``window.mars`` that draws the data. styles: paths of style
-    sheets to inline. scripts: sources of scripts to inline. addresses: scripts to link, in the
-    document's folder.
-    """
-    start = f"mars.{mount}();"
-    style = "\n".join((web.WEB / name).read_text("utf-8") for name in styles)
-    linked = [f'<script src="{address}"></script>' for address in addresses]
-    inline = [f"<script>{script}</script>" for script in scripts]
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_policy([*scripts, start])}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>MARS live</title>\n<style>{style}</style>",
-            *linked,
-            *inline,
-            f'</head>\n<body class="{body_class}">',
-            body,
-            f'<script type="application/json" id="data">{PLACE}</script>',
-            f"<script>{start}</script>\n</body>\n</html>\n",
-        ]
-    )
-
-
 def _policy(scripts: Sequence[str]) -> str:
-    """Return a content security policy that allows only scripts by hash or from the same origin."""
+    """Return a content security policy that allows only these scripts, by hash."""
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     return (
-        f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 

@@ -19,7 +19,7 @@ from mars_runtime.speedup import run_speedup
 from mars_runtime.trace import Trace
 
 AROUND = "<!doctype html><html><body style='color: {}'><div>{}</div></body></html>"
-DONE = ".mars-race[data-state=done]"
+DONE = ".mars-race[data-state=finished]"
 
 
 def trace_of_text(text: str, method: str = "mars") -> Trace:
@@ -65,11 +65,11 @@ def test_a_race_is_drawn_with_groups_passes_and_headline(race: Comparison) -> No
         assert frame.locator(".rv-pane").count() == 2
         for pane, item in zip(frame.locator(".rv-pane").all(), (race.mars, race.ar), strict=True):
             assert pane.locator(".rv-text").inner_text().split() == item.text.split()
-            assert pane.locator(".rv-c").count() == pane.locator(".rp-bars i").count()
             assert pane.locator(".rv-c").count() == len(item.steps)
         holder, content = page.locator("iframe"), frame.locator("html")
         playwright.expect(page.locator("pre")).to_be_hidden()
-        assert holder.bounding_box()["height"] == content.bounding_box()["height"]
+        heights = [node.bounding_box()["height"] for node in (holder, content)]
+        assert heights[0] == pytest.approx(heights[1], abs=1)
 
 
 @needs_browser
@@ -115,8 +115,3 @@ def test_outside_a_notebook_a_browser_opens_the_replay(
     assert [lane["lane"] for lane in json.loads(head)["lanes"]] == ["mars", "ar", "mars-2"]
     saved = [f"mars-2\t{line}" for line in file.read_text().splitlines()]
     assert lines[-len(saved) :] == saved
-
-
-def cell(source: str) -> dict[str, object]:
-    empty: dict[str, object] = {"metadata": {}, "outputs": [], "execution_count": None}
-    return {"cell_type": "code", "source": source, **empty}

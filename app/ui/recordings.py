@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from app.ui.results import tour_set
-from mars_runtime import folds, web
+from mars_runtime import web
 from mars_runtime.places import ASSETS
-from mars_runtime.speedup import run_speedup
-from mars_runtime.trace import Header, Trace, TraceError, read_trace
+from mars_runtime.trace import Trace, TraceError, read_trace
 
 FOLDER = ASSETS / "recordings"
 INDEX = "index.json"
@@ -56,24 +55,6 @@ class Recording:
     def traces(self) -> dict[str, Trace]:
         """Return the traces by lane. Raises RecordingsError."""
         return read_value(self.value)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingFigures:
-    """Figures of the first lane of a recording.
-
-    counts: number of tokens accepted in each forward pass.
-    speedup: decoding speed relative to the second lane, which is named ``against``. It is 0 if
-    there is no second lane (``against`` is "") or no speedup may be reported
-    (``mars_runtime/speedup.py``).
-    """
-
-    header: Header
-    num_tokens: int
-    tpf: float
-    counts: tuple[int, ...]
-    speedup: float
-    against: str
 
 
 def load(folder: Path = FOLDER) -> list[Recording]:
@@ -129,29 +110,9 @@ def read_value(value: str) -> dict[str, Trace]:
         raise RecordingsError(f"This recording cannot be read: {reason}") from error
 
 
-def measured(recording: Recording) -> RecordingFigures:
-    """Return the figures of a recording, computed from its traces. Raises RecordingsError."""
-    first, *others = recording.traces().values()
-    speedup = run_speedup(first.events, others[0].events).reported if others else None
-    counted = folds.up_to_loop(first.events)
-    return RecordingFigures(
-        header=first.header,
-        num_tokens=folds.num_tokens(counted),
-        tpf=folds.tpf(first.events),
-        counts=tuple(len(step.accepted) for step, _ in folds.row_steps(counted)),
-        speedup=speedup or 0.0,
-        against=others[0].header.name if others else "",
-    )
-
-
 def recorded(names: Sequence[str] = NAMES) -> str:
     """Return the JSON for the page's script element: ``runs``, the recordings by name, and
     ``frontier``, the measured results for the tour.
     """
     values_by_name = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
     return web.script_data({"runs": values_by_name, "frontier": tour_set()})
-
-
-def script_element() -> str:
-    """Return an HTML script element with the recordings as JSON."""
-    return f'<script type="application/json" id="mars-recorded">{recorded()}</script>'

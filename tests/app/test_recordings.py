@@ -10,8 +10,7 @@ import pytest
 import sample_traces as samples
 
 from app.ui.imported_runs import read_import
-from app.ui.recordings import Recording, RecordingsError, load, measured, read_value
-from app.ui.run_log import RunLog
+from app.ui.recordings import Recording, RecordingsError, load, read_value
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Trace
@@ -72,8 +71,8 @@ def test_the_bundled_recordings_show_what_they_say() -> None:
     bundled = {recording.name: recording for recording in load()}
     assert list(bundled) == [scenario.name for scenario in SCENARIOS]
     for name, recording in bundled.items():
-        assert measured(recording).num_tokens > 10, name
         for trace in recording.traces().values():
+            assert folds.num_tokens(trace.events) > 10, name
             assert folds.end(trace.events).reason in ("eos", "limit")
     for name in ("python", "tau-moved"):  # what AR would have chosen
         events = bundled[name].traces()["mars"].events
@@ -82,26 +81,17 @@ def test_the_bundled_recordings_show_what_they_say() -> None:
     assert lossless == ar
     moved = bundled["tau-moved"].traces()["mars"].events
     assert [move.after.tau for move in trace_folds.tau_moves(moved)] == [0.5, 0.95]
-    assert measured(bundled["python"]).tpf > 2
+    assert folds.tpf(bundled["python"].traces()["mars"].events) > 2
     assert sum(len(recording.value) for recording in bundled.values()) < 800_000
-
-
-def test_what_a_recording_measured_is_folded_from_its_lanes() -> None:
-    both = samples.lanes(samples.Script(samples.CODE))
-    made = RunLog({"run": "code", "lanes": [{"lane": name, "title": name} for name in both]})
-    for name, lines in both.items():
-        for line in lines:
-            made.add(name, line)
-    recording = Recording("code", "Code", "why", "Write.", {}, made.whole())
-    mars, plain = map(samples.read, both.values())
-    actual = measured(recording)
-    assert actual.tpf == folds.num_tokens(mars.events) / folds.num_forwards(mars.events)
-    speeds = [folds.tokens_per_second(trace.events) for trace in (mars, plain)]
-    assert actual.speedup == pytest.approx(speeds[0] / speeds[1])
 
 
 def test_a_folder_or_value_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(RecordingsError, match="record_runs --out"):
+        load(tmp_path)
+    entry = {"name": "../out", "title": "", "why": "", "prompt": "", "settings": {}}
+    (tmp_path / "index.json").write_text(json.dumps([entry]))
+    (tmp_path.parent / "out.txt").write_text(load()[0].value)
+    with pytest.raises(RecordingsError, match="has no recordings"):
         load(tmp_path)
     for value in ("", "{}\n", '{"lanes":[{"lane":"mars","title":"M"}]}\nmars\t{"type":"step"}\n'):
         with pytest.raises(RecordingsError, match="cannot be read"):

@@ -91,9 +91,7 @@ def stops_at_the_threshold(race: Race) -> None:
 
 Claim = Callable[[Race], None]
 SHOWN: dict[str, tuple[Claim, ...]] = {
-    "summary": (is_same_text,),
     "rewrite": (is_not_faster,),
-    "bold": (differs,),
     "palindrome": (wins,),
     "dial-95": (),
     "dial-70": (stops_at_the_threshold,),

@@ -194,19 +194,6 @@ interface Order {
   view: string[] | null; // names of the lanes; null: as chosen in the controls
 }
 
-interface ListedRun {
-  address: string;
-  title: string;
-  why: string;
-  settings: Settings;
-  tpf: number;
-  speedup: number | null;
-  against: string;
-  num_tokens: number;
-  counts: number[];
-  circumstances: string;
-}
-
 // Passes of a text that are hidden and shown together. cut: how many of them are shown, -1 if that is not known.
 interface Group {
   node: HTMLElement;

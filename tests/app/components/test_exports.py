@@ -1,6 +1,6 @@
 """Exports of a run match the page, as a table or a trace.
 
-``test_site.py`` and ``test_asks.py`` compare the replay page and the link with the page.
+``test_replay_page.py`` and ``test_asks.py`` compare the replay page and the link with the page.
 """
 
 from __future__ import annotations

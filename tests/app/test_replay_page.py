@@ -1,10 +1,10 @@
-"""The site of recorded runs in a real browser, opened from the disk with the network off."""
+"""The replay document in a real browser, opened from the disk with the network off."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,9 @@ import pytest
 from browser import needs_browser, playwright, see, shared, visiting
 from scripted_page import TEXT, ScriptedBackend
 
-from app.ui.recordings import RecordingsError, load, measured
-from mars_runtime import folds
+from app.ui.recordings import load
+from mars_runtime import folds, replay_page
 from mars_runtime.loops import find_loop
-from mars_runtime.replay_page import filled, shell
-from tools.make_site import README, build_site
 
 pytestmark = needs_browser
 
@@ -35,17 +33,7 @@ TAKE = """async (probe) => {
   return [window.taken, seen.sort()];
 }"""
 """Run and fetch something else: what came of it, and what the page's policy refused."""
-WITH_CHARTS = ("lossless", "tau-moved")
-"""Recordings with pages that are also checked on a phone, and by axe."""
 HOSTILE = "</script><script>document.title='taken'</script><!--<b>${x}{{y}}"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the site of the bundled recordings."""
-    folder = tmp_path_factory.mktemp("site")
-    build_site(folder, load())
-    return folder
 
 
 @contextmanager
@@ -56,22 +44,13 @@ def offline(height: int, *own: str) -> Iterator[playwright.Page]:
     )
     context.set_default_timeout(90_000)  # a busy machine is slow, not wrong
     page, troubles = context.new_page(), list[str]()
+    page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
     page.on("request", lambda request: troubles.append(request.url))
     yield page
     context.close()
     assert [trouble for trouble in troubles if not trouble.startswith(own)] == []
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[playwright.Page]:
-    with offline(900, "file:", "data:", "blob:", PROBE) as opened:
-        yield opened
-
-
-def wait_until_shown(page: playwright.Page) -> None:
-    page.wait_for_selector(".mars-race[data-state=finished]")
 
 
 def see_charts(page: playwright.Page) -> None:
@@ -104,131 +83,47 @@ def look_with_axe(page: playwright.Page, where: str) -> None:
     assert not problems, "\n".join(problems)
 
 
-def ground(page: playwright.Page) -> str:
-    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-
-
-def test_the_list_says_what_each_recording_measured_and_leads_to_it(
-    page: playwright.Page, site: Path
-) -> None:
-    """In the system's theme until somebody chooses, which the page of a recording keeps to."""
-    page.goto((site / "index.html").as_uri())
-    recordings = load()
-    links = page.locator(".rp-list a")
-    assert links.all_inner_texts() == [recording.title for recording in recordings]
-    items = page.locator(".rp-list li").all_inner_texts()
-    for item, recording in zip(items, recordings, strict=True):
-        actual = measured(recording)
-        assert f"{actual.tpf:.2f} tokens per pass" in item
-        assert (f"{actual.speedup:.2f}×" if actual.speedup else "tokens per pass") in item
-        assert ("×" in item) == bool(actual.speedup)
-        assert actual.against in item
-    header = measured(recordings[0]).header
-    for part in (header.hardware, header.checkpoint, header.date[:10]):
-        assert part in page.inner_text("main")
-    look_on_a_phone(page)
-    look_with_axe(page, "index")
-
-    light = ground(page)
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_selector("html.dark")
-    assert ground(page) != light
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.matches('.rp-theme')")
-    page.click(".rp-theme")
-    assert ground(page) == light
-    for _ in ("how it works", "present", "the first recording"):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    wait_until_shown(page)
-    assert ground(page) == light
-    page.evaluate("localStorage.clear()")
-    page.emulate_media(color_scheme="light")
-
-    assert page.inner_text("h1") == recordings[0].title
-    see_charts(page)
-    assert page.evaluate(TAKE, PROBE) == [None, ["connect-src", "img-src", "script-src-elem"]]
-    page.click(".rp-back")
-    links.nth(len(recordings) - 1).wait_for()
-
-
-@pytest.mark.parametrize("others", [2, pytest.param(None, marks=pytest.mark.slow)])
-def test_every_page_shows_its_recording(
-    page: playwright.Page, site: Path, others: int | None
-) -> None:
-    """Text and figures do without charts."""
-    page.route("**/plotly.min.js", lambda route: route.abort())
-    bundled = sorted(load(), key=lambda recording: recording.name in WITH_CHARTS)
-    for recording in [*bundled[: -len(WITH_CHARTS)][:others], *bundled[-len(WITH_CHARTS) :]]:
-        if recording.name in WITH_CHARTS:
-            page.unroute("**/plotly.min.js")
-        page.goto((site / f"{recording.name}.html").as_uri())
-        wait_until_shown(page)
-        for lane, trace in recording.traces().items():
+@pytest.mark.parametrize("has_charts", [True, False])
+def test_a_document_from_python_shows_its_runs(tmp_path: Path, has_charts: bool) -> None:
+    """What ``mars.show`` opens, with charts, and what a notebook shows, without."""
+    recording = next(recording for recording in load() if recording.name == "tau-moved")
+    traces = recording.traces()
+    file = tmp_path / "replay.html"
+    file.write_text(replay_page.replay([*traces.values()], has_charts), encoding="utf-8")
+    with offline(900, file.as_uri()) as page:
+        page.goto(file.as_uri())
+        page.wait_for_selector(".mars-race[data-state=finished]")
+        for lane, trace in traces.items():
             tokens = page.locator(f".rv-pane[data-lane={lane}] .rv-t").all_text_contents()
             assert "".join(tokens) == folds.text(trace)
         assert page.inner_text(".rv-prompt") == recording.prompt
-        assert page.inner_text(".rp-why") == recording.why
-        header = measured(recording).header
+        header = traces["mars"].header
         assert page.inner_text(".rv-recorded") == f"recorded {header.date[:10]}"
         assert header.hardware in page.inner_text(".rv-env")
-        if recording.name in WITH_CHARTS:
-            look_on_a_phone(page)
+        look_on_a_phone(page)
+        if has_charts:
             see_charts(page)
-            look_with_axe(page, recording.name)
+            look_with_axe(page, "replay")
+        else:
+            assert page.locator(".rv-noplot:visible").count() == 0
 
 
-def test_how_it_works_and_the_tour_come_with_the_site(page: playwright.Page, site: Path) -> None:
-    page.goto((site / "index.html").as_uri())
-    page.click(".rp-more a >> nth=1")
-    page.wait_for_selector(".mars-present[data-stop='0']")
-    assert page.locator(".pr-lane").count() == 2
-    assert page.locator(".pr-golive").is_hidden()
-    for _ in range(2):
-        page.keyboard.press(" ")
-    assert "passes instead of" in page.inner_text(".pr-figure")
-    page.keyboard.press("Escape")
-    assert page.locator(".ex-picture .ex-said").count() == 4
-    assert page.locator(".ex-mask svg").is_visible()
-    look_on_a_phone(page)
-    page.click(".rp-present")
-    assert page.locator(".mars-present").count() == 1
-    page.keyboard.press("Escape")
-
-
-def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Path) -> None:
-    recording = load()[0]
-    head, *lines = recording.value.splitlines()
-    lane, _, header = lines[0].partition("\t")
-    lines[0] = f"{lane}\t{json.dumps({**json.loads(header), 'prompt': HOSTILE})}"
+def test_hostile_text_stays_text_and_can_request_nothing(tmp_path: Path) -> None:
+    traces = [*load()[0].traces().values()]
+    for trace in traces:
+        trace.header = replace(trace.header, prompt=HOSTILE, name=HOSTILE)
     file = tmp_path / "hostile.html"
-    value = "\n".join([head, *lines]) + "\n"
-    text = filled(shell(), {"title": HOSTILE, "why": HOSTILE, "value": value})
-    file.write_text(text, encoding="utf-8")
-    page.goto(file.as_uri())
-    wait_until_shown(page)
-    assert page.title() == f"{HOSTILE} · MARS live"
-    for place in ("h1", ".rp-why", ".rv-prompt"):
-        assert page.inner_text(place) == HOSTILE
-    figures_of_page = (
-        ":is(.rv-saying, .rv-beat, .rv-count) > b"  # the page's own, which hold numbers only
-    )
-    assert not any("x" in text for text in page.locator(figures_of_page).all_text_contents())
-    stray = f":is(h1, main) :is(b:not([class]):not({figures_of_page}), script)"
-    assert page.locator(stray).count() == 0
-
-
-def test_the_site_is_a_static_space_and_a_strange_name_writes_nowhere(
-    site: Path, tmp_path: Path
-) -> None:
-    front = README.split("---\n")[1].splitlines()
-    assert {"sdk: static", "app_file: index.html"} <= set(front)
-    assert (site / "README.md").read_text(encoding="utf-8") == README
-    entry = {"name": "../out", "title": "", "why": "", "prompt": "", "settings": {}}
-    (tmp_path / "index.json").write_text(json.dumps([entry]))
-    (tmp_path.parent / "out.txt").write_text(load()[0].value)
-    with pytest.raises(RecordingsError, match="has no recordings"):
-        load(tmp_path)
+    file.write_text(replay_page.replay(traces, has_charts=False), encoding="utf-8")
+    refused = "Fetch API cannot load", "Executing inline", "Connecting to", "Loading the image"
+    with offline(900, file.as_uri(), PROBE, *refused) as page:
+        page.goto(file.as_uri())
+        page.wait_for_selector(".mars-race[data-state=finished]")
+        title = f"{HOSTILE} against {HOSTILE}"
+        assert page.title() == f"{title} · MARS live"
+        assert page.inner_text("h1") == title
+        assert page.inner_text(".rv-prompt") == HOSTILE
+        assert page.locator(":is(h1, .rv-prompt, h3) :is(b, script)").count() == 0
+        assert page.evaluate(TAKE, PROBE) == [None, ["connect-src", "img-src", "script-src-elem"]]
 
 
 ROOT = "#race .mars-race"
