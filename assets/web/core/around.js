@@ -17,7 +17,7 @@ function frame() {
  * Returns whether a computed colour is light; null if it is not an rgb() colour.
  * @param {string} colour such as rgb(17, 17, 17)
  */
-export function isLight(colour) {
+function isLight(colour) {
   const [red, green, blue] = (/^rgba?\(([^)]*)\)$/.exec(colour)?.[1] ?? "").split(/[\s,/]+/).map(Number);
   const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   return Number.isNaN(luminance) ? null : luminance > MOST_LUMINANCE;

@@ -7,7 +7,7 @@ import { PassesView } from "./passes.js";
 import { TauView } from "./tau.js";
 
 /** @type {Record<string, (element: HTMLElement) => unknown>} */
-export const PICTURES = {
+const PICTURES = {
   passes: (element) => ofRecording(element, "lossless", (lanes) => new PassesView(element, lanes)),
   tau: (element) =>
     ofRecording(element, "tau-moved", ([{ name, title, lines }]) => {

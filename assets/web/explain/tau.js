@@ -37,7 +37,7 @@ export class TauPicture {
     if (index !== this.index) this.build(index);
     const count = numTaken(this.lane.steps[index], tau);
     this.rows.forEach(({ row, fate }, i) => {
-      row.className = `ex-prop ${i < count ? `ex-taken ex-n${Math.min(count, 5)}` : i === count ? "ex-stopper" : "ex-behind"}`;
+      row.className = `ex-prop ${i < count ? "ex-taken" : i === count ? "ex-stopper" : "ex-behind"}`;
       put(fate, i === 0 ? "✓ always" : i < count ? "✓" : i === count ? `✗ below τ` : "✗ dropped");
     });
     this.element.style.setProperty("--tau", String(tau));
