@@ -39,14 +39,6 @@ def test_an_answer_and_a_stream(client: openai.OpenAI) -> None:
     assert whole.output_text == TEXT[:40]
 
 
-def test_the_caps_of_the_page_hold(client: openai.OpenAI, served_handlers: Handlers) -> None:
-    most = served_handlers.engines.settings.max_new_tokens
-    made = client.chat.completions.create(model="scripted", messages=ASK, max_tokens=most + 1)
-    assert made.usage is not None
-    assert made.usage.completion_tokens <= most
-    assert str(most) in made.model_extra["mars"]["note"]
-
-
 def test_an_address_gets_no_more_than_its_share(
     client: openai.OpenAI, scripted_backend: ScriptedBackend, served_handlers: Handlers
 ) -> None:

@@ -274,17 +274,6 @@ def test_what_was_loaded_before_the_native_forward_was_compiled_is_replaced(
     assert engines.made["a"] == [first, second]
 
 
-def test_where_the_native_forward_comes_but_the_second_load_fails_the_first_stays(
-    engines: SmallMachine,
-) -> None:
-    first = get(engines, "a")
-    engines._provisional.add("a")
-    engines.failing.add("a")
-    engines._use_native()
-    assert get(engines, "a") is first
-    assert first.engine.is_alive
-
-
 def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:
     """A caller of a typed endpoint waits for it, and nothing runs there in the meantime."""
     is_asked, is_warm = threading.Event(), threading.Event()
@@ -305,29 +294,6 @@ def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> N
     assert "a" in engines.alive
     is_warm.set()
     hearing.join(20)
-
-
-def test_many_visitors_of_five_checkpoints_all_get_their_runs(engines: SmallMachine) -> None:
-    failures: list[BaseException] = []
-
-    def visit(seed: int) -> None:
-        try:
-            for turn in range(3):
-                name = NAMES[(seed + turn) % len(NAMES)]
-                with engines.kept(name):
-                    run = get(engines, name).engine.submit(SHORT)
-                    assert run.wait(30)
-                    assert list(run)[-1].reason == "limit"  # type: ignore[union-attr]
-        except BaseException as error:
-            failures.append(error)
-
-    visitors = [threading.Thread(target=visit, args=(seed,)) for seed in range(4)]
-    for visitor in visitors:
-        visitor.start()
-    for visitor in visitors:
-        visitor.join(120)
-    assert not failures
-    assert len(engines.alive) <= 2
 
 
 def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright
@@ -22,12 +21,10 @@ from scripted_page import page_served
 
 from app.handlers import Handlers
 from app.tradeoff.grid import FULL, GridHandlers
-from app.tradeoff.grid_order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
-from app.ui.stream import TIME_LIMIT
+from app.tradeoff.grid_order import TAUS
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
-from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Trace
 from tests.engine.scripted import eventually
 
@@ -110,19 +107,6 @@ def test_ar_is_timed_with_every_row_of_every_round(page) -> None:
             assert actual["low"] <= actual["ratio"] <= actual["high"] <= actual["limit"]
 
 
-def test_no_cell_shares_a_forward(page) -> None:
-    grid, backend = page
-    served = grid.engines.get("scripted")
-    backend.forward_seconds = 0.002
-    others = served.engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=40)))
-    values = grid.run("visitor", controls(max_new_tokens=4))
-    *_, last = values
-    assert others.wait(60)
-    assert others.num_sharing == 0
-    assert list(traces(last)) == CELLS
-    assert any("ahead of yours" in item["text"] for item in of_tag(last, "status"))
-
-
 def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     grid, backend = page
     backend.forward_seconds = 0.02
@@ -157,26 +141,6 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     assert FULL in said
 
 
-def test_the_time_limit_holds_for_the_whole_grid(tmp_path: Path) -> None:
-    handlers, backend = make_page(tmp_path, max_seconds=0.5)
-    backend.forward_seconds = 0.01
-    *_, last = handlers.grid.run("visitor", controls())
-    handlers.engines.close()
-    status = of_tag(last, "status")[-1]
-    assert status["kind"] == "stopped"
-    assert status["text"].startswith(f"{TIME_LIMIT.format(0.5)}: ")
-
-
-def test_texts_are_judged_where_that_can_be(page) -> None:
-    grid, _ = page
-    *_, last = grid.run("visitor", controls(prompt=grid.examples.text(0, "scripted"), taus=[0.5]))
-    judged = of_tag(last, "verdict")
-    assert [item["cell"] for item in judged] == ["ar", "r0c0", "r0c1", "r1c0", "r1c1"]
-    assert not any(item["right"] for item in judged)
-    *_, last = grid.run("visitor", controls(taus=[0.5]))
-    assert of_tag(last, "verdict") == []
-
-
 @pytest.mark.parametrize(
     ("changes", "field", "sentence"),
     [
@@ -209,16 +173,6 @@ def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None
     (status,) = of_tag(last, "status")
     assert status == {"text": str(refusal), "kind": "error"}
     assert backend.prompts == []
-
-
-def test_examples_turn_and_depth_limits_b(page) -> None:
-    grid, _ = page
-    prompts = [grid.examples.text(turn, "scripted") for turn in range(9)]
-    assert len(set(prompts)) == 9
-    usual = controls(taus=list(USUAL_TAUS), block_sizes=list(USUAL_BLOCK_SIZES), max_new_tokens=96)
-    assert grid.check(usual) is None
-    assert grid.block_sizes("scripted") == [2, 3, 4, 6, 8]
-    assert grid.block_sizes("x") == list(BLOCK_SIZES)
 
 
 PROMPT = "Say ${HOME}<b>."
@@ -336,34 +290,6 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     page.click(cell(AR))
     page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='1']")
     assert page.inner_text("#grid .gv-opened") == "Shown below: plain AR."
-
-
-@needs_browser
-def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(ran: playwright.Page) -> None:
-    page = ran
-    points = page.locator("#grid .gv-point:visible")
-    assert points.count() == 7
-    best = "nodes => nodes.map((node) => node.dataset.cell)"
-    assert page.eval_on_selector_all("#grid .gv-point[data-best=true]", best) == [LAST]
-    assert page.locator("#grid .gv-plot .gv-label").all_text_contents() == ["lossless · B 4"]
-    assert page.locator("#grid .gv-point[tabindex='0']").count() == 1
-    page.focus("#grid .gv-point[tabindex='0']")
-    page.keyboard.press("End")
-    assert page.inner_text("#grid .gv-readout").startswith("lossless, B 4, 4.00 tokens per pass")
-    assert "gv-pointed" in page.get_attribute(cell(LAST), "class")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
-    assert page.inner_text("#grid .gv-opened") == "Shown below: lossless, B 4 and plain AR."
-    colour = "node => getComputedStyle(node).getPropertyValue('--rv-run').trim()"
-    worn = {
-        page.eval_on_selector(place, colour)
-        for place in (cell(LAST), f"#grid .gv-point[data-cell={LAST}]", "#grid-race .rv-pane")
-    }
-    assert len(worn) == 1
-    assert worn.pop().startswith("#")
-    page.click(f"#grid .gv-point[data-cell={BOLD}]")
-    page.wait_for_selector("#grid .gv-opened:text('Shown below: τ 0.5, B 4 and plain AR.')")
-    assert page.get_attribute(cell(LAST), "data-colour") == ""  # no other view shows it now
 
 
 @needs_browser

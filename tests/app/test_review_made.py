@@ -19,11 +19,7 @@ from app.review.library import Library
 from app.review.making import Making
 from app.review.routes import make_review
 from app.settings import AppSettings
-from mars_runtime.__main__ import main
-from mars_runtime.review.prompts import as_jsonl, bundled
-from tests.review.made_sets import CHECKPOINT, DTYPE, MOST, NAME, WAYS, timeless, words
-
-NUM_FEW = 4
+from tests.review.made_sets import CHECKPOINT, DTYPE, MOST, NAME, WAYS, timeless
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +63,6 @@ def until(client: TestClient, name: str, is_so: Callable[[dict[str, Any]], bool]
 
     assert eventually(is_now, 300)
     return progress[-1]
-
-
-def test_the_page_makes_what_the_command_makes(
-    client: TestClient, handlers: Handlers, tmp_path: Path
-) -> None:
-    """Also where the page's engine has read the same prompts before, as visitors' runs do."""
-    file = tmp_path / "few.jsonl"
-    file.write_text(as_jsonl(bundled("word_problems")[:NUM_FEW]), encoding="utf-8")
-    assert main(words(str(file), tmp_path / "command")) == 0
-    body = asked(prompts=file.read_text(encoding="utf-8"), file=file.name)
-    for _ in range(2):
-        name = made_on(client, body)
-        assert timeless(handlers.library.folder(name)) == timeless(tmp_path / "command")
 
 
 def test_a_server_that_is_started_again_goes_on_with_what_a_browser_kept(

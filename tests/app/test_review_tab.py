@@ -20,10 +20,9 @@ from review_page import EVIL, KEY, write_set
 from scripted_page import TEXT, ScriptedBackend, eventually, make_handlers, page_served
 
 from app.handlers import Handlers
-from app.review.routes import NO_KEY
 from app.ui.files import file_address
 from mars_runtime.review import exports
-from mars_runtime.review.judgements import JudgementStore, current
+from mars_runtime.review.judgements import current
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet
 
@@ -304,30 +303,6 @@ def test_what_was_read_openly_is_named_once_sides_are_masked(arrive: Arrive, add
     masked = [row for row in stored(page) if row["is_masked"]]
     assert sorted(row["is_revealed"] for row in masked) == [False, True]
     assert not [row for row in masked if {"left", "right"} & row.keys()]
-
-
-def test_with_the_key_each_judgement_is_a_row_of_the_server(
-    arrive: Arrive, address: str, review: ReviewSet, data: Path
-) -> None:
-    page = arrive(f"{address}#review=small&masked=each&beside=1")
-    opened(page)
-    for key, said in (("wrong", f".rw-said:text('{NO_KEY}')"),
-                      (KEY, ".rw-where:text('on this server')")):  # fmt: skip
-        page.fill(".rw-key", key)
-        page.keyboard.press("Tab")
-        page.wait_for_selector(said)
-    page.locator(VIEW).focus()
-    page.keyboard.press("d")
-    page.wait_for_selector(".rw-marks >> nth=1")  # shown after the judgement
-    page.wait_for_selector(f"{VIEW}[data-unsent='0'][data-judged='1']")
-    store = JudgementStore(data / "review" / "judgements.sqlite")
-    [row] = store.rows(review.id)
-    assert (row.item, row.preference, row.is_masked) == ("p2", "right", True)
-    titles = {"ar": "plain AR", "tau=0": "τ 0"}
-    assert titles[row.right] == page.inner_text(".rw-answer >> nth=1 >> h3")
-    with page.expect_response("**/judgements"):
-        page.keyboard.press("1")
-    assert [row.is_revealed for row in store.rows(review.id)] == [False, True]
 
 
 def fill_new_set(page: playwright.Page, ways: str = "ar\ntau=0,B=4\nlossless,B=4") -> None:

@@ -63,22 +63,6 @@ def test_the_endpoint_of_a_page_takes_no_longer_prompt(http: httpx.Client, entry
 
 
 @pytest.mark.parametrize(
-    ("changes", "wanted"),
-    [
-        ({"ways": ["ar", "tau=0.5,max_new_tokens=65"]}, "at most 64 tokens"),
-        ({"ways": ["ar", "tau=0.5,B=9"]}, "B of at most 8"),
-        ({"prompts": f"Say it.\n{LONG}"}, "Prompt 2: Shorten the prompt to at most 100"),
-    ],
-)
-def test_a_new_set_of_review_is_refused_above_the_caps(
-    http: httpx.Client, changes: dict[str, Any], wanted: str
-) -> None:
-    body = {"prompts": "Say it.", "ways": ["ar", "lossless,B=4"], "name": "mine", **changes}
-    answer = http.post("/review/make", json={"max_new_tokens": 4, **body})
-    assert (answer.status_code, wanted in answer.json()["detail"]) == (400, True), answer.text
-
-
-@pytest.mark.parametrize(
     ("way", "prompt", "wanted"),
     [
         ("max_new_tokens=65", "Say it.", "at most 64 tokens"),

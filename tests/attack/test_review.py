@@ -8,7 +8,6 @@ import json
 import secrets
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -30,7 +29,6 @@ from tests.attack.attacked import (
     JSON,
     KEY,
     OTHER,
-    SECONDS,
     assert_served,
     client_of,
     connection,
@@ -146,31 +144,6 @@ def test_many_rows_delay_no_other_request(url: str, name: str) -> None:
     assert_served(url)
     answer = post(60)
     assert answer.status_code == 200, answer.text
-
-
-@pytest.mark.usefixtures("large")
-def test_a_large_set_is_read_and_revealed_without_delaying_anybody(url: str) -> None:
-    codes: list[int] = []
-
-    def read(number: int) -> None:
-        with client_of(url) as client:
-            codes.append(client.get(f"review/sets/large/items/{number % 60}").status_code)
-
-    readers = [threading.Thread(target=read, args=[number]) for number in range(100)]
-    for reader in readers:
-        reader.start()
-    assert_served(url)
-    for reader in readers:
-        reader.join(60)
-    assert len(codes) == 100
-    assert set(codes) <= {200, 429}
-    with client_of(url) as client:
-        sealed = client.get("review/sets/large/masked/0-1/0").json()["sealed"]
-        began = time.monotonic()
-        answer = client.post("review/sets/large/reveal", json={"sealed": [sealed] * NUM_ROWS})
-        assert len(answer.json()["sides"]) == NUM_ROWS
-    assert time.monotonic() - began < 3 * SECONDS
-    assert_served(url)
 
 
 def begin(url: str, address: str, **changes: Any) -> httpx.Response:

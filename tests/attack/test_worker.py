@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.engine import Engine, EngineError, Run
-from mars_runtime.engine import engine as engine_module
 from mars_runtime.events import End
 from tests.engine.scripted import FOREVER, Script, last, request, steps
 
@@ -60,17 +59,6 @@ def test_a_forward_that_hangs_ends_its_runs_and_those_that_wait() -> None:
     gate.set()  # the worker wakes up after all: nothing follows the end
     engine.close()
     assert len(runs[0].events_since(0)) == num_events
-
-
-def test_a_hung_warm_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "MAX_WARM_UP_SECONDS", 0.1)
-    start = threading.Event()
-    engine = Engine(Script(start=start), max_turn_seconds=0.1)
-    run = engine.submit(request())
-    assert run.wait(10)
-    assert not engine.is_alive
-    start.set()
-    engine.close()
 
 
 def test_the_log_of_a_fault_holds_no_word_of_the_prompt(caplog: pytest.LogCaptureFixture) -> None:

@@ -114,18 +114,6 @@ def test_what_is_stopped_while_it_is_read_leaves_nothing() -> None:
     assert store.num_bytes == 0
 
 
-def test_what_is_stopped_while_it_is_written_leaves_what_is_final() -> None:
-    model, store = ScriptedModel(foresight_script(1, eos_share=0.0)), store_of()
-    batch = batch_of(model, store)
-    prompt = [3] * 10
-    batch.add(0, prompt, lambda: PLAIN)
-    text = text_of(prompt, [row for _ in range(4) for row in batch.step().rows])
-    batch.drop(0)
-    assert store.num_bytes == (len(text) - 1) // KEPT_BLOCK == 3
-    hit = PrefixHit(store, [*text, 3, 3, 3])
-    assert hit.num_found == 12
-
-
 def test_a_forward_that_fails_leaves_nothing() -> None:
     def script(prefix: tuple[int, ...]) -> list[float]:
         is_broken = prefix[0] == 9 and len(prefix) > 12

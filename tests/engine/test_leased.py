@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mars_runtime.decoders.baselines import decode_batch
-from mars_runtime.engine import Engine, EngineBusy, EngineError, Request, RequestError
+from mars_runtime.engine import Engine, EngineBusy, EngineError, Request
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.leased.engine import LeasedEngine
 from mars_runtime.engine.leased.worker import (
@@ -37,10 +36,8 @@ from tests.engine.forked_worker import ABORTED, ForkedWorkers
 from tests.engine.scripted import FOREVER, Script, eventually, last, request, steps
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import SettingsSource, Vocabulary
     from mars_runtime.engine.base import BaseEngine
     from mars_runtime.engine.run import Run
-    from mars_runtime.model.forward import CausalModel
     from mars_runtime.model.load import Checkpoint
 
 
@@ -372,37 +369,3 @@ def test_a_race_is_the_ordinary_one_lane_by_lane(engines, prompt) -> None:
     texts = [[token for step in lane if isinstance(step, Step) for token in step.rows[0].accepted]
              for lane in other]  # fmt: skip
     assert texts[0] == texts[1]
-
-
-def decode_two(
-    prompt: list[int],
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    settings: SettingsSource,
-    costs: object,
-) -> Iterator[Event]:
-    return decode_batch(model, vocabulary, [prompt, prompt[:-4]], "cursor", settings, 2, 32)
-
-
-def test_a_batch_is_the_ordinary_one(engines: list[BaseEngine], prompt: list[int]) -> None:
-    decode = partial(decode_two, prompt)
-    first, other = both(engines, lambda engine: [engine.solo(decode, MARS)])
-    assert first == other
-    assert len(first[0]) > 3
-
-
-def test_the_costs_come_from_the_worker_and_let_b_be_chosen(engines, prompt) -> None:
-    leased = engines[1]
-    request = Request(prompt, replace(MARS, block_size="auto"))
-    run = leased.submit(request)
-    end = list(run)[-1]
-    assert end.reason in ("eos", "limit")
-    costs = leased.costs()
-    assert costs.seconds > 0
-
-
-def test_what_does_not_fit_is_refused_here(engines: list[BaseEngine], prompt: list[int]) -> None:
-    with pytest.raises(RequestError, match="lower the limit to"):
-        engines[1].submit(Request(prompt, replace(MARS, max_new_tokens=CAPACITY)))
-    with pytest.raises(RequestError, match="token ids"):
-        engines[1].submit(Request([10**6], MARS))

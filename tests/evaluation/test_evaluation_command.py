@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
-from mars_runtime.lab.commands import UsageError
 from mars_runtime.lab.evaluation import cli
 from mars_runtime.lab.evaluation.measure import (
     RowOutput,
@@ -23,7 +22,6 @@ from mars_runtime.lab.evaluation.measure import (
     read_rows,
     survival,
 )
-from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.evaluation.run import EvalModel, eval_model_of
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -170,17 +168,6 @@ def test_wrong_arguments_get_one_sentence(
     assert said in capsys.readouterr().err
 
 
-def test_prompts_are_held_out_seeded_and_different():
-    first, again = (load_prompts(["symbolic", "natural"], 3, 20) for _ in range(2))
-    assert first == again
-    assert first != load_prompts(["symbolic", "natural"], 4, 20)
-    for prompts in first:
-        texts = [task.prompt for task in prompts.tasks]
-        assert len(set(texts)) == len(texts)
-    with pytest.raises(UsageError):
-        load_prompts(["poetry"], 0, 1)
-
-
 def test_the_command_asks_requests_and_keeps_their_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -216,12 +203,6 @@ def test_forwards_of_a_row_are_counted_to_its_eos_only():
     assert outputs[1] == RowOutput((6, EOS), (2,), (0,), True)
 
 
-def test_a_row_cut_by_the_limit_has_not_ended():
-    settings = DecodeSettings(block_size=4, max_new_tokens=6)
-    (output,) = read_rows(ScriptedDecoder()([[5] * 7], settings), 1)
-    assert output == RowOutput((5,) * 6, (4, 2), (0, 0), False)
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
 def test_batches_give_the_outputs_in_the_order_of_the_prompts(batch_size: int):
     settings = DecodeSettings(block_size=2)
@@ -233,15 +214,6 @@ def test_batches_give_the_outputs_in_the_order_of_the_prompts(batch_size: int):
     ]
     assert sum(heard) == len(PROMPTS)
     assert max(decoder.batches) <= batch_size
-
-
-def test_judged_outcomes_tell_equal_tokens_by_their_id():
-    outcome = judge(RowOutput((1, 23), (2,), (2,), True), "a", True)
-    same = judge(RowOutput((1, 23), (1, 1), (1, 1), True), "a", None)
-    other = judge(RowOutput((12, 3), (2,), (2,), True), "a", True)
-    assert outcome.output_id == same.output_id != other.output_id
-    assert outcome.tokens_per_forward == 2.0
-    assert same.is_right is None
 
 
 def test_a_repetition_is_cut_with_the_forwards_that_made_it():

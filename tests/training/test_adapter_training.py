@@ -6,12 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -248,19 +243,6 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
         read_texts(tmp_path / "nothing")
 
 
-def test_full_fine_tuning_moves_every_weight_and_says_what_it_did_to_plain_decoding(
-    base: Path, answers: Path, tmp_path: Path
-) -> None:
-    recipe = dataclasses.replace(RECIPE, form=Form(1, full=True), steps=3, measure_steps=3)
-    trainer = AdapterTrainer(recipe, str(base), answers, tmp_path / "full")
-    before = [weight.detach().clone() for weight in trainer.parameters.parameters()]
-    trainer.run()
-    pairs = zip(before, trainer.parameters.parameters(), strict=True)
-    assert all(not torch.equal(old, new) for old, new in pairs)
-    assert 0 <= trainer.progress.history[-1]["agreement"] <= 1
-    assert not (tmp_path / "full" / "adapter.json").exists()
-
-
 def test_the_clean_stream_of_a_base_agrees_with_its_own_greedy_answer(base: Path) -> None:
     """Agreement by hand: a text continued greedily, and the same with its last token changed."""
     model = Backbone(read_base(str(base)), torch.float32)
@@ -319,30 +301,3 @@ def test_tokens_per_forward_and_positions() -> None:
     assert last == pytest.approx(6 / 5)
     assert every == pytest.approx(6 / 4)
     assert right_by_position(texts, 2) == [pytest.approx(4 / 6), 0.0]
-
-
-@pytest.mark.slow
-def test_two_processes_stop_together_and_save(tmp_path: Path) -> None:
-    base, answers = tmp_path / "base", tmp_path / "answers"
-    write_base(base)
-    answers.mkdir()
-    write_answers(answers)
-    out = tmp_path / "out"
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    train = ["-m", "mars_runtime", "train", "--stage", "adapter", "--threads", "1"]
-    where = ["--from", str(base), "--data", str(answers), "--out", str(out)]
-    many = ["--steps", "1000000", "--measure-steps", "1000000", "--batch-tokens", "256"]
-    eager = {**os.environ, "TORCHDYNAMO_DISABLE": "1"}  # compiling takes longer than the test
-    process = subprocess.Popen([*run, *train, *where, *many], env=eager)
-    try:
-        until = time.monotonic() + 90
-        while not (out / "log.jsonl").exists() and time.monotonic() < until:
-            assert process.poll() is None
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-    finally:
-        process.terminate()  # it ends its workers, which a kill would leave behind
-        process.wait()
-    saved = torch.load(out / "resume.pt", weights_only=True)
-    assert saved["progress"]["step"] >= 10

@@ -143,18 +143,3 @@ test("of values that differ the best are marked, of equal or missing ones none",
   assert.deepEqual(found([1, 3, 1], -1), [0, 2]);
   for (const none of [found([2, 2], 1), found([1, NaN], 1), found([1, 2], 0)]) assert.deepEqual(none, []);
 });
-
-test("what makes runs not comparable is said", () => {
-  const run = (header, end = { reason: "eos" }) => {
-    const common = { hardware: "a CPU", date: "2026-11-20T10:00", dtype: "float32", prompt: "Say" };
-    return { header: { ...common, ...header }, end, tokens: [], ids: [], steps: [] };
-  };
-  assert.deepEqual(remarks([run(), run()]), []);
-  const machines = remarks([run(), run({ hardware: "a GPU", date: "2026-11-21" })]);
-  assert.equal(machines.length, 1);
-  assert.match(machines[0], /different machines.*A a CPU, B a GPU/s);
-  assert.match(remarks([run(), run({ date: "2026-11-21T10:00" })])[0], /A 2026-11-20, B 2026-11-21/);
-  const three = remarks([run(), run({ dtype: "bfloat16", prompt: "Sing" }, null)]);
-  assert.equal(three.length, 3);
-  [/B bfloat16/, /Different prompts/, /^B had not ended/].forEach((wanted, i) => assert.match(three[i], wanted));
-});

@@ -2,18 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ownMark, ownWords } from "../../assets/web/charts/frontier.js";
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { folds, loopRemark, passesSaved, photoFinish } from "../../assets/web/core/folds.js";
-import { afterLoop, loopsAt, loopText, upToLoop } from "../../assets/web/core/loops.js";
-import { secondsText } from "../../assets/web/core/result.js";
+import { loopsAt, upToLoop } from "../../assets/web/core/loops.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 import { whatIf } from "../../assets/web/folds/whatif.js";
-import { remarks } from "../../assets/web/views/compare/figures.js";
-import { headlineOf } from "../../assets/web/views/race/headline.js";
 
 /**
  * @param {number[]} phrase
@@ -122,39 +118,4 @@ test("every figure of a run counts up to the loop", () => {
   assert.deepEqual([found.whole.forwards, found.whole.then, found.cells.length], [3, 5, lane.steps.length]);
   const cut = lane.at(lane.steps.length - 1);
   assert.deepEqual([loopsAt(cut), folds.tokens(cut), folds.forwards(cut)], [5, 5, 3]);
-});
-
-test("a sentence on a run whose text repeats itself begins with that", () => {
-  const lane = looping();
-  const ar = arBeside(lane);
-  const same = { place: -1, isShown: false, isSame: true };
-  const loop = "The text repeats itself after token 5.";
-  assert.deepEqual(headlineOf(lane, [ar], same), [
-    loop,
-    " Up to that point: 3 passes instead of 5 for the same text; too short to time.",
-  ]);
-  assert.deepEqual(headlineOf(lane, [], null), [loop, " Up to that point: 3 passes. 5 tokens."]);
-  assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (needs at least 20 tokens in both texts)");
-  const running = lane.at(lane.steps.length - 1);
-  assert.deepEqual(headlineOf(running, [], null), [loop, " Up to that point: 5 tokens in 3 passes."]);
-  const own = ownMark(/** @type {Run} */ (/** @type {unknown} */ ({ lanes: [lane, ar] })), "agreement");
-  assert.match(
-    ownWords(own, "agreement"),
-    /^Your run: The text repeats itself after token 5\. Up to that point: 1\.67 tokens/,
-  );
-  assert.match(remarks([lane, ar])[0], /^All figures of A are measured until the text starts to loop at token 5/);
-});
-
-test("where only one text repeats itself the sentence names it", () => {
-  const lane = looping();
-  const ar = laneOf([[1], [2], [3], [6]], "ar", "eos");
-  assert.equal(loopText([lane, ar]), "Mars repeats itself after token 5");
-  assert.equal(loopText([ar, lane]), "Mars repeats itself after token 5");
-  assert.equal(loopText([ar]), "");
-  assert.equal(afterLoop([ar], "4 passes."), "4 passes.");
-  assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to that point: 3 passes.");
-  assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
-    "Mars repeats itself after token 5.",
-    " Up to that point: 1.67 tokens per pass instead of 1.00; too short to time. The texts diverge at token 4.",
-  ]);
 });

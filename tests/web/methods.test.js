@@ -6,7 +6,7 @@ import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
 import { factsOf, isVerified, nameOf, placeOfMethod } from "../../assets/web/core/methods.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
-import { laneWords, settingsText, sourceText, whyText } from "../../assets/web/text/card.js";
+import { laneWords, settingsText, sourceText } from "../../assets/web/text/card.js";
 import { END, forward, laneOf } from "./runs.js";
 
 describe("a draft model", () => {
@@ -41,11 +41,6 @@ describe("a draft model", () => {
     assert.ok(factsOf(lane.settings).isExact);
     assert.equal(numChecked(lane, 1), 3);
   });
-
-  test("the card names the draft and what waits", () => {
-    assert.equal(settingsText(lane.settings), "3 drafts by small · masks in both models (if trained) · τ 0.9");
-    assert.match(whyText(lane, lane.steps[0]), /3 more drafts wait to be verified, 2 of them from the draft model/);
-  });
 });
 
 describe("block diffusion", () => {
@@ -75,37 +70,12 @@ describe("block diffusion", () => {
     assert.equal(sourceText(lane, lane.tokens[0]), "");
   });
 
-  test("the card says what a forward filled and what left", () => {
-    assert.match(whyText(lane, lane.steps[0]), /Filled 1 position of the block.*none emitted yet/);
-    assert.match(whyText(lane, lane.steps[2]), /Filled 2 positions of the block.*3 tokens emitted/);
-    assert.match(whyText(lane, lane.steps[3]), /The text ended here/);
-  });
-
   test("a forward from which nothing left has no bar", () => {
     const colours = { bars: ["one", "two", "three", "four", "five"], mars: "cap" };
     const { shapes } = forwardsFigure(lane, colours, { from: 0, to: 1 }, CLOCKS.seconds, false).layout;
     const boxes = shapes.filter(({ path }) => path).map(({ fillcolor, path }) => [fillcolor, path.match(/M/g).length]);
     assert.deepEqual(boxes, [["one", 1], ["two", 1], ["three", 1], ["cap", 2]]); // prettier-ignore
   });
-});
-
-test("a lane says in words how it decodes", () => {
-  const whole = (settings) => laneOf([], { settings: { tau_policy: "fixed", ...settings } }).settings;
-  const words = (settings) => laneWords(whole(settings));
-  assert.equal(words({ method: "ar" }), "");
-  assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, accepts tokens with at least 95 % confidence");
-  assert.equal(words({ tau: 0, block_size: 1 }), "unverified, accepts every proposal, up to 1 proposal per pass");
-  const lossless = { lossless: true, tau: 0, block_size: "auto", mask_layout: "every" };
-  assert.equal(words(lossless), "lossless");
-  assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, with prompt lookup, up to 8 proposals per pass"); // prettier-ignore
-  assert.equal(
-    words({ tau: 0.5, metric: "margin" }),
-    "unverified, τ 0.5, confidence measured by margin, up to 4 proposals per pass",
-  );
-
-  const losslessText = (block_size) => settingsText(whole({ ...lossless, block_size }));
-  assert.equal(losslessText(4), "τ 0 · B 4 · lossless · masks after every draft");
-  assert.equal(losslessText("auto"), "τ 0 · B auto · lossless");
 });
 
 describe("AR + lookup", () => {

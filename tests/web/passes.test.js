@@ -3,9 +3,9 @@ import { describe, test } from "node:test";
 
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { idleText } from "../../assets/web/core/folds.js";
-import { Playhead, passText, positionText } from "../../assets/web/core/playhead.js";
+import { Playhead } from "../../assets/web/core/playhead.js";
 import { statusOf } from "../../assets/web/views/race/figures.js";
-import { passesNote, secondsText } from "../../assets/web/core/result.js";
+import { secondsText } from "../../assets/web/core/result.js";
 import { ENDS, STATUS } from "../../assets/web/core/texts.js";
 import { headlineOf } from "../../assets/web/views/race/headline.js";
 import { skylineOf } from "../../assets/web/views/race/skyline.js";
@@ -22,18 +22,6 @@ describe("what a race by passes comes to", () => {
     ]);
   });
 
-  test("on the way there: how far it is; where AR still runs, its place", () => {
-    const mars = laneOf(PLAIN);
-    assert.deepEqual(headlineOf(mars.at(0), [], null), ["", ""]);
-    assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), [
-      "",
-      "After 1 pass: mars has written 2 tokens, ar 1.",
-    ]);
-    const apart = headlineOf(mars.at(1), [arOf(text).at(3)], null)[1];
-    assert.equal(apart, "Mars: 2 tokens in 1 pass. Ar: 3 tokens in 3 passes.");
-    assert.deepEqual(headlineOf(mars, [arOf(text).at(5)], null), ["4 passes.", " Ar is at token 5."]);
-  });
-
   test("where the texts differ; one lane alone", () => {
     const found = { place: 2, isShown: true, isSame: false };
     assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf([1, 2, 9])], found), [
@@ -47,14 +35,6 @@ describe("what a race by passes comes to", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
     assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (needs at least 20 tokens in both texts)");
     assert.equal(secondsText(mars, ar.at(3)), "");
-  });
-
-  test("passes that follow the machine are said to be of this run", () => {
-    /** @param {object} settings */
-    const noteOf = (settings) => passesNote(laneOf(PLAIN, { settings }));
-    assert.match(noteOf({ block_size: "auto", auto_objective: "time" }), /varies slightly between runs/);
-    assert.equal(noteOf({ block_size: "auto", auto_objective: "passes" }), "");
-    assert.equal(noteOf({ block_size: 4, auto_objective: "time" }), "");
   });
 
   test("texts of other lengths or content are compared per pass and per second", () => {
@@ -88,31 +68,6 @@ describe("the sentence on the state of a run", () => {
     assert.deepEqual(statusOf(run, playhead), over);
     playhead.seek(3);
     assert.deepEqual(statusOf(run, playhead), ["finished", "An earlier moment of this run."]);
-  });
-});
-
-describe("the position in a race", () => {
-  const run = { lanes: [laneOf(PLAIN, { title: "MARS" }), arOf([1, 2, 3, 5, 6, 7, END])] };
-  const playhead = new Playhead(run, CLOCKS.passes);
-
-  test("names the lane that goes on once another has finished, and the pass at which that was", () => {
-    playhead.seek(3);
-    assert.deepEqual(passText(playhead), ["Pass 3", "each tick is one pass in both lanes"]);
-    playhead.seek(6);
-    assert.deepEqual(passText(playhead), ["Ar pass 6", "mars finished at pass 4"]);
-    playhead.seek(Infinity);
-    assert.deepEqual(passText(playhead), ["Ar pass 7", "mars finished at pass 4"]);
-  });
-
-  test("counts the passes of the longest lane, or the main lane's at a time", () => {
-    playhead.seek(3);
-    assert.equal(positionText(playhead), "ar pass 3 of 7");
-    const alone = new Playhead({ lanes: [laneOf(PLAIN)] }, CLOCKS.passes);
-    assert.equal(positionText(alone), "pass 4 of 4");
-    const timed = new Playhead(run, CLOCKS.seconds);
-    assert.match(positionText(timed), /^mars pass 4 of 4 · \d+\.\d{3} s$/);
-    const live = new Playhead({ lanes: [laneOf(PLAIN, { end: "" }), arOf([1, 2])] }, CLOCKS.passes);
-    assert.equal(positionText(live), "pass 4");
   });
 });
 

@@ -2,11 +2,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { placesOf, runsOf, stripOf, wordsOf } from "../../assets/web/views/review/align.js";
-import { agreementText, byBoldness, figureOf, plain } from "../../assets/web/views/review/charts.js";
+import { byBoldness, figureOf, plain } from "../../assets/web/views/review/charts.js";
 import { Judgements } from "../../assets/web/views/review/kept.js";
 import { current, keepable, lastOfReviewer, saidOf, sendable, tagOf, titleOf, toggled, unitOf, without } from "../../assets/web/views/review/rows.js"; // prettier-ignore
-import { originText } from "../../assets/web/views/review/frame.js";
-import { leftText } from "../../assets/web/views/review/unfinished.js";
 import { ALL, filterOf, filtered, linkOf } from "../../assets/web/views/review/table.js";
 
 test("a method's title is plain, and an unknown name stays as it is", () => {
@@ -20,12 +18,6 @@ test("a method's title is plain, and an unknown name stays as it is", () => {
     "gpt-x",
     "<b>tau=0.5</b>",
   ]);
-});
-
-test("a set's name that has its number of prompts is not followed by it", () => {
-  const set = (name) => originText({ name, items: [{}, {}], ways: [{}, {}, {}], made: {} });
-  assert.equal(set("mine"), "mine: 2 prompts · 3 methods");
-  assert.equal(set("Mine, 2 prompts"), "Mine, 2 prompts · 3 methods");
 });
 
 describe("two texts by words", () => {
@@ -174,24 +166,6 @@ describe("charts", () => {
     assert.equal(figureOf("tags", about, figures, "", colours), null);
     assert.deepEqual(byBoldness(about.ways), ["ar", "lossless", "tau=0.9", "<b>tau=0.5</b>"]);
   });
-
-  test("agreement is told in a sentence", () => {
-    assert.match(
-      agreementText({ num_reviewers: 1, num_shared: 0, preference: null, rating: null }),
-      /^Only one reviewer/,
-    );
-    const told = agreementText({ num_reviewers: 2, num_shared: 20, preference: 0.613, rating: null });
-    assert.match(told, /2 reviewers on 20 shared pairs: preference: 0.61, rating: no pair judged by two reviewers/);
-  });
-});
-
-test("what is left of a set is told in a sentence", () => {
-  const kept = { id: "own-1", name: "mine", sealed: "x", made: 1, of: 6 };
-  assert.equal(leftText(kept, "gone"), "The server no longer has “mine”, probably because it was restarted; 1 of 6 answers are saved in this browser. Finish the set."); // prettier-ignore
-  assert.match(
-    leftText({ ...kept, sealed: "" }, "stopped"),
-    /^“mine” is no longer being created, .* Rebuild the set\.$/,
-  );
 });
 
 describe("judgements on their way to the server", () => {

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from browser import needs_browser, playwright, visiting
 from explain_page import document
-from panel_browser import settle
 
 from app.ui.recordings import FOLDER, read_value
 from mars_runtime import folds
@@ -45,14 +44,8 @@ def place(page: playwright.Page) -> tuple[int, int]:
     return int(data["stop"]), int(data["beat"])
 
 
-TOPS = "texts => texts.map((n) => n.scrollTop)"
 TEXT = """(n) => [...document.querySelectorAll(".pr-lane")[n].querySelectorAll(".rv-t")]
   .filter((t) => !t.closest("[hidden]")).map((t) => t.textContent).join("")"""
-
-
-def text_of(page: playwright.Page, lane: int) -> str:
-    """The tokens that a lane of the race shows, scrolled away or not."""
-    return page.evaluate(TEXT, lane)
 
 
 def wait_text(page: playwright.Page, lane: int, text: str) -> None:
@@ -133,36 +126,6 @@ def test_the_big_figure_is_passes_folded_from_the_run_that_was_shown(tour: Open)
     page.evaluate(f"{lanes}[0].lane.steps.length = 40")  # as a live run of fewer forwards would be
     page.keyboard.press("PageDown")
     assert page.inner_text(".pr-figure").startswith("40")
-
-
-def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
-    page = tour()
-    page.set_viewport_size({"width": 1280, "height": 720})
-    while not page.locator(".pr-dial").count():
-        page.keyboard.press("PageDown")
-    dial, name = page.locator(".pr-dial input"), ".pr-dialname"
-    assert page.inner_text(name) == "τ 0.95, unverified"
-    for _ in range(2):
-        page.keyboard.press(" ")
-        settle(page)  # a text follows its end within a frame
-        assert page.locator(".pr-lane .rv-text").evaluate_all(TOPS) == [0, 0]
-    assert page.inner_text(name) == "τ 0.5, unverified"
-    assert text_of(page, 0) == recorded_text("dial-50", "mars")
-    lanes = read_value((FOLDER / "dial-50.txt").read_text("utf-8"))
-    place = folds.first_divergence(lanes["mars"].events, lanes["ar"].events)
-    assert place is not None
-    said = page.inner_text(".pr-count >> nth=0")
-    assert f"differs at token {place + 1}" in said
-    assert page.locator(".pr-lane .rv-mark").count() == 2
-    faded = """texts => texts.map((n) => [n.scrollHeight > n.clientHeight + 1,
-      n.classList.contains("pr-below"), n.classList.contains("pr-above")])"""
-    for is_cut, *edges in page.locator(".pr-lane .rv-text").evaluate_all(faded):
-        assert edges == [is_cut, False]
-    dial.focus()
-    page.keyboard.press("ArrowRight")
-    assert page.inner_text(name) == "lossless"
-    assert text_of(page, 0) == text_of(page, 1) == recorded_text("dial-lossless", "ar")
-    assert "the same text" in page.inner_text(".pr-count >> nth=0")
 
 
 def test_it_keeps_the_focus_and_gives_it_back(tour: Open) -> None:
