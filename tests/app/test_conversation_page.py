@@ -144,11 +144,9 @@ def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     assert page.evaluate(LINK).endswith("?prompt=" + quote_plus(ASKED, safe="*"))
     ask(page, "So?")  # a follow-up goes behind the last turn, whichever is on show
     assert scripted_backend.asked() == tuple(chat(ASKED, ANSWER, "And?", ANSWER, "So?"))
-    over(page, lambda: press(page, "again", 3))
     page.reload()
-    page.wait_for_selector(f"{TURNS}[aria-current=true] .ct-branches")
+    page.wait_for_selector(f"{TURNS}[aria-current=true] >> text=So?")
     assert questions(page) == [ASKED, "And?", "So?"]
-    assert page.locator(f"{TURNS} .ct-branches span").all_inner_texts() == ["2 of 2"]
     page.wait_for_selector(f"{RACE}[data-state=finished]")
     wait_shown(page, "So?")
     page.wait_for_function(LOADED)
@@ -174,7 +172,7 @@ def test_the_answer_to_a_follow_up_is_in_the_window(page: playwright.Page) -> No
     page.set_viewport_size({"width": 1440, "height": 1000})
 
 
-def test_an_edited_question_branches_off_and_a_panel_keeps_its_position(
+def test_an_edited_question_and_a_branch_replace_the_turns_after_them(
     page: playwright.Page, scripted_backend: TwoAnswers
 ) -> None:
     ask(page, "One?", "Two?", "Three?")
@@ -188,37 +186,36 @@ def test_an_edited_question_branches_off_and_a_panel_keeps_its_position(
     over(page, lambda: box.press("Control+Enter"))
     assert questions(page) == ["One?", "Another?"]
     assert scripted_backend.asked() == tuple(chat("One?", ANSWER, "Another?"))
-    assert "2 of 2" in page.inner_text(f"{TURNS} >> nth=1")
-    press(page, "‹", 2)
-    page.wait_for_selector(f"{TURNS} >> nth=2")
-    assert questions(page) == ["One?", "Two?", "Three?"]
-    wait_shown(page, "Two?")
+    ask(page, "Three?")
+    press(page, "show", 2)
+    wait_shown(page, "Another?")
 
     branch = {"lane": {"name": "mars"}, "token": 5, "id": 78}
     call = "([root, data]) => document.querySelector(root).lineView.ask('branch', data)"
     over(page, lambda: page.evaluate(call, [RACE, branch]))
-    before = tuple(chat("One?", ANSWER, "Two?"))
+    before = tuple(chat("One?", ANSWER, "Another?"))
     assert set(scripted_backend.prompts[-2:]) == {(*before, *b"Yes: N"), (*before, *b"Yes: $")}
-    assert questions(page) == ["One?", "Two?"]
+    assert questions(page) == ["One?", "Another?"]
     ask(page, "Three?")
     given = "Yes: N" + ANSWER
-    assert scripted_backend.asked() == tuple(chat("One?", ANSWER, "Two?", given, "Three?"))
+    assert scripted_backend.asked() == tuple(chat("One?", ANSWER, "Another?", given, "Three?"))
 
 
-def test_answering_again_is_a_branch_with_the_settings_of_now(
+def test_a_question_is_sent_again_with_the_settings_of_now(
     page: playwright.Page, scripted_backend: TwoAnswers
 ) -> None:
     ask(page, "One?", "Two?")
     set_knob(page, "tau", 0.5)
-    top = page.locator(f"{RACE} .rv-panes").bounding_box()["y"]
-    over(page, lambda: press(page, "again", 1))
-    assert page.locator(f"{RACE} .rv-panes").bounding_box()["y"] == top  # nothing jumps
-    assert page.evaluate("document.activeElement.dataset.key") == "again 1"
+    press(page, "edit", 1)
+    over(page, lambda: press(page, "send", 1))
     assert scripted_backend.asked() == tuple(chat("One?"))
     assert questions(page) == ["One?"]
     assert "τ 0.5" in page.get_attribute(f"{RACE} {SETTINGS}", "title")
+    ask(page, "Two?")
+    page.fill(BOX, "")
     over(page, lambda: page.click("#run"))  # with nothing in the box: the question on show again
-    assert "3 of 3" in page.inner_text(f"{TURNS} >> nth=0")
+    assert questions(page) == ["One?", "Two?"]
+    assert scripted_backend.asked() == tuple(chat("One?", ANSWER, "Two?"))
     set_knob(page, "tau", 0)
 
 
@@ -249,7 +246,8 @@ def test_both_lanes_share_ars_answers_or_keep_each_its_own(
     assert scripted_backend.asked() == tuple(chat("One?", ANSWER, "Two?"))
     page.select_option(".mars-conversation select", "own")
     assert row.locator(".ct-answer").all_inner_texts() == ["No."] * 2
-    over(page, lambda: press(page, "again", 2))
+    press(page, "edit", 2)
+    over(page, lambda: press(page, "send", 2))
     expected = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
     assert set(scripted_backend.prompts[-2:]) == expected
     page.select_option(".mars-conversation select", "ar")
@@ -303,9 +301,7 @@ def test_a_stopped_answer_is_a_turn_that_can_be_followed(
 def test_axe_finds_nothing_serious_in_a_conversation(page: playwright.Page) -> None:
     axe = pytest.importorskip("test_axe")
     ask(page, "One?")
-    over(page, lambda: press(page, "again", 1))
     press(page, "edit", 1)
     problems = axe.in_both_themes(page, "a question edited", within="#stage")
     page.locator(f"{TURNS} textarea").press("Escape")
-    problems += axe.in_both_themes(page, "two branches", within="#stage")
     assert not problems, "\n".join(problems)

@@ -4,56 +4,17 @@ import { test } from "node:test";
 import { Lane } from "../../assets/web/core/trace.js";
 import { contextText } from "../../assets/web/text/asked.js";
 import {
-  Tree,
   answerOf,
   historyOf,
-  readTree,
+  readTurns,
   roomText,
   toldOf,
-  triedIn,
-  upTo,
   written,
-} from "../../assets/web/views/conversation/tree.js";
+} from "../../assets/web/views/conversation/turns.js";
 import { LIMITS } from "../../assets/web/core/table.js";
 import { END, PLAIN, arOf, forward, laneOf } from "./runs.js";
 
 const told = (ar, mars = ar) => ({ ids: { mars, ar }, texts: { mars: String(mars), ar: String(ar) } });
-
-test("an edited question is a branch beside the first, and what followed either stays", () => {
-  const tree = new Tree();
-  const one = tree.add(null, "one", "a");
-  const two = tree.add(one, "two", "b");
-  const three = tree.add(two, "three", "c");
-  const other = tree.add(one, "other", "d");
-  assert.deepEqual(tree.path, [one, other]);
-  assert.deepEqual(tree.siblings(two), [two, other]);
-  assert.deepEqual(upTo(three), [one, two, three]);
-  tree.choose(two);
-  assert.deepEqual(tree.path, [one, two, three]);
-  const root = tree.add(null, "again", "e");
-  assert.deepEqual(tree.path, [root]);
-  tree.choose(three);
-  assert.deepEqual(tree.path, [one, two, three]);
-  assert.equal(tree.last, three);
-});
-
-test("a turn of which nothing came gives way to the one beside it", () => {
-  const tree = new Tree();
-  const one = tree.add(null, "one", "a");
-  const two = tree.add(one, "two", "b");
-  tree.remove(tree.add(one, "other", "c"));
-  assert.deepEqual(tree.path, [one, two]);
-  tree.remove(two);
-  tree.remove(one);
-  assert.deepEqual([tree.path, tree.last], [[], null]);
-});
-
-test("only the latest sixty runs are kept to be shown again", () => {
-  const tree = new Tree();
-  for (let i = 0; i < 62; i += 1) tree.add(null, "x", String(i)).value = "lines";
-  assert.equal(tree.turns.filter((turn) => turn.value).length, 61);
-  assert.equal(tree.turns[0].value, "");
-});
 
 test("what is posted: AR's answers for both lanes, or each its own; none where nothing was written", () => {
   const turns = [
@@ -118,61 +79,24 @@ test("a result says which turn it is and what had no room", () => {
   assert.equal(contextText({ history, num_left_out: 2 }), two);
 });
 
-test("a conversation comes back from its text with its branches, what goes on as far as it came", () => {
-  const tree = new Tree();
-  const one = tree.add(null, "one", "a");
-  Object.assign(one, { told: told([1]), value: "lines", isOver: true });
-  tree.add(one, "two", "b");
-  tree.add(one, "<b>other</b>", "c").told = told([2, 3]);
-  tree.choose(tree.turns[1]);
-  const back = readTree(written(tree));
-  assert.deepEqual(
-    back.turns.map(({ prompt, run, value, isOver }) => [prompt, run, value, isOver]),
-    [
-      ["one", "a", "lines", true],
-      ["two", "b", "", true],
-      ["<b>other</b>", "c", "", true],
-    ],
-  );
-  assert.deepEqual(
-    back.path.map((turn) => turn.prompt),
-    ["one", "two"],
-  );
-  assert.deepEqual(back.siblings(back.turns[1]), back.turns.slice(1));
-  assert.deepEqual(back.turns[2].told, told([2, 3]));
-  assert.equal(written(back), written(tree));
+test("a conversation comes back from its text, what goes on as far as it came", () => {
+  const turns = [
+    { prompt: "one", run: "a", told: told([1]), value: "lines", isOver: true },
+    { prompt: "<b>two</b>", run: "b", told: told([2, 3]), value: "", isOver: false },
+  ];
+  const back = readTurns(written(turns));
+  assert.deepEqual(back, [turns[0], { ...turns[1], isOver: true }]);
+  assert.equal(written(back), written(turns));
 });
 
 test("of runs that are too much to store the latest stay, and what is no conversation is none", () => {
-  const tree = new Tree();
-  for (const name of "abc") tree.add(null, name, name).value = name.repeat(900_000);
+  const turns = [..."abc"].map((name) => ({ prompt: name, run: name, value: name.repeat(900_000) }));
   assert.deepEqual(
-    readTree(written(tree)).turns.map((turn) => turn.value.length),
+    readTurns(written(turns)).map((turn) => turn.value.length),
     [0, 900_000, 900_000],
   );
-  for (const text of ["", "null", "{", "[]", '{"first":0}', '{"first":0,"turns":[null]}'])
-    assert.deepEqual(readTree(text).turns, [], text);
-});
-
-test("what branched from an answer is a tree, over a reload too", () => {
-  const tree = new Tree();
-  const first = tree.add(null, "one", "a");
-  const fork = { token: 3, taken: "x", instead: "y" };
-  const branch = tree.add(null, "one", "b", { ...fork, of: first });
-  const again = tree.add(null, "one", "c");
-  const other = tree.add(null, "other", "d");
-  /** @type {(tried: object[]) => unknown} */
-  const named = (tried) => tried.map(({ turn, branches }) => [turn.run, named(branches)]);
-  assert.deepEqual(named(triedIn(tree.siblings(first), again)), [["a", [["b", []]]], ["c", []]]); // prettier-ignore
-  assert.deepEqual(triedIn(tree.siblings(first), other), []);
-  const twig = tree.add(null, "one", "e", { ...fork, of: branch });
-  const found = [["a", [["b", [["e", []]]]]], ["c", []]]; // prettier-ignore
-  assert.deepEqual(named(triedIn(tree.siblings(first), twig)), found);
-  const read = readTree(written(tree));
-  assert.deepEqual(named(triedIn(read.siblings(read.turns[0]), read.turns[0])), found);
-  assert.deepEqual([read.turns[1].fork.taken, read.turns[1].fork.of], ["x", read.turns[0]]);
-  tree.remove(first);
-  assert.equal(branch.fork, null);
+  for (const text of ["", "null", "{", "{}", "[null]", '{"first":0,"turns":[]}'])
+    assert.deepEqual(readTurns(text), [], text);
 });
 
 test("of a branch and the first run beside it the branch alone is the answer", () => {

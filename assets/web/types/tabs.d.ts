@@ -62,8 +62,6 @@ interface Told {
   perForward: number;
   loop?: string; // a sentence on where the text repeats itself
   differs: boolean;
-  tokens: number; // number of the main lane's tokens; forwards: number of its passes
-  forwards: number;
   used: number;
   room: number;
   most: number;
@@ -77,48 +75,29 @@ interface ForkPlace {
   instead: string;
 }
 
-// of: the turn of the original run.
-interface Fork extends ForkPlace {
-  of: Turn;
-}
-
-// A run of a turn's question, and the branches from it.
-interface Tried {
-  turn: Turn;
-  branches: Tried[];
-}
-
-// A turn of a conversation. parent: the previous turn. next: the next turn in the current branch. value: value with
-// which a race view can display the run, "" while it is running and after it was dropped.
+// A turn of a conversation. value: value with which a race view can display the run, "" while it is running and after it
+// was dropped.
 interface Turn {
-  parent: Turn | null;
-  next: Turn | null;
   prompt: string;
   run: string;
   isOver: boolean;
   value: string;
   told: Told | null;
-  fork: Fork | null; // where it branches from another answer to the same question
 }
 
-// A turn as stored over a reload. parent, next, of: indices of turns, -1 for none.
-type StoredTurn = Pick<Turn, "prompt" | "run" | "told" | "value"> & {
-  parent: number;
-  next: number;
-  fork?: (ForkPlace & { of: number }) | null;
-};
-
-// The turn of a requested run. before: id of the run that was displayed when it was requested.
+// The turn of a requested run. at: number of turns before it. before: id of the run that was displayed when it was
+// requested.
 interface Expected {
-  parent: Turn | null;
+  at: number;
   prompt: string;
   before: string;
-  fork?: Fork | null;
 }
 
+// replaced: the turns that were removed when the run began.
 interface Going {
   turn: Turn;
   run: Run;
+  replaced: Turn[];
 }
 
 interface TurnState {
@@ -126,13 +105,11 @@ interface TurnState {
   isEdited: boolean;
   isBusy: boolean;
   isOwn: boolean;
-  siblings: Turn[];
 }
 
 interface TurnActions {
   show(turn: Turn): void;
   edit(turn: Turn | null): void;
-  again(turn: Turn): void;
   send(turn: Turn, prompt: string): void;
 }
 

@@ -1,18 +1,19 @@
-// The conversation: its turns and the box for the next question, below the answers of the race view. The page's prompt
-// box starts a new conversation. The conversation is stored only in the browser tab, where it survives a reload. The
+// The conversation: a list of turns and the box for the next question, below the answers of the race view. The page's
+// prompt box starts a new conversation, and a question that is sent again replaces its turn and those after it. The conversation is stored only in the browser tab, where it survives a reload. The
 // server checks whether it fits the model's context.
 
 import { shown } from "../../core/bytes.js";
 import { attribute, button, find, make, placeIn, put, whenThere } from "../../core/dom.js";
 import { headerOf, mainLane } from "../../core/folds.js";
-import { counted, figure, forkText } from "../../core/words.js";
-import { Tree, answerOf, historyOf, restored, roomText, storeTree, toldOf, triedIn, upTo, valueOfRun } from "./tree.js";
+import { figure } from "../../core/words.js";
+import { answerOf, historyOf, restored, roomText, storeTurns, toldOf, valueOfRun } from "./turns.js";
 
 const RACE = "#race .mars-race";
 const BOX = "#prompt textarea";
 const FIRST = "Ask a question";
 const FOLLOW_UP = "Ask a follow-up";
 const NOTHING = "No questions yet.";
+const MOST_KEPT = 60; // maximum number of runs that can be displayed again
 
 /** @type {ConversationView | null} */
 let current = null;
@@ -28,9 +29,10 @@ class ConversationView {
     this.root = root;
     /** @type {string | null} */
     this.holder = null; // checkpoint of the conversation; "" if the selected checkpoint cannot have conversations
-    this.tree = restored();
-    /** @type {{ parent: Turn | null, prompt?: string } | null} */
-    this.wanted = null; // the turn that the next press of Run starts; null: depends on the prompt box
+    /** @type {Turn[]} */
+    this.turns = restored();
+    /** @type {{ at: number, prompt?: string } | null} */
+    this.wanted = null; // the turn that the next press of Run starts, and its index; null: depends on the prompt box
     this.before = ""; // text of the prompt box when the latest turn began
     /** @type {Expected | null} */
     this.expected = null; // the turn to add when the requested run begins
@@ -40,11 +42,10 @@ class ConversationView {
     this.edited = null;
     /** @type {string | undefined} */
     this.key = undefined; // key of the focused element in the rows
-    this.turns = find(root, ".ct-turns");
+    this.list = find(root, ".ct-turns");
     this.ask = /** @type {HTMLTextAreaElement} */ (find(root, ".ct-ask textarea"));
     find(root, ".ct-ask").addEventListener("submit", (event) => this.send(event));
     this.ask.addEventListener("keydown", (event) => this.typed(event));
-    this.tried = find(root, ".ct-tried");
     this.room = find(root, ".ct-room");
     this.lanes = /** @type {HTMLSelectElement} */ (find(root, "select"));
     this.lanes.addEventListener("change", () => this.draw());
@@ -58,12 +59,12 @@ class ConversationView {
 
   // The turn of the displayed run.
   get shown() {
-    return this.tree.turns.find((turn) => turn.run === race()?.run?.id) || null;
+    return this.turns.find((turn) => turn.run === race()?.run?.id) || null;
   }
 
   /** @param {string} holder */
   hold(holder) {
-    if (this.holder === "" && holder) this.tree = new Tree(); // drop runs of a checkpoint without conversations
+    if (this.holder === "" && holder) this.turns = []; // drop runs of a checkpoint without conversations
     this.holder = holder;
     this.draw();
   }
@@ -75,12 +76,12 @@ class ConversationView {
     whenThere(race, ({ root }) => {
       root.querySelector(".rv-follow")?.append(this.root);
       observer.observe(root, { attributes: true, attributeFilter });
-      const { last } = this.tree;
+      const last = this.turns.at(-1);
       if (last) this.show(last);
     });
     window.addEventListener("pagehide", () => {
       this.saveProgress();
-      storeTree(this.holder ? this.tree : new Tree());
+      storeTurns(this.holder ? this.turns : []);
     });
   }
 
@@ -96,11 +97,14 @@ class ConversationView {
    * @param {Run} run
    * @param {Expected} expected
    */
-  begin(run, { parent, prompt, fork }) {
+  begin(run, { at, prompt }) {
     const before = this.going;
     this.expected = null;
     this.edited = null;
-    this.going = { turn: this.tree.add(parent, prompt, run.id, fork), run };
+    /** @type {Turn} */
+    const turn = { prompt, run: run.id, isOver: false, value: "", told: null };
+    this.going = { turn, run, replaced: this.turns.splice(at, Infinity, turn) };
+    for (const old of this.turns.filter(({ value }) => value).slice(0, -MOST_KEPT)) old.value = "";
     if (before) this.end(before);
     this.before = box()?.value ?? "";
     if (this.ask.value === prompt) this.ask.value = "";
@@ -110,20 +114,26 @@ class ConversationView {
   // Stores the text that the current run has written so far, from which the next question continues.
   saveProgress() {
     const { turn, run } = this.going || {};
-    if (turn && !turn.next && run?.lanes.some((lane) => lane.header)) turn.told = toldOf(run);
+    if (turn && turn === this.turns.at(-1) && run?.lanes.some((lane) => lane.header)) turn.told = toldOf(run);
   }
 
-  /** @param {Going} given */
-  end({ turn, run }) {
+  /**
+   * Stores the answer of a run that has ended. Without an answer, removes the turn and restores the turns that it
+   * replaced.
+   * @param {Going} given
+   */
+  end({ turn, run, replaced }) {
     if (this.going?.turn === turn) this.going = null;
+    const at = this.turns.indexOf(turn);
+    const isLast = at === this.turns.length - 1;
     if (run.lanes.some((lane) => lane.header)) {
-      if (!turn.next) turn.told = toldOf(run);
+      if (isLast) turn.told = toldOf(run);
       turn.isOver = true;
       turn.value = valueOfRun(run);
-      return;
+    } else if (at >= 0) {
+      this.turns.splice(at, 1, ...(isLast ? replaced : []));
+      if (at) this.ask.value ||= turn.prompt;
     }
-    this.tree.remove(turn);
-    if (turn.parent) this.ask.value ||= turn.prompt;
   }
 
   /**
@@ -134,53 +144,44 @@ class ConversationView {
   turn(names, values) {
     const of = Object.fromEntries(names.map((name, i) => [name, values[i]]));
     const typed = String(of.prompt || "").trim() ? String(of.prompt) : "";
-    const again = typed || !this.holder ? null : this.shown;
-    const wanted = this.wanted || { parent: again?.parent ?? null, prompt: again?.prompt };
+    const again = typed || !this.holder ? undefined : this.shown;
+    const wanted = this.wanted || { at: again ? this.turns.indexOf(again) : 0, prompt: again?.prompt };
     this.wanted = null;
     this.saveProgress();
     const isHeld = Boolean(this.holder) && of.checkpoint === this.holder;
-    const parent = isHeld && wanted.parent?.told?.checkpoint === of.checkpoint ? wanted.parent : null;
+    const at = isHeld && this.turns[wanted.at - 1]?.told?.checkpoint === of.checkpoint ? wanted.at : 0;
     const prompt = wanted.prompt ?? typed;
-    this.expected = { parent, prompt, before: race()?.run?.id || "" };
-    const history = JSON.stringify(historyOf(upTo(parent), this.isOwn));
+    this.expected = { at, prompt, before: race()?.run?.id || "" };
+    const history = JSON.stringify(historyOf(this.turns.slice(0, at), this.isOwn));
     return names.map((name) => ({ ...of, prompt, history })[name]);
   }
 
   /**
-   * Prepares the turn of a run that a view starts: a repeated run or a branch from a token. The new turn becomes a
-   * sibling of the original run's turn. If the original run has no turn (for example, because it is a recording), a
-   * turn is first added for it.
+   * Prepares the turn of a run that a view starts: a repeated run or a branch from a token. The new run replaces the
+   * turn of the original run and those after it. A branch of a run without a turn, such as a recording, starts a new
+   * conversation.
    * @param {Run} run
-   * @param {ForkPlace | null} fork
+   * @param {boolean} isBranch
    */
-  branch(run, fork) {
-    const of = this.tree.turns.find((turn) => turn.run === run.id) || (fork && this.adopt(run));
-    if (!of) this.expected = null;
-    else {
-      const { parent, prompt } = of;
-      this.expected = { parent, prompt, before: run.id, fork: fork && { ...fork, of } };
-    }
-  }
-
-  /** @param {Run} run */
-  adopt(run) {
-    const turn = this.tree.add(null, headerOf(mainLane(run)).prompt, run.id);
-    return Object.assign(turn, { isOver: true, told: toldOf(run), value: valueOfRun(run) });
+  branch(run, isBranch) {
+    const at = this.turns.findIndex((turn) => turn.run === run.id);
+    const prompt = at < 0 ? headerOf(mainLane(run)).prompt : this.turns[at].prompt;
+    this.expected = at < 0 && !isBranch ? null : { at: Math.max(0, at), prompt, before: run.id };
   }
 
   /**
-   * @param {Turn | null} parent
+   * @param {number} at number of turns before the new one
    * @param {string} [prompt] the question, if it differs from the text of the prompt box
    */
-  run(parent, prompt) {
-    this.wanted = { parent, prompt };
+  run(at, prompt) {
+    this.wanted = { at, prompt };
     press("run");
   }
 
   /** @param {Event} event */
   send(event) {
     event.preventDefault();
-    if (this.ask.value.trim()) this.run(this.tree.last, this.ask.value);
+    if (this.ask.value.trim()) this.run(this.turns.length, this.ask.value);
   }
 
   /**
@@ -193,7 +194,6 @@ class ConversationView {
 
   /** @param {Turn} turn */
   show(turn) {
-    this.tree.choose(turn);
     this.edited = null;
     if (turn.value && turn !== this.shown) race()?.read(turn.value);
     this.draw();
@@ -202,14 +202,14 @@ class ConversationView {
   /** @param {Turn | null} turn */
   edit(turn) {
     this.edited = turn;
-    this.turns.replaceChildren(); // drops unsaved changes to another turn
+    this.list.replaceChildren(); // drops unsaved changes to another turn
     this.draw();
-    this.turns.querySelector("textarea")?.focus();
+    this.list.querySelector("textarea")?.focus();
   }
 
   clear() {
     if (this.going) press("stop");
-    this.tree = new Tree();
+    this.turns = [];
     this.going = null;
     this.expected = null;
     this.edited = null;
@@ -219,15 +219,13 @@ class ConversationView {
   }
 
   draw() {
-    const { path } = this.tree;
-    this.drawTried();
-    this.root.dataset.holds = String(Boolean(this.holder));
-    this.root.hidden = !this.holder && this.tried.hidden;
+    const { turns, list } = this;
+    this.root.hidden = !this.holder;
     if (!this.holder) return;
-    this.root.dataset.turns = String(path.length);
-    this.ask.placeholder = path.length ? FOLLOW_UP : FIRST;
+    this.root.dataset.turns = String(turns.length);
+    this.ask.placeholder = turns.length ? FOLLOW_UP : FIRST;
     const wanted = wantedOf(box()?.value ?? "");
-    if (path.length && race()?.wanted !== wanted) race()?.want(wanted); // only if it changed, because this redraws the view and so triggers this method
+    if (turns.length && race()?.wanted !== wanted) race()?.want(wanted); // only if it changed, because this redraws the view and so triggers this method
     this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
@@ -235,59 +233,28 @@ class ConversationView {
     const act = {
       show: (wanted) => this.show(wanted),
       edit: (wanted) => this.edit(wanted),
-      again: (wanted) => this.run(wanted.parent, wanted.prompt),
-      send: (wanted, prompt) => this.run(wanted.parent, prompt),
+      send: (wanted, prompt) => this.run(this.turns.indexOf(wanted), prompt),
     };
-    const rows = path.map((turn, i) => {
-      const siblings = this.tree.siblings(turn);
-      const state = { isShown: turn === shown, isEdited: turn === edited, isBusy, isOwn, siblings };
+    const rows = turns.map((turn, i) => {
+      const state = { isShown: turn === shown, isEdited: turn === edited, isBusy, isOwn };
       return new TurnRow(turn, i + 1, state, act).element;
     });
-    const draft = this.turns.querySelector("textarea")?.value;
-    this.turns.replaceChildren(...(rows.length ? rows : [make("li", "ct-none", NOTHING)]));
-    const editor = this.turns.querySelector("textarea");
+    const draft = list.querySelector("textarea")?.value;
+    list.replaceChildren(...(rows.length ? rows : [make("li", "ct-none", NOTHING)]));
+    const editor = list.querySelector("textarea");
     if (editor && draft !== undefined) editor.value = draft;
-    put(this.room, roomText(path.at(-1)?.told || null));
+    put(this.room, roomText(turns.at(-1)?.told || null));
     this.room.dataset.full = String(this.room.textContent?.startsWith("Nearly"));
-    const keyed = /** @type {NodeListOf<HTMLElement>} */ (this.turns.querySelectorAll("[data-key]"));
+    const keyed = /** @type {NodeListOf<HTMLElement>} */ (list.querySelectorAll("[data-key]"));
     [...keyed].find(({ dataset }) => dataset.key === this.key)?.focus({ preventScroll: true });
-    const row = shown && rows[path.indexOf(shown)];
-    if (row) this.turns.scrollTop = placeIn(this.turns, row) - this.turns.clientHeight / 2;
-  }
-
-  // Lists the runs of the displayed turn's question below the turns. Pressing a run shows it.
-  drawTried() {
-    const { shown } = this;
-    const trees = shown ? triedIn(this.tree.siblings(shown), shown) : [];
-    this.tried.hidden = !trees.length;
-    const state = [this.going?.turn.run, shown?.run, ...this.tree.turns.map(({ run, isOver }) => `${run}${isOver}`)];
-    if (state.join() === this.triedState) return;
-    this.triedState = state.join();
-    /** @type {(tried: Tried) => HTMLElement} */
-    const item = ({ turn, branches }) =>
-      make("li", "", this.triedRow(turn), ...(branches.length ? [make("ul", "", ...branches.map(item))] : []));
-    find(this.tried, "ul").replaceChildren(...trees.map(item));
-  }
-
-  /** @param {Turn} turn */
-  triedRow(turn) {
-    const { fork, told } = turn;
-    const figures = told
-      ? `${loopWords(told)}${counted(told.tokens, "token")} in ${counted(told.forwards, "pass", "passes")}`
-      : "running";
-    const parts = [make("span", "", fork ? forkText(fork) : "original run"), make("span", "ct-figure rv-num", figures)];
-    const node = button({ title: turn.value || !turn.isOver ? "Show this run above" : GONE }, parts, () =>
-      this.show(turn),
-    );
-    node.disabled = Boolean(this.going) || !turn.value;
-    if (turn === this.shown) attribute(node, { "aria-current": true });
-    return node;
+    const row = shown && rows[turns.indexOf(shown)];
+    if (row) list.scrollTop = placeIn(list, row) - list.clientHeight / 2;
   }
 
   // Remembers which element has the focus, because the rows are rebuilt and their buttons are disabled during a run.
   rememberKey() {
     const active = /** @type {HTMLElement} */ (document.activeElement);
-    if (this.turns.contains(active)) this.key = active.dataset.key;
+    if (this.list.contains(active)) this.key = active.dataset.key;
     else if (active !== document.body) this.key = undefined;
   }
 }
@@ -312,10 +279,10 @@ export function mountConversationView(element, props, watch) {
 export const turn = (names, values) => (current ? current.turn(names, values) : values);
 
 // Starts a new conversation with the prompt box's text as its first question.
-export const runFirst = () => (current ? current.run(null) : press("run"));
+export const runFirst = () => (current ? current.run(0) : press("run"));
 
-/** @type {(run: Run, fork: ForkPlace | null) => void} */
-export const branch = (run, fork) => current?.branch(run, fork);
+/** @type {(run: Run, isBranch: boolean) => void} */
+export const branch = (run, isBranch) => current?.branch(run, isBranch);
 
 /**
  * Returns the prompt that the displayed answers should belong to; null if they belong to a question of the conversation
@@ -323,9 +290,9 @@ export const branch = (run, fork) => current?.branch(run, fork);
  * @param {string} prompt text of the prompt box
  */
 export function wantedOf(prompt) {
-  const path = current?.holder ? current.tree.path : [];
-  const isOld = !prompt || prompt === current?.before || path.some((turn) => turn.prompt === prompt);
-  return path.length && isOld ? null : prompt;
+  const turns = current?.holder ? current.turns : [];
+  const isOld = !prompt || prompt === current?.before || turns.some((turn) => turn.prompt === prompt);
+  return turns.length && isOld ? null : prompt;
 }
 
 export const questionOnShow = () => current?.shown?.prompt || "";
@@ -391,38 +358,17 @@ class TurnRow {
 
   side() {
     const { turn, number, act } = this;
-    const { siblings, isBusy, isOwn } = this.state;
+    const { isBusy, isOwn } = this.state;
     const told = turn.isOver ? turn.told : null;
     const perForward =
       told && Number.isFinite(told.perForward) ? `${loopWords(told)}${figure(told.perForward)} tokens per pass` : "";
-    const again = `Answer question ${number} again with the current settings; the existing answer is kept`;
+    const edit = `Edit question ${number} and send it again; this removes the turns after it`;
     return make(
       "div",
       "ct-side rv-num",
       make("span", "ct-figure", perForward),
       ...(told?.differs && !isOwn ? [make("span", "ct-differs", "MARS wrote another answer")] : []),
-      ...(siblings.length > 1 ? [this.branches()] : []),
-      this.button("edit", "Edit", `Edit question ${number} and send it again`, () => act.edit(turn), isBusy),
-      this.button("again", "Again", again, () => act.again(turn), isBusy),
-    );
-  }
-
-  branches() {
-    const { turn, number, act } = this;
-    const { siblings, isBusy } = this.state;
-    const at = siblings.indexOf(turn);
-    /** @type {(text: string, label: string, to: number) => HTMLElement} */
-    const step = (text, label, to) => {
-      const show = () => act.show(siblings[to]);
-      return this.button(text, text, `${label} of question ${number}`, show, isBusy || !siblings[to]?.value);
-    };
-    const title = `${counted(siblings.length, "version")} of this turn`;
-    return make(
-      "span",
-      "ct-branches",
-      step("‹", "Previous version", at - 1),
-      make("span", { title }, `${at + 1} of ${siblings.length}`),
-      step("›", "Next version", at + 1),
+      this.button("edit", "Edit", edit, () => act.edit(turn), isBusy),
     );
   }
 
@@ -438,7 +384,7 @@ class TurnRow {
       event.preventDefault(); // otherwise Escape would also stop the run
     });
     const buttons = [
-      this.button("send", "Send", `Send the edited question ${number}; the old version is kept`, send),
+      this.button("send", "Send", `Send question ${number} and remove the turns after it`, send),
       this.button("cancel", "Cancel", "Keep the question unchanged", () => act.edit(null)),
     ];
     return make("div", "ct-editor", field, make("div", "ct-side", ...buttons));

@@ -344,20 +344,6 @@ function orderOf({ kind, lane, token, id, settings }, run) {
 }
 
 /**
- * @param {Run} run
- * @param {AskDetail} given
- */
-function forkOf(run, { lane, token, id }) {
-  const from = laneOf(run, lane);
-  const { tokens } = from;
-  return {
-    token: token + 1,
-    taken: from.tokenName(id),
-    instead: tokens[token] ? from.tokenName(tokens[token].id) : "",
-  };
-}
-
-/**
  * Returns the lane of a run that a request names, or the run's main lane.
  * @param {Run} run
  * @param {AskDetail["lane"]} lane
@@ -474,7 +460,7 @@ function mountAsks() {
     const { lineView: view } = target;
     if (!ANSWERED.includes(detail.kind) || !view || !view.run) return;
     const order = orderOf(detail, view.run);
-    branch(view.run, detail.kind === "branch" ? forkOf(view.run, detail) : null);
+    branch(view.run, detail.kind === "branch");
     ask(order, target);
   });
 }

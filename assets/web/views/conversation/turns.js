@@ -1,5 +1,4 @@
-// The turns of a conversation as a tree: an edited question or another answer becomes a sibling of its turn, and each
-// sibling keeps the turns that follow it. Pure; no DOM.
+// What the conversation stores about its turns, what it sends with the next question, and its storage over a reload.
 
 import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
@@ -9,97 +8,7 @@ import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
 
 const MOST_BYTES = 0.75 * LIMITS.body; // maximum size of the earlier turns in a request
-const MOST_KEPT = 60; // maximum number of runs that can be displayed again
 const QUESTION = 32; // estimated number of tokens in a question
-
-export class Tree {
-  constructor() {
-    /** @type {Turn[]} */
-    this.turns = []; // all turns, in the order in which they were asked
-    /** @type {Turn | null} */
-    this.first = null; // first turn of the current branch
-  }
-
-  /**
-   * Adds a turn after `parent` (null for a first question) and makes its branch current.
-   * @param {Turn | null} parent
-   * @param {string} prompt
-   * @param {string} run
-   * @param {Fork | null} [fork]
-   */
-  add(parent, prompt, run, fork = null) {
-    /** @type {Turn} */
-    const turn = { parent, next: null, prompt, run, isOver: false, value: "", told: null, fork };
-    this.turns.push(turn);
-    this.choose(turn);
-    for (const old of this.turns.filter(({ value }) => value).slice(0, -MOST_KEPT)) old.value = "";
-    return turn;
-  }
-
-  /**
-   * Removes a turn that has no answer.
-   * @param {Turn} turn
-   */
-  remove(turn) {
-    this.turns = this.turns.filter((known) => known !== turn);
-    for (const known of this.turns) if (known.fork?.of === turn) known.fork = null;
-    const other = this.siblings(turn).at(-1) || null;
-    if (turn.parent) turn.parent.next = other;
-    else this.first = other;
-  }
-
-  /**
-   * Returns the siblings of a turn, including the turn itself, in the order in which they were asked.
-   * @param {Turn} turn
-   */
-  siblings(turn) {
-    return this.turns.filter(({ parent }) => parent === turn.parent);
-  }
-
-  /**
-   * Makes the branch of a turn current.
-   * @param {Turn} turn
-   */
-  choose(turn) {
-    if (turn.parent) {
-      turn.parent.next = turn;
-      this.choose(turn.parent);
-    } else this.first = turn;
-  }
-
-  // The current branch, oldest turn first.
-  get path() {
-    const path = [];
-    for (let turn = this.first; turn; turn = turn.next) path.push(turn);
-    return path;
-  }
-
-  get last() {
-    return this.path.at(-1) || null;
-  }
-}
-
-/**
- * Returns, as trees, the runs that answer a turn's question: each run with the branches that start from its tokens.
- * Returns [] if no run has a branch.
- * @param {Turn[]} siblings
- * @param {Turn} turn
- * @returns {Tried[]}
- */
-export function triedIn(siblings, turn) {
-  const same = siblings.filter(({ prompt }) => prompt === turn.prompt);
-  /** @type {(of: Turn | null) => Tried[]} */
-  const from = (of) =>
-    same.filter(({ fork }) => (fork?.of ?? null) === of).map((tried) => ({ turn: tried, branches: from(tried) }));
-  return same.some(({ fork }) => fork) ? from(null) : [];
-}
-
-/**
- * Returns a turn and the turns before it, oldest first.
- * @param {Turn | null} turn
- * @returns {Turn[]}
- */
-export const upTo = (turn) => (turn ? [...upTo(turn.parent), turn] : []);
 
 /**
  * Returns what the conversation stores about a run: the answer of each lane as ids and text, including a beginning that
@@ -127,8 +36,6 @@ export function toldOf(run) {
     texts: Object.fromEntries(answers.map(({ name, text }) => [name, text])),
     perForward: folds.perForward(main),
     loop: loopText([main]),
-    tokens: folds.tokens(main),
-    forwards: folds.forwards(main),
     differs: lanes.length === 2 && divergence(lanes[0], lanes[1], 0) >= 0,
     used: Math.max(...answers.map(({ used }) => used)),
     room: header.room || 0,
@@ -195,50 +102,35 @@ const KEY = "mars-conversation";
 const MOST_STORED = 2_000_000; // maximum characters of stored runs; browsers store about five million per tab
 
 /**
- * Returns the tree as text, which is stored when the visitor leaves the page and read when the same tab reloads it. An
+ * Returns the turns as text, which is stored when the visitor leaves the page and read when the same tab reloads it. An
  * answer in progress is stored in its current state. Whole runs, which can be displayed again, are stored from the
  * latest backwards as long as they fit.
- * @param {Tree} tree
+ * @param {Turn[]} turns
  */
-export function written(tree) {
-  const placeOf = (/** @type {Turn | null} */ turn) => (turn ? tree.turns.indexOf(turn) : -1);
+export function written(turns) {
   let left = MOST_STORED;
-  const values = tree.turns.map((turn) => turn.value).reverse();
+  const values = turns.map((turn) => turn.value).reverse();
   const stored = values.map((value) => ((left -= value.length) >= 0 ? value : "")).reverse();
-  const turns = tree.turns.map(({ parent, next, prompt, run, told, fork }, i) => ({
-    ...{ prompt, run, told, value: stored[i] },
-    ...{ parent: placeOf(parent), next: placeOf(next), fork: fork && { ...fork, of: placeOf(fork.of) } },
-  }));
-  return JSON.stringify({ first: placeOf(tree.first), turns });
+  return JSON.stringify(turns.map(({ prompt, run, told }, i) => ({ prompt, run, told, value: stored[i] })));
 }
 
 /**
- * Parses the text of a stored tree; returns a tree without turns if the text is invalid.
+ * Parses the text of stored turns; returns [] if the text is invalid.
  * @param {string} text
+ * @returns {Turn[]}
  */
-export function readTree(text) {
-  const tree = new Tree();
+export function readTurns(text) {
   try {
-    const { first, turns } = /** @type {{ first: number, turns: StoredTurn[] }} */ (JSON.parse(text));
-    tree.turns = turns.map(({ prompt, run, told, value }) => ({
-      ...{ parent: null, next: null, isOver: true },
-      ...{ prompt: String(prompt), run: String(run), value: String(value), told, fork: null },
+    return /** @type {Turn[]} */ (JSON.parse(text)).map(({ prompt, run, told, value }) => ({
+      ...{ prompt: String(prompt), run: String(run), value: String(value), told, isOver: true },
     }));
-    const at = (/** @type {number} */ place) => tree.turns[place] || null;
-    tree.turns.forEach((turn, i) => {
-      const { parent, next, fork } = turns[i];
-      const of = fork ? at(fork.of) : null;
-      Object.assign(turn, { parent: at(parent), next: at(next), fork: of && { ...fork, of } });
-    });
-    tree.first = at(first);
-    return tree;
   } catch {
-    return new Tree();
+    return [];
   }
 }
 
-// Returns the tree that this browser tab had before the page was reloaded.
-export const restored = () => readTree(storedBeforeReload(KEY));
+// Returns the turns that this browser tab had before the page was reloaded.
+export const restored = () => readTurns(storedBeforeReload(KEY));
 
-/** @param {Tree} tree */
-export const storeTree = (tree) => store("sessionStorage", KEY, written(tree));
+/** @param {Turn[]} turns */
+export const storeTurns = (turns) => store("sessionStorage", KEY, written(turns));
