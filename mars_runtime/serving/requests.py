@@ -2,8 +2,8 @@
 
 Each body is a pydantic model, which validates it and describes it in the OpenAPI document. The
 fields for decoding settings are generated from the table in ``settings.py``. An error is one
-sentence. As in OpenAI's API, a null field counts as absent. Unknown fields and fields without
-effect are ignored. An unsupported field is rejected if ignoring it would change the answer.
+sentence. As in OpenAI's API, a null field counts as absent. The bodies are closed: a field that is
+neither supported nor listed here as harmless is rejected by name.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 from pydantic import (
@@ -42,7 +42,7 @@ from mars_runtime.settings import (
 from mars_runtime.text import Said, TextError, Tokenizer
 
 NO_JSON = "The request must be one JSON object in UTF-8, with finite numbers."
-UNSUPPORTED = "{} is not supported. Remove it."
+UNSUPPORTED = "is not supported. Remove it"
 LAST = "The last message must have the role user or assistant."
 FINAL = "continue_final_message must be {} if the last message has the role {}."
 NO_ECHO = "is only supported for text completions; remove it"
@@ -53,6 +53,7 @@ FOREIGN_IDS = "The prompt contains invalid token ids. Send ids of this model's t
 NO_TEXT = "Remove the characters that are not valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
 MAX_STOPS, MAX_STOP_CHARS = 64, 200
+MAX_NAME = 100  # number of characters of an unknown field's name in an error message
 MAX_CHOICES = 128
 UP_TO_LIMIT = -1  # value of max_tokens for as many tokens as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
@@ -77,35 +78,29 @@ Prompt = tuple[Said, ...] | str | tuple[int, ...]
 """A conversation, a text, or token ids."""
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 LIMITS = ("max_completion_tokens", "max_tokens")
+HARMLESS = (
+    *("user", "metadata", "store", "service_tier", "safety_identifier", "parallel_tool_calls"),
+    *("prompt_cache_key", "prompt_cache_retention", "cache_prompt", "request_id"),
+)
+"""Fields without effect that are accepted with any value, because they change no answer."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "suffix": ("",),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
-    **dict.fromkeys(
-        (
-            *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
-            *("structured_outputs", "structural_tag", "json_schema", "grammar", "regex", "ebnf"),
-        ),
-        ("", {}, []),
-    ),
-    **dict.fromkeys(("allowed_token_ids", "bad_words", "logits_processors"), ([],)),
-    **dict.fromkeys(("chat_template", "documents"), ("", [])),
+    "verbosity": ("medium",),
     "use_beam_search": (False,),
     "length_penalty": (1,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
     "add_generation_prompt": (True,),
-    "truncate_prompt_tokens": (),
     "typical_p": (1,),
     "xtc_probability": (0,),
     "dry_multiplier": (0,),
     "mirostat": (0,),
 }
-"""Unsupported fields of OpenAI, vLLM, SGLang and llama.cpp that would change an answer, each with
-the values that are accepted because they change nothing.
-"""
+"""Unsupported fields that clients send by default, with their values that change nothing."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -200,6 +195,7 @@ def _stop_ids(value: Any) -> Any:
     return value
 
 
+Unused = Annotated[Any, Field(description="accepted, without effect")]
 Text = Annotated[str, AfterValidator(_whole_text)]
 NoTools = Annotated[Any, BeforeValidator(_no_tools)]
 PostedPrompt = Text | list[int]
@@ -239,13 +235,23 @@ StopIds = Annotated[
 class Body(BaseModel):
     """The JSON object of a request."""
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 
 
 class MessageBody(Body):
     """A message of a conversation."""
 
     role: Annotated[Role, BeforeValidator(_no_tool_role)]
+    # Clients send back these fields of an earlier answer.
+    id: Unused = None
+    type: Unused = None
+    status: Unused = None
+    phase: Unused = None
+    refusal: Unused = None
+    annotations: Unused = None
+    reasoning: Unused = None
+    reasoning_content: Unused = None
+    name: Unused = None
     tool_calls: NoTools = None
     function_call: NoTools = None
     content: Annotated[Text, BeforeValidator(_content)] = Field(
@@ -268,6 +274,8 @@ class StreamOptions(Body):
     """Options of a stream."""
 
     include_usage: bool = False
+    include_obfuscation: Unused = None
+    continuous_usage_stats: Unused = None
 
 
 class AnswerBody(Body):
@@ -315,9 +323,16 @@ class TextFields(AnswerBody):
     logprobs: NumRunnersUp | None = None
 
 
-def with_settings(base: type[B], names: Collection[str]) -> type[B]:
-    """Return the model ``base`` with additional fields for the decoding settings ``names``."""
-    lines = {name: SETTINGS[name] for name in names}
+def only(values: tuple[Any, ...], value: Any) -> Any:
+    """Return the value of an unsupported field if it is one of ``values``, which change nothing."""
+    if not any(_is_same(value, neutral) for neutral in values):
+        reject(UNSUPPORTED)
+    return value
+
+
+def body_of(base: type[B], neutral: Mapping[str, tuple[Any, ...]]) -> type[B]:
+    """Return ``base`` with the fields of the decoding settings and those without effect."""
+    lines = {name: SETTINGS[name] for name in SERVED}
     chosen: dict[str, Any] = {
         name: (
             Seed if name == "seed" else line.schema_type,
@@ -325,12 +340,18 @@ def with_settings(base: type[B], names: Collection[str]) -> type[B]:
         )
         for name, line in lines.items()
     }
+    for name in set(HARMLESS) - set(base.model_fields):
+        chosen[name] = (Unused, None)
+    for name, values in neutral.items():
+        shown = f"not supported, except {' or '.join(map(json.dumps, values))}"
+        check = BeforeValidator(partial(only, values))
+        chosen[name] = (Annotated[Any, check, Field(description=shown)], None)
     name = base.__name__.replace("Fields", "Body")
     return create_model(name, __base__=base, __doc__=base.__doc__, **chosen)
 
 
-ChatBody = with_settings(ChatFields, SERVED)
-TextBody = with_settings(TextFields, SERVED)
+ChatBody = body_of(ChatFields, NEUTRAL)
+TextBody = body_of(TextFields, {**NEUTRAL, "suffix": ("",)})
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -377,6 +398,10 @@ def _field_error(model: type[BaseModel], error: ValidationError) -> ApiError:
     The message comes from the validator or is generated from the field's JSON schema.
     """
     fault = error.errors(include_url=False, include_input=False)[0]
+    if fault["type"] == "extra_forbidden":
+        path = ".".join(map(str, fault["loc"]))
+        field = path if len(path) <= MAX_NAME else f"{path[:MAX_NAME]}..."
+        return ApiError(400, f"{field} {UNSUPPORTED}.", field)
     names, node = [], _schema(model)
     for part in fault["loc"]:
         inner = (
@@ -390,6 +415,8 @@ def _field_error(model: type[BaseModel], error: ValidationError) -> ApiError:
         names.append(str(part))
         node = inner
     field = ".".join(names)
+    if fault["type"] == "string_unicode":  # a name of a field, or a text
+        return ApiError(400, NO_TEXT, field or None)
     if names[-1] in SETTINGS and names[-1] != "seed":
         return ApiError(400, SETTINGS[names[-1]].refusal, names[-1])
     if fault["type"] == "sentence":
@@ -462,7 +489,6 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
     field: the name of the prompt's field in error messages, if ``posted`` was translated from
     another API; by default "messages" or "prompt".
     """
-    check_supported(posted, NEUTRAL)
     fields: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
     settings = _settings(fields)
     prompts: tuple[Prompt, ...]
@@ -486,15 +512,6 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
         fields.stream_options.include_usage,
         field or ("messages" if kind == "chat" else "prompt"),
     )
-
-
-def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise ApiError for a posted field in ``neutral`` that has none of its neutral values."""
-    for name, values in neutral.items():
-        if name in posted and not any(
-            _is_same(posted[name], neutral_value) for neutral_value in values
-        ):
-            raise ApiError(400, UNSUPPORTED.format(name), name)
 
 
 def _check_choices(body: AnswerBody, num_prompts: int) -> None:

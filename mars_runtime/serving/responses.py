@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Annotated, Any
 
@@ -21,37 +22,37 @@ from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import (
     MAX_MESSAGES,
     SERVED,
-    UNSUPPORTED,
     Body,
     CompletionRequest,
     MessageBody,
     NumTokens,
     StopIds,
     Stops,
+    StreamOptions,
     Text,
-    check_supported,
+    body_of,
     checked,
     completion_of,
+    only,
     parse,
     reject,
-    with_settings,
 )
 from mars_runtime.serving.requests import NEUTRAL as CHAT_NEUTRAL
 from mars_runtime.settings import RECOMMENDED
 
 UNSTORED = "This server stores no responses. Send the whole conversation as input."
-NO_LOGPROBS = "{} is not supported. Use a chat completion with logprobs."
 WANTED = f"a string or a list of 1 to {MAX_MESSAGES} messages"
 LAST = "The last message of input must have the role user."
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     **CHAT_NEUTRAL,
     "background": (False,),
+    "reasoning": ({},),
     "tools": ([],),
-    "prompt": (),
     "top_logprobs": (0,),
+    "truncation": ("auto", "disabled"),
 }
-"""Unsupported fields, each with the values that are accepted because they change nothing."""
 LOGPROBS = "message.output_text.logprobs"
+NO_LOGPROBS = f"must not contain {LOGPROBS}. Use a chat completion with logprobs"
 ENDED = {"stop": "completed", "length": "incomplete"}
 """Status of a response by the finish reason of the chat completion."""
 
@@ -70,6 +71,19 @@ def _is_message(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type", "message") == "message"
 
 
+def _include(value: Any) -> Any:
+    if isinstance(value, list) and LOGPROBS in value:
+        reject(NO_LOGPROBS)
+    return value
+
+
+class TextOptions(Body):
+    """The form of the response."""
+
+    format: Annotated[Any, BeforeValidator(partial(only, ({"type": "text"},)))] = None
+    verbosity: Annotated[Any, BeforeValidator(partial(only, ("medium",)))] = None
+
+
 class ResponsesFields(Body):
     """A text or a conversation that the model responds to."""
 
@@ -81,9 +95,12 @@ class ResponsesFields(Body):
     stop_token_ids: StopIds = Field(default=[])
     stream: bool = False
     metadata: dict[Text, Text] = Field(default={}, description="texts that are returned unchanged")
+    text: TextOptions = TextOptions()
+    include: Annotated[Any, BeforeValidator(_include)] = None
+    stream_options: StreamOptions = StreamOptions()
 
 
-ResponsesBody = with_settings(ResponsesFields, SERVED)
+ResponsesBody = body_of(ResponsesFields, NEUTRAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +117,6 @@ def read_request(body: bytes) -> ResponseRequest:
     for field in ("previous_response_id", "conversation"):
         if field in values:
             raise ApiError(400, f"{field} is not supported. {UNSTORED}", field)
-    _check_supported(values)
     posted = checked(ResponsesBody, values)
     if posted.input[-1].role != "user":
         raise ApiError(400, LAST, "input")
@@ -112,16 +128,6 @@ def read_request(body: bytes) -> ResponseRequest:
     if "max_output_tokens" in values:
         chat["max_completion_tokens"] = posted.max_output_tokens
     return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}, "input"))
-
-
-def _check_supported(values: Json) -> None:
-    """Raise ApiError for an unsupported field that would change the response."""
-    check_supported(values, NEUTRAL)
-    text, include = values.get("text"), values.get("include")
-    if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
-        raise ApiError(400, UNSUPPORTED.format("text.format"), "text.format")
-    if isinstance(include, list) and LOGPROBS in include:
-        raise ApiError(400, NO_LOGPROBS.format(LOGPROBS), "include")
 
 
 class ResponseEnvelope:
