@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import save_file
 
 from mars_runtime.model.config import ModelConfig
-from mars_runtime.model.shapes import SHAPES, random_weights
 from tests.tiny_tokenizer import write_tokenizer
+from tools.measure_gpu import SHAPES, random_weights
 
 HUB = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -38,7 +38,7 @@ TEMPLATE = (
 )
 
 
-def write_published(folder: Path, *, is_full_size: bool = False, seed: int = 0) -> Path:
+def write_published(folder: Path, *, is_full_size: bool = False) -> Path:
     """Write such a folder and return it: of full size, 988 MB, or tiny."""
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)
@@ -60,7 +60,7 @@ def write_published(folder: Path, *, is_full_size: bool = False, seed: int = 0) 
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     (folder / "generation_config.json").write_text('{"do_sample": true}', encoding="utf-8")
     shape = ModelConfig.from_dict(config)
-    drawn = dict(random_weights(shape, torch.device("cpu"), torch.bfloat16, seed))
+    drawn = random_weights(shape, torch.device("cpu"), torch.bfloat16)
     if not is_full_size:  # far from saying the last token again, as a tied head does of small ones
         drawn = {name: item * 8 if item.dim() == 2 else item for name, item in drawn.items()}
     save_file(drawn, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,5 +1,5 @@
-"""``tools/measure_gpu.py``: steps that fail, hang or can't run never stop the next one, and results
-are kept. The dry run goes from a bare folder to a record of all steps."""
+"""``tools/measure_gpu.py``: steps that fail, hang or can't run never stop the next one. The dry run
+goes from a bare folder to a record of all steps."""
 
 from __future__ import annotations
 
@@ -8,159 +8,85 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from mars_runtime.outputs import write_text
+from mars_runtime.decoders import decode
+from mars_runtime.events import Step
+from mars_runtime.model.config import ModelConfig, expected_names, expected_shape
+from mars_runtime.model.transformer import Transformer
 from mars_runtime.places import SOURCE
+from mars_runtime.settings import DecodeSettings
 from tools import measure_gpu
-from tools.measure_gpu import NO_CHAT, NO_TEXTS, NO_TIME, Measurement, Runner, join_parts, plan
+from tools.measure_gpu import (
+    NO_CHAT,
+    SHAPES,
+    VOCABULARY,
+    ForcedModel,
+    Measurement,
+    join_parts,
+    plan,
+    random_weights,
+    run_steps,
+)
 
-WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
 HANG = "import time; time.sleep(60)"
-IGNORE = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[3]])"
-SAVE = "import signal, sys; signal.signal(signal.SIGINT, lambda *_: sys.exit())"
+CHILD = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])"
 
 
-@pytest.fixture(autouse=True)
-def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure_gpu, "GRACE", 1.0)
-
-
-def stub(
-    tmp_path: Path, name: str, code: str, *, seconds: float = 20.0, **more: Any
-) -> Measurement:
-    """A step that runs ``code``, with the file that it may write and a result to write there."""
-    out = tmp_path / f"{name}.out"
-    return Measurement(
-        name,
-        seconds,
-        ("-c", code, str(out), json.dumps({"of": name, "commit": None}), IGNORE + "; " + HANG),
-        {out: f"results/gpu_{name}.json"},
-        **more,
-    )
-
-
-def run(
-    tmp_path: Path, steps: Sequence[Measurement], seconds: float = 100.0
-) -> dict[str, dict[str, Any]]:
-    out, work = tmp_path / "assets", tmp_path
-    runner = Runner(out, work, time.monotonic() + seconds, {"PATH": ""}, commit="abc")
-    actual_steps = runner.run(steps)
-    document = json.loads((out / "results" / "gpu_run.json").read_text())
-    assert document["steps"][-len(actual_steps) :] == actual_steps
+def run(tmp_path: Path, steps: Sequence[Measurement]) -> dict[str, dict[str, Any]]:
+    actual_steps = run_steps(steps, tmp_path / "assets", tmp_path, {"PATH": ""})
+    document = json.loads((tmp_path / "assets" / "results" / "gpu_run.json").read_text())
+    assert document["steps"] == actual_steps
     return {step["name"]: step for step in actual_steps}
 
 
-def result(tmp_path: Path, name: str) -> Any:
-    return json.loads((tmp_path / "assets" / "results" / f"gpu_{name}.json").read_text())
-
-
 def test_no_step_stops_the_next(tmp_path: Path) -> None:
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     actual = run(
         tmp_path,
         [
-            stub(tmp_path, "fails", "print('why it failed'); raise SystemExit(3)"),
-            stub(tmp_path, "hangs", HANG, seconds=1.0),
-            stub(tmp_path, "is_killed", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"),
-            stub(tmp_path, "garbage", WRITE.replace("sys.argv[2]", "'{'")),
-            stub(tmp_path, "works", WRITE),
+            Measurement("fails", 20, ["-c", "print('why it failed'); raise SystemExit(3)"]),
+            Measurement("hangs", 1, ["-c", HANG]),
+            Measurement("is_killed", 20, ["-c", kill]),
+            Measurement("chat", 20, ["-c", "raise SystemExit(4)"], NO_CHAT),
+            Measurement("works", 20, ["-c", "print('yes')"]),
         ],
     )
     assert {name: item["state"] for name, item in actual.items()} == {
         "fails": "failed",
         "hangs": "stopped at its limit",
         "is_killed": "failed",
-        "garbage": "done",
+        "chat": "skipped",
         "works": "done",
     }
     assert actual["fails"]["exit_code"] == 3
     assert actual["fails"]["output"] == ["why it failed"]
-    assert actual["garbage"]["results"] == actual["hangs"]["results"] == []
-    assert actual["works"]["results"] == ["results/gpu_works.json"]
-    assert result(tmp_path, "works") == {"of": "works", "commit": "abc"}
+    assert actual["chat"]["reason"] == NO_CHAT
 
 
-def test_a_step_that_ignores_its_limit_ends_with_its_children(tmp_path: Path) -> None:
-    start = time.monotonic()
-    stubborn = f"{IGNORE}; {CHILD}; print('began', flush=True); {HANG}"
-    actual = run(tmp_path, [stub(tmp_path, "stubborn", stubborn, seconds=2.0)])
+def test_a_step_at_its_limit_ends_with_its_children(tmp_path: Path) -> None:
+    start, name = time.monotonic(), str(tmp_path / "a child of a step")
+    stubborn = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {CHILD}; {HANG}"
+    command = ["-c", stubborn, f"{HANG} # {name}"]
+    actual = run(tmp_path, [Measurement("stubborn", 2, command)])
     assert actual["stubborn"]["state"] == "stopped at its limit"
     assert time.monotonic() - start < 30
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    assert str(tmp_path / "stubborn.out") not in listed.stdout
-    assert not any(line.endswith(f"{IGNORE}; {HANG}") for line in listed.stdout.splitlines())
-
-
-def test_a_step_may_save_what_it_has_at_its_limit(tmp_path: Path) -> None:
-    late = f"{SAVE}\ntry:\n  {HANG}\nfinally:\n  {WRITE}"
-    step = stub(tmp_path, "late", late.replace("; time.sleep", "\n  time.sleep"), seconds=1.5)
-    actual = run(tmp_path, [step])
-    assert actual["late"]["state"] == "stopped at its limit"
-    assert result(tmp_path, "late")["of"] == "late"
-
-
-def test_results_are_there_before_the_next_step_begins(tmp_path: Path) -> None:
-    place = tmp_path / "assets" / "results" / "gpu_first.json"
-    record = place.with_name("gpu_run.json")
-    look = f"import json; json.load(open({str(place)!r})); json.load(open({str(record)!r}))"
-    actual = run(tmp_path, [stub(tmp_path, "first", WRITE), stub(tmp_path, "second", look)])
-    assert actual["second"]["state"] == "done", actual["second"]["output"]
-
-
-def test_the_record_keeps_what_other_calls_ran(tmp_path: Path) -> None:
-    run(tmp_path, [stub(tmp_path, "one", "raise SystemExit(1)"), stub(tmp_path, "two", WRITE)])
-    run(tmp_path, [stub(tmp_path, "one", WRITE)])
-    steps = result(tmp_path, "run")["steps"]
-    assert {step["name"]: step["state"] for step in steps} == {"two": "done", "one": "done"}
-
-
-def test_what_cannot_run_is_skipped_with_a_sentence(tmp_path: Path) -> None:
-    missing = stub(tmp_path, "chat", WRITE, missing=NO_CHAT)
-    actual = run(tmp_path, [missing, stub(tmp_path, "works", WRITE)])
-    assert (actual["chat"]["state"], actual["chat"]["reason"]) == ("skipped", NO_CHAT)
-    assert actual["works"]["state"] == "done"
-    assert not (tmp_path / "chat.out").exists()
-
-
-def test_the_time_of_all_steps_ends(tmp_path: Path) -> None:
-    start = time.monotonic()
-    steps = [stub(tmp_path, "hangs", HANG, share=0.5), stub(tmp_path, "late", HANG)]
-    actual_steps = run(tmp_path, [*steps, stub(tmp_path, "none", WRITE)], seconds=5.0)
-    assert actual_steps["hangs"]["limit"] == pytest.approx(2.0, abs=0.2)
-    assert actual_steps["late"]["state"] == "stopped at its limit"
-    assert (actual_steps["none"]["state"], actual_steps["none"]["reason"]) == ("skipped", NO_TIME)
-    assert time.monotonic() - start < 15
-
-
-def test_an_earlier_result_is_never_taken_for_a_new_one(tmp_path: Path) -> None:
-    for step in plan(tmp_path / "work", tmp_path, has_chat=True, is_dry=False):
-        for path in step.results:
-            assert path.is_relative_to(tmp_path / "work" / step.name)
-    out = tmp_path / "fails" / "found.json"
-    write_text(out, "{}")
-    step = Measurement(
-        "fails", 20.0, ("-c", "raise SystemExit(1)"), {out: "results/gpu_fails.json"}
-    )
-    assert run(tmp_path, [step])["fails"]["results"] == []
+    assert name not in listed.stdout
 
 
 def test_steps_come_in_order_and_each_has_what_it_needs(tmp_path: Path) -> None:
-    names = [step.name for step in plan(tmp_path, tmp_path, has_chat=True, is_dry=False)]
+    names = [step.name for step in plan(tmp_path, has_chat=True, is_dry=False)]
     shapes = ["shape_05b_1", "shape_05b_8", "shape_7b_1", "shape_7b_8"]
-    assert names[:6] == ["environment", "tests", *shapes]
-    assert names[-2:] == ["answers", "adapter"]
-    assert names.index("chat") < names.index("race") < names.index("answers")
-    bare = {s.name: s for s in plan(tmp_path, tmp_path / "no", has_chat=False, is_dry=False)}
-    assert {name for name, step in bare.items() if step.missing == NO_CHAT} == {
-        *("chat", "race", "answers", "adapter")
-    }
-    no_texts = {s.name: s for s in plan(tmp_path, tmp_path / "no", has_chat=True, is_dry=False)}
-    assert {n for n, step in no_texts.items() if step.missing == NO_TEXTS} == {"answers", "adapter"}
+    assert names == ["tests", *shapes, "tasks", "chat", "race"]
+    bare = plan(tmp_path, has_chat=False, is_dry=False)
+    assert {step.name for step in bare if step.missing == NO_CHAT} == {"chat", "race"}
 
 
 @pytest.mark.parametrize("calls", [[("00", "01", "02")], [("00",), ("02",), ("01",)]])
@@ -179,35 +105,63 @@ def test_parts_are_joined_once_all_are_there(tmp_path: Path, calls: list[Sequenc
 
 
 def test_an_unknown_step_gets_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert measure_gpu.main(["nonsense", "--dry-run"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("There is no step 'nonsense': choose among environment, tests")
-    assert said.count("\n") == 1
+    with pytest.raises(SystemExit):
+        measure_gpu.main(["nonsense", "--dry-run"])
+    assert "there is no step 'nonsense': choose among tests, shape" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "published"), [("qwen2.5-0.5b", 494_032_768), ("qwen2.5-7b", 7_615_616_512)]
+)
+def test_shapes_have_the_published_number_of_parameters(name: str, published: int) -> None:
+    config = ModelConfig.from_dict(SHAPES[name])
+    shapes = [torch.Size(expected_shape(name, config)) for name in expected_names(config)]
+    assert sum(shape.numel() for shape in shapes) == published
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_the_accepted_tokens_follow_the_histogram(
+    lossless: bool, num_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure_gpu, "SHARES", (0.5, 0.0, 0.25, 0.25))
+    config = ModelConfig.from_dict(SHAPES["tiny"] | {"vocab_size": 151666, "hidden_size": 8})
+    device = torch.device("cpu")
+    model = Transformer(config, random_weights(config, device, torch.float32), device=device)
+    tau = 0.0 if lossless else 1.0
+    settings = DecodeSettings(tau=tau, block_size=4, lossless=lossless, max_new_tokens=200)
+    prompts = [[3, 4 + row, *range(5, 5 + row)] for row in range(num_rows)]
+    events = list(decode(ForcedModel(model), VOCABULARY, prompts, lambda: settings))  # type: ignore[arg-type]
+    counts = Counter(
+        len(row.accepted) for event in events if isinstance(event, Step) for row in event.rows
+    )
+    total = sum(taken * count for taken, count in counts.items())
+    assert total == 200 * num_rows
+    assert counts[2] <= num_rows  # the last one of a single row
+    assert total / sum(counts.values()) == pytest.approx(2.25, 0.15)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_dry_run_completes_every_step_that_can_run(tmp_path: Path) -> None:
-    """Without the chat model and texts, as in a fresh clone without a network."""
+    """Without the chat model, as in a fresh clone without a network."""
     command = [sys.executable, "tools/measure_gpu.py", "--dry-run", "--out", str(tmp_path)]
     cache = str(tmp_path / "cache")
     hidden = "import sys; sys.modules['gradio'] = None"
     (tmp_path / "sitecustomize.py").write_text(hidden)
     environment = {"MARS_CACHE": cache, "PYTHONPATH": str(tmp_path), "MARS_OFFLINE": "1"}
     done = subprocess.run(
-        command,
-        cwd=SOURCE,
-        env=dict(os.environ) | environment,
-        capture_output=True,
-        text=True,
+        command, cwd=SOURCE, env=dict(os.environ) | environment, capture_output=True, text=True
     )
     record = json.loads((tmp_path / "results" / "gpu_run.json").read_text())["steps"]
     assert done.returncode == 0, (
         done.stdout,
         [entry for entry in record if entry["state"] == "failed"],
     )
-    skipped = {item["name"] for item in record if item["state"] == "skipped"}
-    assert skipped == {"chat", "answers", "adapter"}
-    assert {value["state"] for value in record if value["name"] not in skipped} == {"done"}
+    states = {item["name"]: item["state"] for item in record}
+    assert states.pop("chat") == "skipped"
+    assert set(states.values()) == {"done"}
+    rates = json.loads((tmp_path / "results" / "gpu_shape_7b_1.json").read_text())
+    assert set(rates["tokens_per_second"]) >= {"AR", "MARS τ=0.95 B=4", "transformers generate"}
     (recording,) = json.loads((tmp_path / "recordings" / "gpu" / "index.json").read_text())
     assert (tmp_path / "recordings" / "gpu" / f"{recording['name']}.txt").is_file()

@@ -13,7 +13,6 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
-from mars_runtime.decoders.forced import ForcedAcceptance, ForcedModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model.forward import CausalModel
 from mars_runtime.prefix_cache import PrefixHit
@@ -26,7 +25,6 @@ def decode(
     settings: SettingsSource,
     costs: ForwardCosts | None = None,
     *,
-    forced: ForcedAcceptance | None = None,
     hit: PrefixHit | None = None,
     draft_models: DraftModels | None = None,
 ) -> Decoding:
@@ -36,7 +34,6 @@ def decode(
     because the engine measures time.
 
     costs: costs of forward passes on this device; required for ``block_size="auto"``.
-    forced: acceptance histogram to impose, for timing models with random weights.
     hit: the prefix of the prompt found in the prefix cache; only for a single prompt.
     draft_models: required for the method ``speculative``.
 
@@ -46,8 +43,6 @@ def decode(
     check_prompts(model, prompts, limit)
     num_rows, capacity = len(prompts), max(map(len, prompts)) + limit
     assert hit is None or num_rows == 1, "a prefix hit belongs to a single prompt"
-    if forced is not None:
-        model = ForcedModel(model, forced, vocabulary.mask_id)
     shape = (num_rows, capacity, costs)
     make = partial(CursorBatch, model, vocabulary, *shape, hit, draft_models)
     return Decoding(make, prompts, settings, hit)

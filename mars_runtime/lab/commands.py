@@ -10,7 +10,7 @@ from typing import Any
 from mars_runtime.outputs import OutputError
 from mars_runtime.settings import SettingsError
 
-HIDDEN = {"command", "out", "restart", "llama_cpp", "openvino", "onnxruntime"}
+HIDDEN = {"command", "out", "restart", "transformers", "llama_cpp", "openvino", "onnxruntime"}
 """Arguments that are not stored with a result, because they are paths on one machine."""
 
 

@@ -1,5 +1,5 @@
-"""Peers: the same tokens and times that add up, on a checkpoint of toy size; other engines with a
-stand-in, and themselves where they can run."""
+"""Other engines in child processes: transformers itself, the others by stand-ins of their packages,
+and themselves where they can run."""
 
 from __future__ import annotations
 
@@ -8,99 +8,61 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mars_runtime.lab.benchmark.child import SCRIPT, ChildEngine
-from mars_runtime.lab.benchmark.elsewhere import AnswerEnd, folder_writer
-from mars_runtime.lab.benchmark.paired import PromptGroup, TimedAnswer
-from mars_runtime.lab.benchmark.peers import Peers
-from mars_runtime.lab.benchmark.plan import (
-    BATCHING,
+from mars_runtime.lab.benchmark.peers import (
     ENGINES,
-    GENERATE,
-    LLAMA_CPP,
-    LOOKUP,
+    SCRIPT,
+    ChildPeer,
     OtherEngine,
-    task_methods,
+    methods,
+    runtime_ask,
 )
-from mars_runtime.lab.benchmark.run import Series, warmed_up
-from mars_runtime.lab.benchmark.targets import Target, checkpoint_target
+from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.load import load_checkpoint
+from mars_runtime.model.load import Checkpoint, load_checkpoint
 
 LIMIT = 20
-TEXTS = ("fox", "A small fox ran over the hills.", "a b c a b c")
+TRANSFORMERS, LLAMA_CPP, *_ = ENGINES
+each_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.key)
 
 
 @pytest.fixture(scope="module")
-def target(foreseeing_folder: Path) -> Target:
-    return checkpoint_target(load_checkpoint(str(foreseeing_folder), device="cpu"), {})
+def checkpoint(foreseeing_folder: Path) -> Checkpoint:
+    return load_checkpoint(str(foreseeing_folder), device="cpu")
 
 
 @pytest.fixture(scope="module")
-def peers(target: Target) -> Iterator[Peers]:
-    with Peers(target, task_methods([0.9], [4], [0.0], [4], LIMIT)) as actual:
-        yield actual
+def gguf(checkpoint: Checkpoint) -> Checkpoint:
+    """The same, as if it were read from a GGUF file."""
+    return replace(checkpoint, path=Path("some.gguf"))
 
 
-def ask_all(peers: Peers, target: Target, *texts: str) -> dict[str, TimedAnswer]:
-    prompts = tuple(tuple(target.tokenizer.encode_prompt(text)) for text in texts)
-    asks = peers.of(len(prompts), max(map(len, prompts)))
-    return {name: ask(PromptGroup("symbolic", prompts)) for name, ask in asks.items()}
-
-
-@pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS[1:2], TEXTS])
-def test_all_peers_answer_alike_and_time_themselves(
-    peers: Peers, target: Target, texts: tuple[str, ...]
-):
-    answers = ask_all(peers, target, *texts)
-    expected = {GENERATE, "AR", "MARS τ=0.9 B=4", "lossless τ=0 B=4"}
-    assert expected <= set(answers)
-    assert (LOOKUP if len(texts) == 1 else BATCHING) in answers
-    exact = [answer for name, answer in answers.items() if not name.startswith("MARS")]
-    assert len({answer.output_id for answer in exact}) == 1
-    assert answers["AR"].num_forwards == answers[GENERATE].num_forwards
-    assert answers["AR"].num_forwards == max(len(row.tokens) for row in answers["AR"].rows)
-    for answer in answers.values():
-        assert len(answer.rows) == len(texts)
+@pytest.mark.parametrize("text", ["fox", "A small fox ran over the hills.", "a b c a b c"])
+def test_transformers_writes_what_ar_and_lossless_write(checkpoint: Checkpoint, text: str):
+    decode, model = eval_model_of(checkpoint).decode, checkpoint.model
+    prompt = checkpoint.tokenizer.encode_prompt(text)
+    answers = {
+        name: runtime_ask(decode, settings, model.device)(prompt)
+        for name, settings in methods(LIMIT).items()
+    }
+    with closing(ChildPeer(TRANSFORMERS, sys.executable, checkpoint, LIMIT, 99)) as child:
+        assert "transformers" in child.versions
+        theirs = child.ask(prompt)
+    assert len(theirs.tokens) == len(theirs.chunks) == len(answers["AR"].chunks)
+    for name, answer in answers.items():
+        assert answer.tokens == theirs.tokens or name.startswith("MARS")
+        assert sum(chunk.num_tokens for chunk in answer.chunks) == len(answer.tokens)
         assert 0 < answer.first_seconds <= answer.seconds
-        for row in answer.rows:
-            assert sum(chunk.num_tokens for chunk in row.chunks) == len(row.tokens)
-
-
-def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target):
-    def load() -> None:
-        raise ImportError("no such package")
-
-    ways = task_methods([0.9], [4], [0.0], [4], LIMIT)
-    prompt = tuple(target.tokenizer.encode_prompt("fox"))
-    with Peers(replace(target, load_transformers=load), ways, [GENERATE]) as actual:
-        asks = actual.of(1, len(prompt))
-        assert LOOKUP not in asks
-        assert GENERATE in asks
-        measured, left_out = warmed_up(Series(1, asks, (PromptGroup("symbolic", (prompt,)),)), [1])
-    assert "AR" in measured
-    assert GENERATE not in measured
-    assert left_out == [f"{GENERATE} failed in the warm-up (ImportError: no such package)"]
-
-
-def test_other_caches_answer_as_the_cursor_does_where_one_token_leaves(
-    peers: Peers, target: Target
-):
-    ways = task_methods([1.0], [2], [], [], LIMIT)
-    prompts = tuple(tuple(target.tokenizer.encode_prompt(text)) for text in TEXTS)
-    asks = peers.other_caches(ways["MARS τ=1 B=2"], [4, 16])
-    assert list(asks) == ["block cache 4", "block cache 16", "no cache"]
-    answers = {name: ask(PromptGroup("mixed", prompts)) for name, ask in asks.items()}
-    assert len({answer.output_id for answer in answers.values()}) == 1
 
 
 CHILD = """
 import json, sys
-print(json.dumps({"versions": {"stand-in": " ".join(sys.argv[1:])}}), flush=True)
+print(json.dumps({"versions": {"stand-in": json.loads(sys.argv[1])["engine"]}}), flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["prompt"] == [13]:
@@ -108,12 +70,9 @@ for line in sys.stdin:
     if asked["prompt"] == [14]:
         print(json.dumps({"error": "no memory"}), flush=True)
         break
-    tokens = [*asked["prompt"], asked["eos_ids"][0]][: asked["max_new_tokens"]]
-    moments = [0.5 + 0.1 * at for at in range(len(tokens))]
-    print(json.dumps({"tokens": tokens, "moments": moments, "seconds": 2.0}), flush=True)
+    answer = {"tokens": [asked["threads"], *asked["prompt"]], "moments": [0.5, 1.0], "seconds": 1.5}
+    print(json.dumps(answer), flush=True)
 """
-DECODING = AnswerEnd((2,), 3)
-each_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.key)
 
 
 @pytest.fixture
@@ -124,55 +83,52 @@ def script(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def child(script: Path) -> Iterator[ChildEngine]:
-    started = ChildEngine(LLAMA_CPP, sys.executable, Path("some.gguf"), 99, script)
-    yield started
-    started.close()
+def child(gguf: Checkpoint, script: Path) -> Iterator[ChildPeer]:
+    child = ChildPeer(LLAMA_CPP, sys.executable, gguf, LIMIT, 99, script)
+    yield child
+    child.close()
 
 
-def test_times_are_those_of_the_child(child: ChildEngine):
-    assert child.versions == {"stand-in": "llama_cpp some.gguf 99"}
-    answer = child.ask(PromptGroup("chat", ((7, 8),)), DECODING)
-    assert answer.rows[0].tokens == (7, 8, 2)
-    assert answer.first_seconds == 0.5
-    assert (answer.seconds, answer.num_forwards) == (2.0, 3)
-    assert child.ask(PromptGroup("chat", ((7, 8, 9, 10),)), DECODING).rows[0].tokens == (7, 8, 9)
+def test_a_child_answers_on_the_threads_of_this_process(child: ChildPeer):
+    import torch
+
+    assert child.versions == {"stand-in": "llama_cpp"}
+    answer = child.ask([7])
+    assert answer.tokens == (torch.get_num_threads(), 7)
+    assert (answer.seconds, answer.first_seconds, answer.tpf()) == (1.5, 0.5, 1.0)
 
 
-@pytest.mark.parametrize(("prompt", "says"), [(13, r"llama\.cpp has ended"), (14, "no memory")])
-def test_a_child_that_failed_is_reported(child: ChildEngine, prompt: int, says: str):
+@pytest.mark.parametrize(("prompt", "says"), [(13, "has ended"), (14, "no memory")])
+def test_a_child_that_fails_is_reported(child: ChildPeer, prompt: int, says: str):
     with pytest.raises(RuntimeError, match=says):
-        child.ask(PromptGroup("chat", ((prompt,),)), DECODING)
+        child.ask([prompt])
     with pytest.raises(RuntimeError, match=r"llama\.cpp has ended"):
-        child.ask(PromptGroup("chat", ((7,),)), DECODING)
+        child.ask([7])
 
 
 @each_engine
 @pytest.mark.parametrize(
     ("interpreter", "says"),
-    [("/nowhere/python", "cannot be run"), (sys.executable, "it does not have")],
+    [("/nowhere/python", "cannot be run"), (sys.executable, "it has ended")],
 )
 def test_an_interpreter_without_the_package_is_a_sentence(
-    engine: OtherEngine, interpreter: str, says: str, script: Path
+    engine: OtherEngine, interpreter: str, says: str, gguf: Checkpoint, script: Path
 ):
     script.write_text("import no_such_module")
     with pytest.raises(CheckpointError, match=says) as error:
-        ChildEngine(engine, interpreter, Path("some.gguf"), 99, script)
+        ChildPeer(engine, interpreter, gguf, LIMIT, 99, script)
     assert engine.package in str(error.value)
     assert engine.option in str(error.value)
 
 
-def test_a_file_that_it_cannot_read_is_a_sentence(script: Path):
-    script.write_text("""print('{"error": "llama.cpp cannot read this file"}')""")
-    with pytest.raises(CheckpointError, match="cannot read this file"):
-        ChildEngine(LLAMA_CPP, sys.executable, Path("some.gguf"), 99, script)
+@pytest.mark.parametrize("engine", ENGINES[1:], ids=lambda engine: engine.key)
+def test_an_engine_needs_a_file_that_it_reads(engine: OtherEngine, checkpoint: Checkpoint):
+    with pytest.raises(CheckpointError, match="only measured with GGUF files on the CPU"):
+        ChildPeer(engine, sys.executable, checkpoint, LIMIT, 99)
 
 
 PACKAGES = {
-    "openvino": """
-__version__ = "1.2"
-Tensor = list
-""",
+    "openvino": "Tensor = list",
     "openvino_genai": """
 import types
 __version__ = "3.4"
@@ -189,7 +145,22 @@ class LLMPipeline:
         tokens = [int(prompt[0][0]), self.threads, *config.stop_token_ids][: config.max_new_tokens]
         streamer.write(tokens[0])
         streamer.write(tokens[1:])
-        return types.SimpleNamespace(tokens=[tokens])
+""",
+    "transformers": """
+import types
+__version__ = "7.8"
+class Saved:
+    @classmethod
+    def from_pretrained(cls, folder, gguf_file, **more):
+        assert gguf_file.endswith(".gguf")
+        self = cls()
+        self.config = types.SimpleNamespace(quantization_config=1)
+        self.eval = lambda: self
+        return self
+    def save_pretrained(self, folder):
+        from pathlib import Path
+        Path(folder).mkdir(exist_ok=True)
+AutoModelForCausalLM = AutoTokenizer = Saved
 """,
     "onnxruntime_genai/__init__": """
 import json
@@ -223,10 +194,10 @@ class Generator:
 """,
     "onnxruntime_genai/models/__init__": "",
     "onnxruntime_genai/models/builder": """
-import sys
+import os, sys
 from pathlib import Path
 options = dict(zip(sys.argv[1:-2:2], sys.argv[2:-2:2]))
-if options["-p"] != "int4" or not (Path(options["-i"]) / "config.json").is_file():
+if options["-p"] != "int4" or not Path(options["-i"]).is_dir() or "NO_MODEL" in os.environ:
     sys.exit("no model here")
 print("chatter of a library")
 Path(options["-o"]).mkdir()
@@ -235,16 +206,19 @@ Path(options["-o"]).mkdir()
 }
 
 
-def lines_of(key: str, model: Path, packages: Path, *requests: dict[str, object]) -> list[object]:
+def lines_of(
+    key: str, model: str, packages: Path, *requests: dict[str, object], **environment: str
+) -> list[object]:
     """Run the child with stand-ins for its packages; return the lines that it writes."""
     for name, source in PACKAGES.items():
         path = packages / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
+    options = {"engine": key, "model": model, "num_tokens": 99, "dtype": "float32", "device": "cpu"}
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), key, str(model), "99"],
+        [sys.executable, str(SCRIPT), json.dumps(options)],
         input="".join(json.dumps(request) + "\n" for request in requests),
-        env={**os.environ, "PYTHONPATH": str(packages)},
+        env={**os.environ, "PYTHONPATH": str(packages), **environment},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -258,14 +232,11 @@ def lines_of(key: str, model: Path, packages: Path, *requests: dict[str, object]
     ],
 )
 def test_the_child_answers_with_each_engine(key: str, versions: dict[str, str], tmp_path: Path):
-    model = tmp_path / "m.gguf"
-    model.mkdir()
-    (model / "config.json").touch()
     requests = [
         {"prompt": [7, 8], "max_new_tokens": limit, "eos_ids": [9], "threads": threads}
         for limit, threads in ((9, 1), (9, 2), (2, 2))
     ]
-    first, *answers = lines_of(key, model, tmp_path / "packages", *requests)
+    first, *answers = lines_of(key, "m.gguf", tmp_path, *requests)
     assert first == {"versions": versions}
     assert [item["tokens"] for item in answers] == [[7, 1, 9], [7, 2, 9], [7, 2]]  # type: ignore[index]
     for answer in answers:
@@ -275,30 +246,27 @@ def test_the_child_answers_with_each_engine(key: str, versions: dict[str, str], 
 
 
 @pytest.mark.parametrize(
-    ("key", "error"),
+    ("key", "model", "error"),
     [
-        ("openvino", "cannot read it"),
-        ("onnxruntime", "its model builder failed: no model here"),
+        ("openvino", "no.file", "cannot read it"),
+        ("onnxruntime", "m.gguf", "its model builder failed: no model here"),
+        ("llama_cpp", "m.gguf", "No module named 'llama_cpp'"),
     ],
 )
-def test_the_child_reports_an_error_as_one_line(key: str, error: str, tmp_path: Path):
+def test_the_child_reports_an_error_as_one_line(key: str, model: str, error: str, tmp_path: Path):
     request = {"prompt": [7], "max_new_tokens": 1, "eos_ids": [2], "threads": 1}
-    lines = lines_of(key, tmp_path / "other", tmp_path / "packages", request)
+    lines = lines_of(key, model, tmp_path, request, NO_MODEL="1")
     assert lines[-1] == {"error": error}
 
 
 @pytest.mark.slow
 @each_engine
 @pytest.mark.skipif("MARS_GGUF" not in os.environ, reason="set MARS_GGUF to a 4-bit GGUF file")
-def test_the_real_one_repeats_itself(engine: OtherEngine, tmp_path: Path):
+def test_the_real_one_repeats_itself(engine: OtherEngine):
     if (interpreter := os.environ.get(f"MARS_{engine.key.upper()}")) is None:
         pytest.skip(f"set MARS_{engine.key.upper()} to a Python with {engine.package}")
-    gguf = Path(os.environ["MARS_GGUF"])
-    checkpoint = load_checkpoint(str(gguf), device="cpu")
-    model = gguf if engine.reads == "gguf" else folder_writer(checkpoint, gguf)(tmp_path)
-    child = ChildEngine(engine, interpreter, model, 128)
-    question = PromptGroup("chat", ((1, 9690, 198),))
-    first, again = (child.ask(question, AnswerEnd((2,), 16)) for _ in range(2))
-    child.close()
-    assert first.rows[0].tokens == again.rows[0].tokens
-    assert first.num_tokens == first.num_forwards <= 16
+    checkpoint = load_checkpoint(os.environ["MARS_GGUF"], device="cpu")
+    with closing(ChildPeer(engine, interpreter, checkpoint, 16, 128)) as child:
+        first, again = (child.ask((1, 9690, 198)) for _ in range(2))
+    assert first.tokens == again.tokens
+    assert len(first.tokens) == len(first.chunks) <= 16

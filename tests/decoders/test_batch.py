@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import Counter
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, steps_of, tokens_of
@@ -15,7 +14,6 @@ from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import decode
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
-from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, MaskLayout
@@ -132,45 +130,9 @@ def test_without_a_mask_token_only_ar_works() -> None:
     assert tokens_of(decode_batch(model, ids, [[3]], "ar", lambda: SETTINGS, 1))[0]
 
 
-@pytest.mark.parametrize("lossless", [False, True])
-@pytest.mark.parametrize("num_rows", [1, 3])
-def test_acceptance_can_be_imposed(lossless: bool, num_rows: int) -> None:
-    """Return a model that accepts this many tokens per forward for any τ."""
-    model = ScriptedModel(foresight_script(0), max_positions=2048)
-    forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
-    tau = 0.0 if lossless else 1.0
-    settings = DecodeSettings(tau=tau, block_size=4, lossless=lossless, max_new_tokens=400)
-    free = Ids(eos_ids=frozenset())
-    prompts = [[3, 4 + row, *range(5, 5 + row)] for row in range(num_rows)]
-    events = list(decode(model, free, prompts, lambda: settings, forced=forced))
-    counts = Counter(
-        len(row.accepted) for event in events if isinstance(event, Step) for row in event.rows
-    )
-    total = sum(counts.values())
-    assert sum(taken * count for taken, count in counts.items()) == 400 * num_rows
-    assert counts[2] <= num_rows  # the last one of a single row
-    assert sum(taken * count for taken, count in counts.items()) / total == pytest.approx(2.25, 0.1)
-    again = list(decode(model, free, prompts, lambda: settings, forced=forced))
-    assert again == events
-
-
-@pytest.mark.parametrize("text", ["", "a,b", "0.5,0.4", "-0.5,1.5", "nan", ",".join(["0.05"] * 20)])
-def test_what_is_no_histogram(text: str) -> None:
-    with pytest.raises(DecodeError, match="add up to 1"):
-        ForcedAcceptance.parse(text)
-
-
-def test_a_recorded_histogram_has_the_shares_of_its_forwards() -> None:
-    forced = ForcedAcceptance.recorded({1: 2, 3: 1, 4: 1})
-    assert forced.shares == (0.5, 0.0, 0.25, 0.25)
-    assert forced.mean == 0.5 + 0.75 + 1.0
-    with pytest.raises(DecodeError, match="add up to 1"):
-        ForcedAcceptance.recorded({})
-
-
 def test_a_model_is_freed_at_once_after_its_runs() -> None:
     model = ScriptedModel(foresight_script(0))
-    list(decode(model, IDS, [[3, 4]], lambda: SETTINGS, forced=ForcedAcceptance((1.0,))))
+    list(decode(model, IDS, [[3, 4]], lambda: SETTINGS))
     alive = weakref.ref(model)
     gc.disable()
     try:

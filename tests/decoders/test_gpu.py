@@ -16,12 +16,12 @@ from helpers import tokens_of, word_sequence
 from torch import Tensor
 
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.model.captured import GraphRecorder, run_again
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.model.shapes import SHAPES, ShapeVocabulary, random_model, random_prompts
+from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import DecodeSettings
+from tools.measure_gpu import SHAPES, VOCABULARY, ForcedModel, random_weights
 
 pytestmark = [
     pytest.mark.gpu,
@@ -139,12 +139,12 @@ def test_the_chat_adapter_with_groups_lookup_and_a_penalty(smollm2_file: Path) -
 def test_a_shape_runs_with_forced_acceptance(shape: str) -> None:
     """Two layers of a published shape, its vocabulary and heads, in bf16, by CUDA graphs."""
     config = ModelConfig.from_dict(SHAPES[shape] | {"num_hidden_layers": 2})
-    model = random_model(config, torch.device("cuda"), torch.bfloat16)
-    vocabulary = ShapeVocabulary(size=151666, mask_id=151665)
-    forced = ForcedAcceptance((0.55, 0.23, 0.10, 0.12))
+    device = torch.device("cuda")
+    weights = random_weights(config, device, torch.bfloat16)
+    model = Transformer(config, weights, device=device, dtype=torch.bfloat16)
     settings = DecodeSettings(tau=1.0, block_size=4, max_new_tokens=128)
-    prompts = random_prompts(vocabulary, [5, 60, 17, 100])
-    run = decode(model, vocabulary, prompts, lambda: settings, forced=forced)
+    prompts = [list(range(1000, 1000 + length)) for length in (5, 60, 17, 100)]
+    run = decode(ForcedModel(model), VOCABULARY, prompts, lambda: settings)  # type: ignore[arg-type]
     assert [len(row) for row in tokens_of(run, 4)] == [128] * 4
     recorder = model.record
     assert isinstance(recorder, GraphRecorder)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from mars_runtime import folds, tasks
-from mars_runtime.lab.benchmark.elsewhere import loader
+from mars_runtime.lab.benchmark.peer_process import dense_model
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -70,7 +70,7 @@ def sampler_in(repository: Path) -> Any:
 def test_the_official_sampler_writes_what_we_write() -> None:
     """At τ 0.95 and B 4, on held-out prompts of every family that has an end."""
     checkpoint = load_checkpoint("mars-tiny", device="cpu")
-    tokenizer, model = checkpoint.tokenizer, Cached(loader(checkpoint)())
+    tokenizer, model = checkpoint.tokenizer, Cached(dense_model(checkpoint.path, "float32"))
     special = SimpleNamespace(
         mask_token_id=tokenizer.mask_id,
         pad_token_id=tokenizer.pad_id,

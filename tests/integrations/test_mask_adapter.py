@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from test_custom_generate import REPOSITORY, _own_modules
 from tiny_tokenizer import write_tokenizer
 
-from mars_runtime.lab.benchmark.elsewhere import loader
+from mars_runtime.lab.benchmark.peer_process import dense_model
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
@@ -128,7 +128,7 @@ def test_another_model_is_refused_and_left_as_it_was(theirs: Any, tmp_path: Path
 @pytest.mark.slow
 def test_the_chat_model_writes_what_the_runtime_writes(smollm2_file: Path) -> None:
     checkpoint = load_checkpoint("mars-smollm2", device="cpu", dtype="fp32")
-    model, tokenizer = loader(checkpoint)(), checkpoint.tokenizer
+    model, tokenizer = dense_model(checkpoint.path, "float32"), checkpoint.tokenizer
     attach(model, REGISTRY.parent / "mars-smollm2", tokenizer.mask_id)
     num_forwards = num_tokens = 0
     for text in ("Write a Python function that adds two numbers.", "What is 12 + 30?"):

@@ -1,9 +1,7 @@
-"""Measure the time of forward passes, and the memory bandwidth that limits them.
+"""Measure the time of forward passes by their number of tokens.
 
-A forward pass of few tokens reads every weight once, so its time is at least the size of the
-weights divided by the memory bandwidth. rho(Q) is the time of a forward pass of Q tokens per row,
-divided by the time for one token per row, with the same batch and context. Times include the
-evaluation of the logits.
+rho(Q) is the time of a forward pass of Q tokens per row, divided by the time for one token per row,
+with the same batch and context. Times include the evaluation of the logits.
 """
 
 from __future__ import annotations
@@ -17,31 +15,11 @@ from typing import Any
 import torch
 
 from mars_runtime import statistics
-from mars_runtime.cache import huge_memory
 from mars_runtime.model.forward import SamplingMetadata
-from mars_runtime.model.native.model import NativeModel
 from mars_runtime.statistics import Estimate
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
 CONTEXT = 128
-PROBE_SECONDS = 0.15
-"""Duration of each bandwidth measurement, without its warm-up."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardWork:
-    """The bytes that a forward pass reads.
-
-    weight_bytes: bytes of all weights except the embedding table. position_bytes: bytes of the keys
-    and values of one position of a row.
-    """
-
-    weight_bytes: int
-    position_bytes: int
-
-    def num_bytes(self, num_rows: int, context: int) -> int:
-        """Return the bytes that a pass reads for ``num_rows`` rows with ``context`` tokens each."""
-        return self.weight_bytes + num_rows * context * self.position_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +34,6 @@ class Rho:
     width: int
     seconds: float
     rho: Estimate
-
-
-def work_of(model: Any) -> ForwardWork:
-    """Return the bytes that a pass of ``model`` reads, for weights in their stored dtype."""
-    if isinstance(model, NativeModel):
-        return ForwardWork(model.sizes.weight_bytes, model.sizes.position_bytes)
-    _, *streamed = model.weights()
-    config = model.config
-    position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    return ForwardWork(
-        weight_bytes=sum(weight.numel() * weight.element_size() for weight in streamed),
-        position_bytes=position * model.dtype.itemsize,
-    )
 
 
 @torch.inference_mode()
@@ -122,47 +87,6 @@ def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
         seconds = plain.median(seconds_by_width[width] for seconds_by_width in rounds)
         curve.append(Rho(num_rows, width, seconds, statistics.median(ratios)))
     return curve
-
-
-def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float:
-    """Measure the memory bandwidth in bytes per second, with the current number of threads.
-
-    num_bytes: amount of memory to read repeatedly. If this is the size of the weights, the result
-    includes the effect of processor caches that can hold the weights. For int8, the bandwidth of
-    fp32 is measured, which is the same. The measurement takes less than a second.
-    """
-    dtype = torch.float32 if dtype == torch.int8 else dtype
-    count = max(1, num_bytes // dtype.itemsize)
-    side = 1 << max(6, (count.bit_length() - 1) // 2)
-    rows = max(1, count // side)
-    if device.type == "cpu":  # use huge pages, as the native model does for its weights
-        memory = huge_memory(rows * side * dtype.itemsize)[: rows * side * dtype.itemsize]
-        matrix = memory.view(dtype).view(rows, side).fill_(1)
-    else:
-        matrix = torch.ones(rows, side, dtype=dtype, device=device)
-    vector = torch.ones(side, dtype=dtype, device=device)
-    flat, target = matrix.view(-1), torch.empty_like(matrix)
-    size = matrix.numel() * dtype.itemsize
-    # A matrix-vector product is the main work of a forward pass; a sum or a copy can be faster.
-    return max(
-        size / best_seconds(lambda: torch.mv(matrix, vector), device),
-        size / best_seconds(lambda: flat.sum(), device),
-        2 * size / best_seconds(lambda: target.copy_(matrix), device),
-    )
-
-
-def best_seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Return the shortest time of ``work`` in several repeats, in seconds."""
-    work()
-    best, end = float("inf"), time.perf_counter() + PROBE_SECONDS
-    while True:
-        start = now(device)
-        for _ in range(3):
-            work()
-        finished = now(device)
-        best = min(best, (finished - start) / 3)
-        if finished > end:
-            return best
 
 
 def now(device: torch.device) -> float:

@@ -1,169 +1,190 @@
-"""Build the peers of a series: methods of this runtime, transformers and other engines.
+"""The peers of a benchmark: methods of this runtime, and other engines in child processes.
 
-Methods of this runtime are timed from the call to the last event and, on a GPU, until the GPU has
-finished. Tokens are not converted to text.
+Each other engine needs its own Python environment, because its packages conflict with ours or take
+long to compile. The child process (``peer_process.py``) measures the times, so they exclude the
+communication with this process.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
-from functools import cached_property, partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from mars_runtime.events import RowStep, Step
-from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.child import ChildEngine
-from mars_runtime.lab.benchmark.elsewhere import (
-    LOOKUP_TOKENS,
-    AnswerEnd,
-    ContinuousBatching,
-    generate_ask,
-    has_continuous_batching,
-)
+from mars_runtime.events import Step
 from mars_runtime.lab.benchmark.forward import now
-from mars_runtime.lab.benchmark.paired import Ask, Chunk, PromptGroup, TimedAnswer, TimedRow
-from mars_runtime.lab.benchmark.targets import Target
+from mars_runtime.lab.benchmark.paired import Ask, Chunk, TimedAnswer
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.model.load import Checkpoint
+from mars_runtime.settings import AR_LOOKUP, RECOMMENDED, DecodeSettings, describe
+
+AR = "AR"
+MASKED_BLOCK = 4
+"""B of MARS that is not lossless. With a larger B, the additional masks are rarely right."""
+SCRIPT = Path(__file__).with_name("peer_process.py")
 
 
-class Peers:
-    """Builds the peers of each batch size. All peers with ``generate`` share one loaded model.
+def methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
+    """Return the measured methods of this runtime, by name.
 
-    Use an instance as a context manager, which ends worker threads and child processes.
+    They are AR, lossless with the page's settings, AR with prompt lookup, and MARS that emits
+    unverified tokens. Raises SettingsError.
     """
-
-    def __init__(
-        self,
-        target: Target,
-        methods: Mapping[str, DecodeSettings],
-        transformers: Sequence[str] = plan.TRANSFORMERS,
-    ) -> None:
-        has_text = target.tokenizer is not None
-        self._target = target
-        self._transformers = transformers
-        self._methods = {
-            name: settings for name, settings in methods.items() if has_text or not settings.is_auto
-        }
-        self._limit = next(iter(methods.values())).max_new_tokens
-        self._decoding = AnswerEnd(target.eos_ids, self._limit)
-        self._stack = ExitStack()
-
-    @cached_property
-    def _model(self) -> Any:
-        return self._target.load_transformers()
-
-    def __enter__(self) -> Peers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
-        """Return the peers in transformers and in this runtime: name -> function that answers.
-
-        Questions must have ``batch_size`` prompts of at most ``longest`` tokens.
-        """
-        is_cuda = self._target.device.type == "cuda"
-        asks = {plan.GENERATE: self._generate()}
-        if is_cuda:
-            asks[plan.COMPILED] = self._generate(cache_implementation="static")
-        # Prompt lookup needs real prompts; a model shape only has random ones.
-        if batch_size == 1 and self._target.tokenizer is not None:
-            asks[plan.LOOKUP] = self._generate(prompt_lookup_num_tokens=LOOKUP_TOKENS)
-        if (is_cuda or batch_size > 1) and has_continuous_batching():
-            asks[plan.BATCHING] = self._batching(batch_size, longest)
-        asks = {name: ask for name, ask in asks.items() if name in self._transformers}
-        decode, device = self._target.decode, self._target.device
-        methods = self._methods.items()
-        return asks | {name: runtime_ask(decode, settings, device) for name, settings in methods}
-
-    def other_caches(self, settings: DecodeSettings, cache_blocks: Sequence[int]) -> dict[str, Ask]:
-        """Return peers that decode with ``settings``, but without a KV cache or with a block cache.
-
-        cache_blocks: block sizes of the block cache; each becomes one peer.
-        """
-        decode_with, device = self._target.decode_with, self._target.device
-        if decode_with is None:
-            return {}
-        decodes = {f"{plan.BLOCK_CACHE} {n}": decode_with("block", n) for n in cache_blocks}
-        decodes[plan.NO_CACHE] = decode_with("uncached")
-        return {name: runtime_ask(decode, settings, device) for name, decode in decodes.items()}
-
-    def engine(
-        self, engine: plan.OtherEngine, interpreter: str, longest: int
-    ) -> tuple[Ask, dict[str, str]]:
-        """Start another engine; return a function that answers questions, and package versions.
-
-        interpreter: path of a Python interpreter that has the engine's package. longest: maximum
-        number of tokens of a prompt. Raises CheckpointError.
-        """
-        write = self._target.files.get(engine.reads)
-        if write is None:
-            raise CheckpointError(
-                f"{engine.name} can only read {plan.READS[engine.reads]}. Remove {engine.option}."
-            )
-        folder = Path(self._stack.enter_context(TemporaryDirectory()))
-        child = ChildEngine(engine, interpreter, write(folder), longest + self._limit)
-        self._stack.enter_context(closing(child))
-        return partial(child.ask, decoding=self._decoding), child.versions
-
-    def _generate(self, **more: Any) -> Ask:
-        """Return a peer that decodes with ``generate`` of transformers.
-
-        The model is loaded for the first question, so a failure to load it appears in the warm-up.
-        """
-
-        def ask(question: PromptGroup) -> TimedAnswer:
-            return generate_ask(self._model, self._decoding, **more)(question)
-
-        return ask
-
-    def _batching(self, batch_size: int, longest: int) -> Ask:
-        """Return a peer that uses continuous batching. Its worker starts at the first question.
-
-        Continuous batching can change the attention of its model, so it loads a separate model.
-        """
-        started: list[ContinuousBatching] = []
-
-        def ask(question: PromptGroup) -> TimedAnswer:
-            if not started:
-                model = self._target.load_transformers()
-                batching = ContinuousBatching(model, self._decoding, batch_size, longest)
-                started.append(self._stack.enter_context(closing(batching)))
-            return started[0].ask(question)
-
-        return ask
+    chosen = (
+        DecodeSettings("ar", 1.0, 1),
+        RECOMMENDED,
+        AR_LOOKUP,
+        DecodeSettings(tau=0.95, block_size=MASKED_BLOCK),
+    )
+    limited = [replace(settings, max_new_tokens=max_new_tokens) for settings in chosen]
+    return {describe(settings): settings for settings in limited}
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
-    def ask(question: PromptGroup) -> TimedAnswer:
-        steps: list[tuple[float, Step]] = []
+    """Return a function that answers a prompt with this runtime.
+
+    The time is from the call to the last event and, on a GPU, until the GPU has finished. Tokens
+    are not converted to text.
+    """
+
+    def ask(prompt: Sequence[int]) -> TimedAnswer:
+        tokens: list[int] = []
+        chunks = []
         with torch.inference_mode():
             start = now(device)
-            for event in decode(question.prompts, settings):
+            for event in decode([prompt], settings):
                 if isinstance(event, Step):
-                    steps.append((time.perf_counter() - start, event))
+                    accepted = [token for row in event.rows for token in row.accepted]
+                    tokens += accepted
+                    chunks.append(Chunk(time.perf_counter() - start, len(accepted)))
             seconds = now(device) - start
-        rows: list[list[tuple[float, RowStep]]] = [[] for _ in question.prompts]
-        for moment, step in steps:
-            for row in step.rows:
-                rows[row.row].append((moment, row))
-        return TimedAnswer(tuple(map(_row, rows)), seconds, len(steps))
+        return TimedAnswer(tuple(tokens), tuple(chunks), seconds)
 
     return ask
 
 
-def _row(steps: Sequence[tuple[float, RowStep]]) -> TimedRow:
-    return TimedRow(
-        tokens=tuple(token for _, step in steps for token in step.accepted),
-        chunks=tuple(Chunk(moment, len(step.accepted)) for moment, step in steps),
-        num_draft_forwards=sum(step.num_draft_forwards for _, step in steps),
-    )
+@dataclass(frozen=True, slots=True)
+class OtherEngine:
+    """Another engine, which decodes in a child process.
+
+    - name: the name in tables.
+    - key: the name in ``peer_process.ENGINES``. The command-line option is this name with dashes.
+    - package: the package that the Python environment of the engine must have.
+    - needs_gguf: whether it can only read GGUF files, and only runs on the CPU.
+    """
+
+    name: str
+    key: str
+    package: str
+    needs_gguf: bool = True
+
+    @property
+    def option(self) -> str:
+        return f"--{self.key.replace('_', '-')}"
+
+
+ENGINES = (
+    OtherEngine("transformers generate", "transformers", "transformers", needs_gguf=False),
+    OtherEngine("llama.cpp", "llama_cpp", "llama-cpp-python"),
+    OtherEngine("OpenVINO GenAI", "openvino", "openvino-genai"),
+    OtherEngine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai"),
+)
+
+
+class ChildPeer:
+    """An engine in a child process, which ``close`` ends.
+
+    interpreter: path of a Python interpreter that has the engine's package. num_tokens: maximum
+    number of tokens of a prompt and its answer together. Raises CheckpointError if the engine
+    cannot decode the checkpoint or does not start.
+    """
+
+    def __init__(
+        self,
+        engine: OtherEngine,
+        interpreter: str,
+        checkpoint: Checkpoint,
+        max_new_tokens: int,
+        num_tokens: int,
+        script: Path = SCRIPT,
+    ) -> None:
+        model, device = checkpoint.model, checkpoint.model.device
+        is_readable = checkpoint.path.suffix == ".gguf" and device.type == "cpu"
+        if engine.needs_gguf and not is_readable:
+            raise CheckpointError(
+                f"{engine.name} is only measured with GGUF files on the CPU. "
+                f"Remove {engine.option}."
+            )
+        # transformers cannot compute with quantised weights; it dequantises them.
+        dtype = model.dtype if model.dtype.is_floating_point else torch.float32
+        options = {
+            "engine": engine.key,
+            "model": str(checkpoint.path),
+            "num_tokens": num_tokens,
+            "dtype": str(dtype).removeprefix("torch."),
+            "device": str(device),
+        }
+        self._name = engine.name
+        self._max_new_tokens = max_new_tokens
+        self._eos_ids = sorted(checkpoint.tokenizer.eos_ids)
+        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+        command = [interpreter, str(script), json.dumps(options)]
+        try:
+            self._child = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=quiet, text=True, encoding="utf-8"
+            )
+        except OSError as error:
+            raise CheckpointError(
+                f"{engine.option} {interpreter} cannot be run. Pass the Python of an environment "
+                f"that has {engine.package}."
+            ) from error
+        first = self._read()
+        if "versions" not in first:
+            self.close()
+            reason = first.get("error", "it has ended")
+            raise CheckpointError(
+                f"{engine.option} {interpreter} cannot decode {checkpoint.name} ({reason}). Pass "
+                f"the Python of an environment where `pip install {engine.package}` succeeded."
+            )
+        self.versions: dict[str, str] = first["versions"]
+
+    def ask(self, prompt: Sequence[int]) -> TimedAnswer:
+        """Answer a prompt on as many threads as torch uses in this process.
+
+        Raises RuntimeError if the child process has failed or ended.
+        """
+        request = {
+            "prompt": list(prompt),
+            "max_new_tokens": self._max_new_tokens,
+            "eos_ids": self._eos_ids,
+            "threads": torch.get_num_threads(),
+        }
+        assert self._child.stdin is not None, "the child was started with a pipe"
+        try:
+            self._child.stdin.write(json.dumps(request) + "\n")
+            self._child.stdin.flush()
+            answer = self._read()
+        except OSError:
+            answer = {}
+        if "tokens" not in answer:
+            raise RuntimeError(answer.get("error", f"{self._name} has ended unexpectedly."))
+        chunks = tuple(Chunk(moment, 1) for moment in answer["moments"])
+        return TimedAnswer(tuple(answer["tokens"]), chunks, answer["seconds"])
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+    def _read(self) -> dict[str, Any]:
+        """Read the next JSON line of the child process; return {} if the process has ended."""
+        assert self._child.stdout is not None, "the child was started with a pipe"
+        line = self._child.stdout.readline()
+        parsed: dict[str, Any] = json.loads(line) if line else {}
+        return parsed

@@ -1,214 +1,142 @@
-"""Run a planned benchmark: measure every series, then the cost of forward passes.
-
-In a series, all peers are warmed up, the fastest number of threads is chosen for each peer, and
-then all peers answer every question in alternating order.
-"""
+"""Run a benchmark: warm up the peers, choose their threads, and let them answer in turns."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import track
 
-from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.figures import Compared, SeriesSamples, compare_all
-from mars_runtime.lab.benchmark.forward import (
-    CONTEXT,
-    WIDTHS,
-    bandwidth,
-    forward_times,
-    rho_curve,
-    work_of,
-)
-from mars_runtime.lab.benchmark.paired import (
-    Ask,
-    Peer,
-    PromptGroup,
-    Sample,
-    best_threads,
-    num_answers,
-    play,
-    spread,
-)
-from mars_runtime.lab.benchmark.peers import Peers
-from mars_runtime.lab.benchmark.plan import BenchmarkPlan
-from mars_runtime.lab.benchmark.report import Findings
-from mars_runtime.lab.benchmark.targets import Target, load_target
+from mars_runtime.lab.benchmark.forward import CONTEXT, WIDTHS, forward_times, rho_curve
+from mars_runtime.lab.benchmark.paired import Ask, Peer, Question, play, spread
+from mars_runtime.lab.benchmark.peers import AR, ChildPeer, OtherEngine, methods, runtime_ask
+from mars_runtime.lab.benchmark.report import Findings, compare_all
+from mars_runtime.lab.evaluation.prompts import load_prompts
+from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.machine import num_cores
-from mars_runtime.provenance import Others, Quiet, provenance
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.provenance import Others, Quiet, fingerprint, provenance
 
 NUM_CURVE_ROUNDS = 30
-NUM_WARM_UP, NUM_TUNING = 2, 4
-"""Number of questions for the warm-up, and for choosing the threads; half as many for batches."""
+ROWS = (1, 8)
+"""Batch sizes for which the cost of forward passes is measured."""
+NUM_WARM_UP = 2
+"""Number of prompts for the warm-up and for the choice of threads."""
 SETTLING_SECONDS = 0.02
 """Pause before each answer, until idle threads of the previous peer have stopped spinning."""
-BUSY = "while True: pass"
-BUSY_SETTLING_SECONDS = 0.5
-
-Watch = Callable[[Iterable[Sample], str, int], Iterable[Sample]]
-"""A function (samples, label, number of samples) that yields the samples and shows progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """The peers and questions of one batch size.
+class BenchmarkPlan:
+    """What to measure.
 
-    asks: name of a peer -> function that answers questions. num_slow: see ``plan.Extent``.
+    - engines: other engine -> path of the Python interpreter that has its package.
+    - threads: numbers of threads to try; each peer uses its fastest.
+    - load_before: load average of the machine before the start.
+    - arguments: the command-line arguments to store with the result.
     """
 
-    batch_size: int
-    asks: Mapping[str, Ask]
-    questions: tuple[PromptGroup, ...]
-    num_slow: int | None = None
-
-    def some(self, count: int) -> int:
-        """Return ``count`` for single prompts, or half of ``count`` for batches."""
-        return count if self.batch_size == 1 else count // 2
-
-    def peer(self, name: str, threads: int) -> Peer:
-        """Return a peer. In transformers, it answers at most ``num_slow`` questions per family."""
-        is_slow = self.num_slow is not None and name in plan.TRANSFORMERS
-        only = first_of_each(self.questions, self.num_slow or 0) if is_slow else None
-        return Peer(name, threads, self.asks[name], only)
+    checkpoint: str
+    families: tuple[str, ...]
+    num_prompts: int
+    num_rounds: int
+    max_new_tokens: int
+    threads: tuple[int, ...]
+    engines: Mapping[OtherEngine, str]
+    seed: int
+    device: str
+    dtype: str
+    load_before: float
+    arguments: Mapping[str, Any]
 
 
-def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
+def perform(plan: BenchmarkPlan, console: Console) -> Findings:
     """Run a benchmark and return its result. Raises the errors that ``run_or_report`` handles."""
-    target = load_target(wanted)
-    model, device = target.model, target.device
-    wanted = wanted if device.type == "cpu" else replace(wanted, threads=wanted.threads[:1])
-
-    def watch(samples: Iterable[Sample], label: str, total: int) -> Iterable[Sample]:
+    settings = methods(plan.max_new_tokens)
+    # Load the prompts first, to report invalid families before the checkpoint is loaded.
+    sets = load_prompts(plan.families, plan.seed, plan.num_prompts)
+    checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
+    model, device = checkpoint.model, checkpoint.model.device
+    threads = plan.threads if device.type == "cpu" else plan.threads[:1]
+    encode = checkpoint.tokenizer.encode_prompt
+    questions = [
+        Question(prompts.family, tuple(encode(task.prompt)))
+        for prompts in sets
+        for task in prompts.tasks
+    ]
+    num_tokens = max(len(question.prompt) for question in questions) + plan.max_new_tokens
+    decode = eval_model_of(checkpoint).decode
+    asks = {name: runtime_ask(decode, own, device) for name, own in settings.items()}
+    origin, others = provenance(), Others()
+    with ExitStack() as stack:
+        for engine, interpreter in plan.engines.items():
+            child = ChildPeer(engine, interpreter, checkpoint, plan.max_new_tokens, num_tokens)
+            asks[engine.name] = stack.enter_context(closing(child)).ask
+            origin["versions"] |= child.versions
+        peers, left_out = warmed_up(asks, set(settings), questions, threads)
+        total = len(peers) * len(questions) * plan.num_rounds
+        played = play(peers, questions, plan.num_rounds, lambda peer: set_threads(peer.threads))
         # No automatic refresh: a refresh in the background would slow down a timed answer.
-        return track(samples, label, total, console=console, auto_refresh=False)
-
-    work = work_of(model)
-    most = max(wanted.threads)
-    set_threads(most)
-    speeds = [bandwidth(device, model.product_dtype, work.weight_bytes)]
-    others = Others()
-    measured: list[SeriesSamples] = []
-    origin = provenance(*wanted.arguments.get("drafts", ()))
-    with Peers(target, wanted.methods, wanted.transformers) as peers:
-        for batch_size in wanted.batch_sizes:
-            series, versions = series_of(wanted, target, peers, batch_size)
-            origin["versions"] |= versions
-            measured.append(measure(series, wanted.threads, wanted.num_rounds, watch))
-    threads = measured[0].threads[plan.AR]
-    set_threads(threads)
-    if threads != most:
-        speeds.clear()
-    speeds.append(bandwidth(device, model.product_dtype, work.weight_bytes))
+        samples = list(track(played, "answers", total, console=console, auto_refresh=False))
+    set_threads(peers[0].threads)
     return Findings(
         origin=origin,
-        subject=target.facts,
-        arguments=wanted.arguments,
-        note=target.note,
-        quiet=Quiet(
-            cores=num_cores(),
-            load_before=wanted.load_before,
-            others=others.share(),
-            ar_spread=spread(measured[0].samples, plan.AR),
-        ),
-        bytes_per_second=max(speeds),
-        work=work,
-        forward_threads=threads,
+        subject={
+            "name": checkpoint.name,
+            "fingerprint": fingerprint(checkpoint.weight_files),
+            "dtype": model.arithmetic,
+            "device": str(device),
+        },
+        arguments=plan.arguments,
+        quiet=Quiet(num_cores(), plan.load_before, others.share(), spread(samples, AR)),
+        threads={peer.name: peer.threads for peer in peers},
+        left_out=left_out,
         curves={
             rows: rho_curve(rows, forward_times(model, rows, WIDTHS, CONTEXT, NUM_CURVE_ROUNDS))
-            for rows in wanted.batch_sizes
+            for rows in ROWS
         },
-        series=measured,
-        compared=_compared(measured, wanted.cursor, has_text=not target.note),
+        samples=samples,
+        compared=compare_all(samples, settings),
     )
 
 
-def _compared(
-    measured: Sequence[SeriesSamples], cursor: str | None, *, has_text: bool
-) -> list[Compared]:
-    """Return all comparisons. has_text: False for random weights; ``agreement`` is then None."""
-    compared = [comparison for series in measured for comparison in compare_all(series, cursor)]
-    return compared if has_text else [replace(c, agreement=None) for c in compared]
+def warmed_up(
+    asks: Mapping[str, Ask], ours: set[str], questions: Sequence[Question], threads: Sequence[int]
+) -> tuple[list[Peer], list[str]]:
+    """Warm up every peer on every number of threads; return the peers that ran, on their fastest.
 
-
-def series_of(
-    wanted: BenchmarkPlan, target: Target, peers: Peers, batch_size: int
-) -> tuple[Series, dict[str, str]]:
-    """Return the series of one batch size, and the versions of the other engines in this series."""
-    questions = plan.questions(target.prompts, batch_size, wanted.num_prompts, wanted.seed)
-    longest = max(len(prompt) for question in questions for prompt in question.prompts)
-    asks = peers.of(batch_size, longest)
-    versions: dict[str, str] = {}
-    if wanted.cursor is not None and batch_size > 1 and wanted.cache_blocks:
-        asks |= peers.other_caches(wanted.methods[wanted.cursor], wanted.cache_blocks)
-    if batch_size == 1:
-        for engine, interpreter in wanted.engines.items():
-            asks[engine.name], added = peers.engine(engine, interpreter, longest)
-            versions |= added
-    return Series(batch_size, asks, tuple(questions), wanted.num_slow), versions
-
-
-def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> SeriesSamples:
-    """Measure a series. Each peer uses the value in ``threads`` with which it is fastest."""
-    asks, left_out = warmed_up(series, threads)
-    questions = series.questions
-    chosen = dict.fromkeys(asks, threads[0])
-    if len(threads) > 1:
-        peers = [Peer(name, count, ask) for count in threads for name, ask in asks.items()]
-        some = spread_out(questions, series.some(NUM_TUNING))
-        tuned = play(peers, some, 1, use_threads)
-        chosen = best_threads(list(watch(tuned, "threads", len(peers) * len(some))))
-    peers = [series.peer(name, chosen[name]) for name in asks]
-    played = play(peers, questions, num_rounds, use_threads)
-    total = num_answers(peers, len(questions), num_rounds)
-    samples = tuple(watch(played, f"batch {series.batch_size}", total))
-    return SeriesSamples(series.batch_size, samples, chosen, tuple(left_out))
-
-
-def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], list[str]]:
-    """Warm up every peer; return the peers that ran, and a sentence for each peer that failed.
-
-    Other programs may fail, because versions and devices differ. Errors of this runtime are raised.
+    Also returns a sentence for each other engine that failed, because versions and devices differ.
+    Errors of this runtime are raised.
     """
-    asks: dict[str, Ask] = {}
-    left_out = []
-    for name, ask in series.asks.items():
+    peers, left_out = [], []
+    prompts = [question.prompt for question in spread_out(questions, NUM_WARM_UP)]
+    for name, ask in asks.items():
         try:
+            rates = {}
             for count in threads:
                 set_threads(count)
-                for question in series.questions[: series.some(NUM_WARM_UP)]:
-                    ask(question)
-        except Exception as error:
-            if plan.is_ours(name):
+                ask(prompts[0])
+                answers = [ask(prompt) for prompt in prompts]
+                num_tokens = sum(len(answer.tokens) for answer in answers)
+                rates[count] = num_tokens / sum(answer.seconds for answer in answers)
+        except RuntimeError as error:
+            if name in ours:
                 raise
-            left_out.append(f"{name} failed in the warm-up ({type(error).__name__}: {error})")
+            left_out.append(f"{name} failed in the warm-up ({error})")
         else:
-            asks[name] = ask
-    return asks, left_out
+            peers.append(Peer(name, max(rates, key=rates.__getitem__), ask))
+    return peers, left_out
 
 
-def first_of_each(questions: Sequence[PromptGroup], count: int) -> frozenset[int]:
-    """Return the numbers of the first ``count`` questions of each family."""
-    numbers: dict[str, list[int]] = {}
-    for number, question in enumerate(questions):
-        numbers.setdefault(question.family, []).append(number)
-    return frozenset(number for family in numbers.values() for number in family[:count])
-
-
-def spread_out(questions: Sequence[PromptGroup], count: int) -> list[PromptGroup]:
+def spread_out(questions: Sequence[Question], count: int) -> list[Question]:
     """Return at most ``count`` questions, evenly spaced so that they cover several families."""
     step = max(1, len(questions) // count)
     return list(questions[::step][:count])
-
-
-def use_threads(peer: Peer) -> None:
-    set_threads(peer.threads)
 
 
 def set_threads(count: int) -> None:
@@ -217,17 +145,3 @@ def set_threads(count: int) -> None:
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
         torch.ones(256, 256) @ torch.ones(256, 256)
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run ``count`` processes that keep one core busy each; end them on exit."""
-    started = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
-    try:
-        time.sleep(BUSY_SETTLING_SECONDS if count else 0.0)
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-        for process in started:
-            process.wait()
