@@ -289,7 +289,6 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
     } else {
       team.each(thread, count, norm_row);
     }
-    m.clock.lap(thread, NORMS);
   };
   auto add_to_x = [&](int tile, int num_tiles, const F* out, int stride) {
     for (int i = 0; i < count; i++) {
@@ -307,7 +306,6 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
             }
           });
   run_attention(m, team, thread, feed, index);
-  m.clock.lap(thread, ATTENTION);
   product(m, team, thread, layer.output, m.mixed, TILES_AT_ONCE, &layer.output_low, add_to_x);
   normalise(layer.feed_norm);
   product(m, team, thread, layer.gate_up, normed, 4, &layer.gate_up_low,
@@ -331,7 +329,6 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   m.mixed.shape((int)count, m.heads.num_heads * m.heads.dim);
   m.gated.shape((int)count, (int)s.feed);
   Pool::shared().run((int)feed.num_threads, [&](Team& team, int thread) {
-    m.clock.start(thread);
     team.each(thread, (int)count, [&](int i) { embed(m, i); });
     for (int layer = 0; layer < (int)s.num_layers; layer++)
       run_layer(m, team, thread, feed, layer);

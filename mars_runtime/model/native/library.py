@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -333,9 +333,6 @@ class PenaltyStruct(Structure):
     ]
 
 
-PARTS = ("products", "attention", "norms", "head", "adapter")
-"""The parts of a forward pass that ``mars_clock`` measures, in the order of its results."""
-
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
     "mars_sizes": (c_int64, [c_int64]),
@@ -348,7 +345,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         [c_void_p, c_int64, c_void_p, c_int64, c_int64, *[c_void_p] * 2, c_int64, *[c_void_p] * 5],
     ),
     "mars_logits": (None, [c_void_p, c_int64, c_void_p, c_int64, c_void_p]),
-    "mars_clock": (None, [c_void_p, c_int64, POINTER(c_double * len(PARTS))]),
 }
 
 

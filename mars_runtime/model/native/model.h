@@ -58,25 +58,6 @@ struct Feed {
 
 // ---
 
-enum Part { PRODUCTS, ATTENTION, NORMS, HEAD, ADAPTER, NUM_PARTS };
-
-// Measures the time of each part of forward passes on thread 0.
-struct Clock {
-  bool is_on = false;
-  double seconds[NUM_PARTS] = {};
-  std::chrono::steady_clock::time_point last;
-
-  void start(int thread) {
-    if (is_on && thread == 0) last = std::chrono::steady_clock::now();
-  }
-  void lap(int thread, Part part) {
-    if (!is_on || thread != 0) return;
-    auto now = std::chrono::steady_clock::now();
-    seconds[part] += std::chrono::duration<double>(now - last).count();
-    last = now;
-  }
-};
-
 template <class Vector>
 static inline void grow(Vector& v, size_t size) {
   if (v.size() < size) v.resize(size);
@@ -127,7 +108,6 @@ struct AttentionTask {
 struct Model {
   Spec spec;
   Heads heads;
-  Clock clock;
   std::mutex turn;  // held during a forward pass: the model runs one at a time
   std::vector<Desk> desks;    // one per thread
   std::vector<Token> tokens;  // the tokens of this forward pass, masks last
@@ -185,7 +165,6 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
         store(middle + i * rank + t * LANES, out[t * num_masks + i]);
     desk.low.shape(num_masks, rank);
     for (int i = 0; i < num_masks; i++) desk.low.put(i, middle + i * rank);
-    model.clock.lap(thread, ADAPTER);
   }
   int tiles = w.tiles();
   team.each(thread, (tiles + span - 1) / span, [&](int task) {
@@ -203,5 +182,4 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
     }
     done(tile, count, out, num_rows);
   });
-  model.clock.lap(thread, PRODUCTS);
 }

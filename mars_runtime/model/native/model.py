@@ -11,7 +11,6 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -66,33 +65,6 @@ Tell = Callable[[float], None]
 """A function that is called with the share of the weights packed so far, from 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """The size of a packed matrix."""
-
-    bits: int
-    num_weights: int
-    num_bytes: int
-
-    @classmethod
-    def of(cls, matrix: Matrix) -> Packed:
-        return cls(matrix.bits, math.prod(matrix.shape), packed_bytes(matrix))
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Sizes that determine the memory traffic and the arithmetic of a forward pass.
-
-    The fields have the same meaning as in ``Load`` of the lab's benchmark.
-    """
-
-    weight_bytes: int
-    head_bytes: int
-    body_weights: int
-    head_weights: int
-    position_bytes: int
-
-
 class NativeModel(CausalModel):
     """A causal language model on the CPU.
 
@@ -128,10 +100,9 @@ class NativeModel(CausalModel):
         tables = _tables(unpacked, adapter, config)
         state_bytes = packed_bytes(_state(tables)) if tables else 0
         self._arena = Arena(unpacked.most_bytes + state_bytes, library)
-        body: list[Packed] = []
-        layers = self._layers(unpacked, body, tell)
-        self._bits = sorted({matrix.bits for matrix in body})
-        self.sizes = _sizes(config, unpacked, body)
+        bits_used: set[int] = set()
+        layers = self._layers(unpacked, bits_used, tell)
+        self._bits = sorted(bits_used)
         spec = self._spec(unpacked, layers, adapter, mask_id, tables)
         self._model = library.mars_new(ctypes.byref(spec))
         # The model is not freed at exit, because a thread may still be running a forward pass.
@@ -317,24 +288,15 @@ class NativeModel(CausalModel):
         """Yield all tensors that the library reads, for measurements."""
         yield from (part for part in self._pinned if isinstance(part, Tensor))
 
-    def clock(self, *, is_on: bool) -> dict[str, float]:
-        """Switch the timers for the parts of a forward pass on or off.
-
-        Returns the seconds measured since the last call, by part (``library.PARTS``).
-        """
-        seconds = (ctypes.c_double * len(c.PARTS))()
-        self._library.mars_clock(self._model, int(is_on), ctypes.byref(seconds))
-        return dict(zip(c.PARTS, seconds, strict=True))
-
-    def _layers(self, unpacked: Weights, body: list[Packed], tell: Tell) -> Any:
+    def _layers(self, unpacked: Weights, bits_used: set[int], tell: Tell) -> Any:
         """Pack all layers and return them as an array of ``LayerStruct``.
 
-        Appends the sizes of the base model's matrices in each layer to ``body``.
+        Adds the number of bits of each of the base model's matrices to ``bits_used``.
         """
         layers = (c.LayerStruct * self.config.num_layers)()
         for index, layer in enumerate(unpacked.layers()):
             layers[index] = self._layer(layer)
-            body += [Packed.of(matrix) for matrix in layer.base()]
+            bits_used |= {matrix.bits for matrix in layer.base()}
             tell((index + 1) / (self.config.num_layers + 1))
         self._pinned.append(layers)
         return layers
@@ -411,18 +373,6 @@ class NativeModel(CausalModel):
         """Keep a tensor alive as long as the model, and return its address."""
         self._pinned.append(tensor)
         return tensor.data_ptr()
-
-
-def _sizes(config: ModelConfig, weights: Weights, body: Sequence[Packed]) -> Sizes:
-    """Return the sizes of the base model; adapters are not counted, since AR does not use them."""
-    head = Packed.of(weights.head)
-    return Sizes(
-        weight_bytes=head.num_bytes + sum(packed.num_bytes for packed in body),
-        head_bytes=head.num_bytes,
-        body_weights=sum(packed.num_weights for packed in body),
-        head_weights=head.num_weights,
-        position_bytes=4 * config.num_layers * config.num_kv_heads * config.head_dim,
-    )
 
 
 def _tables(weights: Weights, adapter: Adapter | None, config: ModelConfig) -> Tables | None:

@@ -55,12 +55,4 @@ EXPORTED void mars_read(void* model, int64_t num_threads, const float* hidden, i
 EXPORTED void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t count, float* out) {
   run_logits(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, out);
 }
-
-// Writes the seconds measured since the last call, then switches the clock on or off.
-EXPORTED void mars_clock(void* model, int64_t is_on, double* seconds) {
-  Clock& clock = static_cast<Model*>(model)->clock;
-  memcpy(seconds, clock.seconds, sizeof clock.seconds);
-  memset(clock.seconds, 0, sizeof clock.seconds);
-  clock.is_on = is_on;
-}
 }

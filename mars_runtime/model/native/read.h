@@ -145,7 +145,6 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
   std::vector<Sums> sums((size_t)pieces * count);
   if (num_groups) grow(m.prepared, (size_t)count * s.sampler.state.tiles() * LANES);
   Pool::shared().run(num_threads, [&](Team& team, int thread) {
-    m.clock.start(thread);
     Best* own = &best[(size_t)thread * count];
     head_product(m, team, thread, hidden, count, is_finite, [&](int piece, float* logits) {
       int first = piece * wide, number = s.vocab - first < wide ? (int)s.vocab - first : wide;
@@ -174,7 +173,6 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
       if (entropies) entropies[i] = std::log(sum.sum) - sum.weighed / sum.sum;
     });
     if (num_groups) rank_groups(m, team, thread, count, num_groups, groups, ids, probabilities);
-    m.clock.lap(thread, HEAD);
   });
 }
 
