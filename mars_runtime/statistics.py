@@ -6,7 +6,7 @@ Every bootstrap is a percentile bootstrap with a fixed seed, so equal input give
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -33,14 +33,6 @@ class Estimate:
     def scaled(self, factor: float) -> Estimate:
         """Convert the estimate to another unit: multiply it by ``factor``, a number above 0."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The median and the 99th percentile of some values."""
-
-    p50: float
-    p99: float
 
 
 def wilson(num_right: int, num_all: int) -> Estimate:
@@ -134,17 +126,12 @@ def ratios_of_sums(
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
     """Return the median with a bootstrap interval. ``values`` must not be empty."""
-    return quantile(values, 50, seed)
-
-
-def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
-    """Return the percentile ``share`` of the values with a bootstrap interval."""
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
     picked = _resamples(array, rng)
-    resampled = np.concatenate([np.percentile(group, share, axis=1) for group in picked])
-    return _between(float(np.percentile(array, share)), resampled)
+    resampled = np.concatenate([np.median(group, axis=1) for group in picked])
+    return _between(float(np.median(array)), resampled)
 
 
 def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
@@ -163,18 +150,6 @@ def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
         resampled += np.concatenate([np.median(x, axis=1) for x in _resamples(group, rng)])
     estimate = _between(float(np.mean([np.median(group) for group in logs])), resampled / len(logs))
     return Estimate(math.exp(estimate.value), math.exp(estimate.low), math.exp(estimate.high))
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the percentile ``share`` (0 to 100), interpolated between neighbouring values."""
-    _check_groups([values])
-    return float(np.percentile(np.asarray(values, dtype=np.float64), share))
-
-
-def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the spread of the values that are not None, or None if there are none."""
-    known = [value for value in values if value is not None]
-    return Spread(percentile(known, 50), percentile(known, 99)) if known else None
 
 
 def _resamples(values: NDArray[Number], rng: np.random.Generator) -> list[NDArray[Number]]:

@@ -1,4 +1,4 @@
-"""Format figures, and render tables for a terminal (rich) or a document (Markdown)."""
+"""Format figures, and render tables for a terminal."""
 
 from __future__ import annotations
 
@@ -36,18 +36,6 @@ class Table:
         """
         lines = tuple(tuple(cell(record) for cell in columns.values()) for record in records)
         return cls(title, tuple(columns), lines)
-
-    def to_markdown(self) -> str:
-        """Return the title in bold and the table in GitHub-flavoured Markdown.
-
-        All columns but the first align right.
-        """
-        marks = (":--", *["--:"] * (len(self.columns) - 1))
-        rows = [
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-            for line in (self.columns, marks, *self.lines)
-        ]
-        return "\n".join([f"**{self.title}**", "", *rows])
 
     def to_rich(self) -> Group:
         """Return the table for a terminal, with intervals on a second line to save width."""

@@ -137,11 +137,6 @@ class Transformer(CausalModel):
         return self.dtype
 
     @property
-    def product_dtype(self) -> torch.dtype:
-        """Dtype in which the matrices are multiplied."""
-        return torch.int8 if self._is_int8 else self.dtype
-
-    @property
     def arithmetic(self) -> str:
         """Name of the arithmetic of matrix products: float32, bfloat16 or int8."""
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")

@@ -90,7 +90,6 @@ class NativeModel(CausalModel):
         self.device = torch.device("cpu")
         self.dtype = torch.float32  # dtype of hidden states and logits
         self.cache_dtype = torch.float16
-        self.product_dtype = torch.int8
         self.threads = Threads()
         self.ceiling: int | None = None
         self._library = library
