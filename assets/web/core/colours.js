@@ -16,7 +16,6 @@ export function coloursOf(root) {
     ink: get("ink"),
     page: get("page"),
     card: get("card"),
-    surface: get("surface"),
     muted: get("muted"),
     grid: get("grid"),
     line: get("line"),

@@ -4,7 +4,6 @@ interface Colours {
   ink: string;
   page: string;
   card: string;
-  surface: string;
   muted: string;
   grid: string;
   line: string;
