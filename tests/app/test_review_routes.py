@@ -36,6 +36,7 @@ from mars_runtime.review.budget import BudgetError
 from mars_runtime.review.judgements import current
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet
+from mars_runtime.serving.errors import ApiError
 from mars_runtime.settings import DecodeSettings
 
 HEADERS = {"x-review-key": KEY}
@@ -287,6 +288,36 @@ async def leaves() -> dict[str, str]:
 def endless() -> None:
     while True:
         budget.check()
+
+
+def test_an_address_that_fills_its_line_delays_no_other() -> None:
+    """What waits there is dropped once its client leaves."""
+    held, begun, done = threading.Event(), threading.Event(), list[str]()
+
+    def hold() -> None:
+        begun.set()
+        held.wait(60)
+
+    async def attack() -> None:
+        line = FairQueue()
+        tasks = [asyncio.ensure_future(line.done(hold, "many", stays))]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(begun.wait, 30)
+        with pytest.raises(ClientDisconnect):
+            await line.done(lambda: done.append("left"), "many", leaves)
+        for _ in range(fair_queue.MAX_OF_ONE):
+            tasks.append(asyncio.ensure_future(line.done(hold, "many", stays)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(ApiError, match=fair_queue.FULL) as refused:
+            await line.done(held.wait, "many", stays)
+        assert (refused.value.status, refused.value.retry_after) == (429, 1)
+        assert await asyncio.wait_for(line.done(lambda: "served", "one", stays), 30) == "served"
+        held.set()
+        await asyncio.gather(*tasks)
+
+    run(attack())
+    assert done == []
 
 
 @pytest.mark.parametrize(
