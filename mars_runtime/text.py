@@ -1,8 +1,7 @@
-"""Tokenization: ChatML prompts from untrusted text, and the exact bytes of every token.
+"""Tokenization: prompts from untrusted text by the chat template, and the bytes of every token.
 
-Only byte-level BPE tokenizers are supported. A checkpoint's chat template is a program and is never
-run; only a literal system prompt is extracted from it. Control tokens are inserted by id. The
-encoder for user text has no added tokens, so typed text can never become a control token.
+Only byte-level BPE tokenizers are supported. The chat template of a checkpoint is rendered in a
+sandbox. Only text that the template itself writes can become a control token, never typed text.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mars_runtime.chat_template import CHATML, TemplateRejectionError, render
 from mars_runtime.errors import MarsError
 from mars_runtime.inputs import read_bytes, read_text
 from mars_runtime.json_values import FIRST, Whole
@@ -23,16 +24,24 @@ if TYPE_CHECKING:
     import tokenizers
 
 MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>"
-_SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)([^'\"{}<>]+)<\|im_end\|>")
+TYPED, ANSWER, LAST = "\udc00", "\udc01", "\udc02"
+"""Marks in a rendered prompt; no valid text contains them. TYPED precedes each typed character that
+could begin a control token, ANSWER replaces an answer that is given as ids, and LAST follows the
+message to continue.
+"""
+EOS_IDS, BOS_IN_CHATS = "eos_token_ids", "add_bos_token_to_chats"
+"""Keys that are added to the contents of ``tokenizer_config.json``: token ids that other files name
+as EOS, and whether a chat begins with BOS even if its template writes none.
+"""
 MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
 """Maximum number of characters in a system prompt from a visitor, a link or a command."""
 MAX_TOKENS = 1 << 20
 """Maximum number of tokens in a tokenizer; the largest published ones have a fourth of that."""
-_NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # bytes that every tokenizer must have
+AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 Said = tuple[str, "str | Sequence[int]"]
 """A turn of a chat: its role, and its text or token ids."""
-_PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
+_PROBE = "".join(map(chr, range(0x20, 0x7F))) + "  \n\tünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
 class TextError(MarsError, ValueError):
@@ -73,107 +82,34 @@ ALONE = Context()
 
 
 class Tokenizer:
-    """A byte-level BPE tokenizer with the ChatML control tokens.
+    """A byte-level BPE tokenizer with the chat template of its checkpoint.
 
     size: number of ids. The model's logits for higher ids are unused.
-    mask_id, im_start_id, pad_id: control tokens.
+    mask_id, pad_id, end_id: the mask, the padding, and the token that usually ends a turn.
     eos_ids: the tokens that end a turn.
-    forbidden_ids: ids below ``size`` that must never be generated (mask, pad, im_start, unused).
-    system: the default system prompt of a conversation.
+    forbidden_ids: ids below ``size`` that must never be generated (mask, pad, BOS, unused).
+    system: the system prompt of a conversation without one; None for the template's own.
     """
 
     def __init__(
         self,
-        encoder: tokenizers.Tokenizer,
-        tokens: Mapping[int, str],
-        added: Mapping[str, int],
-        pad: str | None,
-        mask: str = MASK,
-        system: str | None = None,
-    ) -> None:
-        """Build a tokenizer from an encoder without added tokens. Raises TextError.
-
-        ``tokens`` maps ids to the encoder's own tokens; ``added`` maps all added tokens to ids.
-        """
-        missing = [name for name in (mask, IM_START, IM_END) if name not in added]
-        if missing:
-            raise TextError(
-                f"This tokenizer has no {' and no '.join(missing)}: choose a checkpoint with the "
-                "ChatML format."
-            )
-        self._encoder = encoder
-        self._tokens = tokens
-        self._names = dict(added)
-        self._added = {index: name for name, index in added.items()}
-        self._bytes: dict[int, bytes] = {}
-        characters = {token for token in tokens.values() if len(token) == 1}
-        self._lost = {byte for char, byte in BYTE_OF_CHAR.items() if char not in characters}
-        self.system = system
-        self.mask_id = added[mask]
-        self.im_start_id = added[IM_START]
-        self.im_end_id = added[IM_END]
-        self.eos_ids = frozenset(added[name] for name in (IM_END, END_OF_TEXT) if name in added)
-        self.pad_id = added.get(pad or "", added.get("<|pad|>", self.im_end_id))
-        ids = [*tokens, *self._added]
-        # Memory is allocated for every id up to the largest one.
-        if min(ids) < 0 or max(ids) >= MAX_TOKENS:
-            raise TextError(
-                f"The token ids of this tokenizer go from {min(ids)} to {max(ids)}, and at most "
-                f"{MAX_TOKENS:,} tokens are supported: fetch the checkpoint again."
-            )
-        self.size = 1 + max(ids)
-        unused = set(range(self.size)) - tokens.keys() - self._added.keys()
-        never = {self.mask_id, self.pad_id, self.im_start_id} - self.eos_ids
-        self.forbidden_ids = frozenset(never | unused)
-        if self.mask_id in self.eos_ids | {self.pad_id}:
-            raise TextError(
-                "The mask token of this tokenizer is also its pad token or the end of a turn: "
-                "choose another checkpoint."
-            )
-        self._check_round_trip()
-
-    @classmethod
-    def from_dir(
-        cls, path: str | Path, *, mask: str = MASK, system: str | None = None
-    ) -> Tokenizer:
-        """Read ``tokenizer.json`` and, if present, its configuration and chat template.
-
-        Arguments and errors are those of ``from_spec``.
-        """
-        return cls.from_spec(*read_spec(Path(path)), mask=mask, system=system, name=str(path))
-
-    @classmethod
-    def from_spec(
-        cls,
         spec: Mapping[str, Any],
         config: Mapping[str, Any],
         *,
         mask: str | None = MASK,
         system: str | None = None,
         name: str = "This file",
-    ) -> Tokenizer:
+    ) -> None:
         """Build a tokenizer from the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
 
-        mask: name of the mask token; None chooses a control token that no chat needs.
-        system: default system prompt; None uses the one in the chat template.
-        name: name of the tokenizer in error messages.
+        config: may also have EOS_IDS and BOS_IN_CHATS. mask: name of the mask token; None chooses a
+        control token that no chat needs. name: the tokenizer's name in error messages.
 
-        Raises TextError unless the tokenizer is byte-level BPE with ChatML tokens and a mask token.
+        Raises TextError unless the tokenizer is byte-level BPE with a chat template and a mask.
         """
-        pad = config.get("pad_token")
-        pad = pad.get("content") if isinstance(pad, dict) else pad
+        self.system = system
         try:
-            added = added_tokens(spec, config)
-            encoder, vocabulary = plain_encoder(spec, added)
-            tokens = {index: token for token, index in vocabulary.items()}
-            return cls(
-                encoder,
-                tokens,
-                added,
-                pad if isinstance(pad, str) else None,
-                mask or spare_token(added, pad),
-                system or default_system(config.get("chat_template")),
-            )
+            self._build(spec, config, mask)
         except TextError:
             raise
         # The tokenizers library raises Exception, or a panic that is not an Exception.
@@ -184,17 +120,73 @@ class Tokenizer:
                 f"{name} contains no readable tokenizer: export it again with the tokenizers "
                 "library."
             ) from error
+        self._check_round_trip()
 
-    def parts(self) -> dict[str, Any]:
-        """Return the JSON values that determine the tokenizer, to compare it with another one."""
-        names = {index: name for name, index in self._names.items()}
-        return {
-            "encoder": json.loads(self._encoder.to_str()),
-            "added": self._names,
-            "pad": names.get(self.pad_id),
-            "mask": names[self.mask_id],
-            "system": self.system,
+    @classmethod
+    def from_dir(
+        cls, path: str | Path, *, mask: str | None = MASK, system: str | None = None
+    ) -> Tokenizer:
+        """Read the tokenizer of a folder. Raises TextError."""
+        return cls(*read_spec(Path(path)), mask=mask, system=system, name=str(path))
+
+    def _build(self, spec: Mapping[str, Any], config: Mapping[str, Any], mask: str | None) -> None:
+        self._names = names = added_tokens(spec, config)
+        self._added = {index: name for name, index in names.items()}
+        self._encoder, vocabulary = plain_encoder(spec, names)
+        self._tokens = {index: token for token, index in vocabulary.items()}
+        self._lost = {byte for char, byte in BYTE_OF_CHAR.items() if char not in vocabulary}
+        ids = [*self._tokens, *self._added]
+        # Memory is allocated for every id up to the largest one.
+        if min(ids) < 0 or max(ids) >= MAX_TOKENS:
+            raise TextError(
+                f"The token ids of this tokenizer go from {min(ids)} to {max(ids)}, and at most "
+                f"{MAX_TOKENS:,} tokens are supported: fetch the checkpoint again."
+            )
+        self.size = 1 + max(ids)
+        self._template = _template(config.get("chat_template"), names)
+        self._special = {
+            key: str(value["content"] if isinstance(value, dict) else value)
+            for key, value in config.items()
+            if key.endswith("_token") and isinstance(value, str | dict)
         }
+        bos, eos, pad = (
+            names.get(self._special.get(key, "")) for key in ("bos_token", "eos_token", "pad_token")
+        )
+        used = {IM_START, IM_END, END_OF_TEXT, *self._special.values()}
+        spare = [name for name in names if name not in used and name not in self._template]
+        mask = mask or (MASK if MASK in names else next(iter(spare), MASK))
+        # transformers writes 2 for a Llama without an EOS token, whichever token that is.
+        listed = [end for end in config.get(EOS_IDS, ()) if end != names.get(mask)]
+        ends = [end for end in (eos, *listed) if end in range(self.size)]
+        if not ends and IM_END in names:
+            ends = [names[IM_END]]
+        if mask not in names or not ends:
+            missing = "token that ends a turn" if mask in names else mask
+            raise TextError(f"This tokenizer has no {missing}: choose another checkpoint.")
+        self.mask_id, self.end_id, self.eos_ids = names[mask], ends[0], frozenset(ends)
+        self.pad_id = self.end_id if pad is None else pad
+        if self.mask_id in self.eos_ids | {self.pad_id}:
+            raise TextError(
+                "The mask token of this tokenizer is also its pad token or the end of a turn: "
+                "choose another checkpoint."
+            )
+        unused = set(range(self.size)) - self._tokens.keys() - self._added.keys()
+        never = {self.mask_id, self.pad_id, bos, names.get(IM_START)}
+        self.forbidden_ids = (
+            frozenset(unused.union(i for i in never if i is not None)) - self.eos_ids
+        )
+        self._bos_id = names.get(_first_token(spec))
+        self._bos_in_chats = bool(config.get(BOS_IN_CHATS))
+        self._thoughts = [
+            token["content"]
+            for token in spec.get("added_tokens") or []
+            if token.get("special") is False and token["content"] in self._template
+        ]
+        firsts = {name.lstrip()[:1] for name in names} - {""}
+        self._marks = {ord(first): TYPED + first for first in firsts}
+        longest_first = map(re.escape, sorted(names, key=len, reverse=True))
+        typed = f"{TYPED}[{re.escape(''.join(firsts))}]"
+        self._control = re.compile("|".join([typed, ANSWER, *longest_first]))
 
     def encode(self, text: str) -> list[int]:
         """Tokenize ``text`` into ids that never include a control token.
@@ -202,16 +194,17 @@ class Tokenizer:
         Lone surrogates, which UTF-8 cannot encode, become U+FFFD. Bytes without a token are
         dropped, as in the tokenizers library. Raises TextError if the text is too long.
         """
-        if len(text) > MAX_PROMPT_CHARS:
-            raise TextError(
-                f"Shorten the prompt to at most {MAX_PROMPT_CHARS:,} characters; it has "
-                f"{len(text):,}."
-            )
-        valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return list(self._encoder.encode(valid, add_special_tokens=False).ids)
+        return self._encode(self._typed(text))
+
+    def encode_text(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """Tokenize a text that the model continues, after BOS if the tokenizer asks for it.
+
+        parse_special: whether the names of control tokens in the text stand for these tokens.
+        """
+        return self._after_bos(self._encode(_valid(text)) if parse_special else self.encode(text))
 
     def system_in_force(self, system: str) -> str:
-        """Return ``system``, or the checkpoint's default system prompt if it is blank."""
+        """Return ``system``, or the registry's default system prompt if it is blank."""
         return system if system.strip() else self.system or ""
 
     def encode_prompt(
@@ -220,11 +213,12 @@ class Tokenizer:
         history: Sequence[Turn] = (),
         before: Sequence[Said] = (),
         system: str = "",
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[int]:
         """Tokenize a prompt as one user turn, after the turns ``before`` and ``history``.
 
-        system: the system prompt, unless ``before`` begins with one; if empty, the checkpoint's
-            default.
+        system: the system prompt, unless ``before`` begins with one. options: keyword arguments of
+        ``encode_chat``.
 
         Raises TextError if a text is empty, too long or has no tokens.
         """
@@ -235,46 +229,109 @@ class Tokenizer:
                 "The model has no tokens for the characters of this prompt. Type another one."
             )
         is_given = bool(before) and before[0][0] == "system"
-        in_force = "" if is_given else self.system_in_force(check_system(system))
-        first: list[Said] = [("system", in_force)] if in_force else []
-        return self.encode_chat([*first, *before, *_said(history), ("user", text)])
+        turns = [*before]
+        if check_system(system).strip() and not is_given:
+            turns.insert(0, ("system", system))
+        for turn in history:
+            turns += [("user", turn.prompt), ("assistant", turn.tokens)]
+        return self.encode_chat([*turns, ("user", text)], **options)
 
-    def num_tokens(self, turn: Turn) -> int:
-        """Return how many ids an earlier turn adds to a prompt."""
-        return len(self.encode_chat(_said([turn]))) - len(self.encode_chat([]))
+    def encode_chat(
+        self, turns: Sequence[Said], /, *, continue_final_message: bool = False, **variables: Any
+    ) -> list[int]:
+        """Tokenize (role, content) turns with the chat template, by default for an answer to them.
 
-    def encode_chat(self, turns: Sequence[Said]) -> list[int]:
-        """Tokenize (role, content) turns as ChatML, ready for the assistant's answer.
+        The arguments are those of ``apply_chat_template`` in transformers, and so are the ids,
+        except for the names of control tokens in ``turns``, which stay text. ``self.system`` comes
+        first unless the turns begin with a system prompt.
 
-        Content that consists of ids (the model's own output) is used unchanged. So the result
-        begins with the ids of the same conversation one turn earlier, followed by that turn's
-        answer.
-
-        For text without control tokens the ids equal those of the usual ChatML template: each turn
-        is encoded in one piece (``user\\n`` and the text together). ``self.system`` comes first
-        unless the turns begin with a system prompt.
+        An answer that is given as ids (the model's own output) is used unchanged if the template
+        copies it. So the result begins with the ids of the same conversation one turn earlier,
+        followed by that turn's answer. Raises TextError.
         """
+        if self.system and not (turns and turns[0][0] == "system"):
+            turns = [("system", self.system), *turns]
+        given = {i: ids for i, (_, ids) in enumerate(turns) if not isinstance(ids, str)}
+        contents = [text if isinstance(text, str) else self.decode(text) for _, text in turns]
+        texts = [self._typed(content) for content in contents]
+        slots = [ANSWER if i in given else text for i, text in enumerate(texts)]
+        thoughts = [self._with_thoughts(*said) for said in zip(turns, texts, strict=True)]
+        variables = {"add_generation_prompt": not continue_final_message, **variables}
+
+        def rendered(contents: Sequence[str]) -> str:
+            said = [
+                {"role": role, "content": content}
+                for (role, _), content in zip(turns, contents, strict=True)
+            ]
+            return self._render(said, variables, is_continued=continue_final_message)
+
+        plain = rendered([text.replace(TYPED, "") for text in texts])
+        # A template may trim an answer, or look for control tokens in it and cut its thoughts.
+        for contents in (slots, texts, thoughts, texts):
+            shape = filled = rendered(contents)
+            for index in given:
+                filled = filled.replace(ANSWER, texts[index], 1)
+            if filled.replace(TYPED, "") == plain:
+                break
+        ids = self._encode(shape, given.values())
+        return self._after_bos(ids) if self._bos_in_chats else ids
+
+    def _render(
+        self, said: list[dict[str, str]], variables: Mapping[str, Any], *, is_continued: bool
+    ) -> str:
+        if is_continued:
+            said[-1]["content"] += f"{LAST} "
+        try:
+            text = render(self._template, said, **self._special | self._typed(variables))
+        except TemplateRejectionError as error:
+            raise TextError(f"The model's chat template rejects the prompt: {error}.") from error
+        if is_continued:
+            text, mark, rest = text.rpartition(LAST)
+            if not mark:
+                raise TextError(
+                    "The model's chat template changes the last message, so it cannot be continued."
+                )
+            text = text if rest.startswith(" ") else text.rstrip()
+        return text
+
+    def _typed(self, value: Any) -> Any:
+        """Mark all texts in a JSON value, so that ``_encode`` sees no control token in them."""
+        if isinstance(value, str):
+            return _valid(value).translate(self._marks)
+        if isinstance(value, Mapping):
+            return {key: self._typed(item) for key, item in value.items()}
+        return [self._typed(item) for item in value] if isinstance(value, list) else value
+
+    def _with_thoughts(self, turn: Said, text: str) -> str:
+        """Remove the marks in front of control tokens that a template may look for in an answer."""
+        for name in self._thoughts if turn[0] == "assistant" else ():
+            text = text.replace(TYPED + name, name)
+        return text
+
+    def _encode(self, text: str, answers: Iterable[Sequence[int]] = ()) -> list[int]:
+        """Tokenize a text with marks; ``answers`` are the ids for each ANSWER in it."""
         ids: list[int] = []
-        is_given = bool(turns) and turns[0][0] == "system"
-        first = [("system", self.system)] if self.system and not is_given else []
-        for role, content in [*first, *turns]:
-            text, tokens = (content, ()) if isinstance(content, str) else ("", content)
-            ids += [self.im_start_id, *self.encode(f"{role}\n{text}"), *tokens, self.im_end_id]
-            ids += self.encode("\n")
-        return [*ids, self.im_start_id, *self.encode("assistant\n")]
+        given, at = iter(answers), 0
+        for match in self._control.finditer(text):
+            if not match[0].startswith(TYPED):
+                ids += self._encode_plain(text[at : match.start()])
+                ids += next(given) if match[0] == ANSWER else [self._names[match[0]]]
+                at = match.end()
+        return [*ids, *self._encode_plain(text[at:])]
+
+    def _encode_plain(self, text: str) -> list[int]:
+        return self._encoder.encode(text.replace(TYPED, ""), add_special_tokens=False).ids
+
+    def _after_bos(self, ids: list[int]) -> list[int]:
+        return ids if self._bos_id is None or ids[:1] == [self._bos_id] else [self._bos_id, *ids]
+
+    def has_same_ids(self, other: Tokenizer) -> bool:
+        """Return whether both have the same text for every id and the same EOS tokens."""
+        ids, other_ids = ((t.eos_ids, t._tokens, t._added) for t in (self, other))
+        return ids == other_ids
 
     def token_bytes(self, token: int) -> bytes:
         """Return the exact bytes of a token; for an added token, the bytes of its name."""
-        known = self._bytes.get(token)
-        if known is None:
-            known = self._bytes[token] = self._spell(token)
-        return known
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ``ids``; invalid UTF-8 becomes U+FFFD."""
-        return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
-
-    def _spell(self, token: int) -> bytes:
         if token in self._added:
             return self._added[token].encode()
         if token not in self._tokens:
@@ -283,14 +340,15 @@ class Tokenizer:
             )
         return bytes(BYTE_OF_CHAR[char] for char in self._tokens[token])
 
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of ``ids``; invalid UTF-8 becomes U+FFFD."""
+        return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
+
     def _check_round_trip(self) -> None:
-        if self._lost & _NEEDED:
-            raise TextError(
-                "This tokenizer has no tokens for some ASCII characters: choose another one."
-            )
         ids = self.encode(_PROBE)
-        encodable = bytes(byte for byte in _PROBE.encode() if byte not in self._lost)
-        if self._added.keys() & set(ids) or self.decode(ids) != encodable.decode(
+        lost = self._lost.difference(range(0x20, 0x7F))
+        kept = bytes(byte for byte in _PROBE.encode() if byte not in lost)
+        if not self._added.keys().isdisjoint(ids) or self.decode(ids) != kept.decode(
             "utf-8", "replace"
         ):
             raise TextError(
@@ -307,12 +365,6 @@ def check_system(system: str) -> str:
             f"{len(system):,}."
         )
     return system
-
-
-def _said(history: Iterable[Turn]) -> list[Said]:
-    return [
-        said for turn in history for said in (("user", turn.prompt), ("assistant", turn.tokens))
-    ]
 
 
 class Detokenizer:
@@ -338,13 +390,17 @@ class Detokenizer:
 
 
 def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return ``tokenizer.json`` and, if present, its configuration with the chat template.
+    """Return ``tokenizer.json`` and its configuration, with the chat template and EOS_IDS.
 
     Raises TextError.
     """
     spec = _read_json(folder / "tokenizer.json")
-    config_path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
-    config = _read_json(config_path) if config_path.exists() else {}
+    config, *models = (
+        _read_json(path) if (path := folder / f"{name}.json").exists() else {}
+        for name in ("tokenizer_config", "generation_config", "config")
+    )
+    config[EOS_IDS] = [index for model in models for index in _eos_ids(model)]
+    template = folder / "chat_template.jinja"
     if template.exists():
         try:
             config["chat_template"] = read_bytes(template).decode("utf-8", "replace")
@@ -353,14 +409,20 @@ def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return spec, config
 
 
+def _eos_ids(config: Mapping[str, Any]) -> list[int]:
+    """Return ``eos_token_id``, which may be a number, a list or null. Raises TextError."""
+    value = config.get("eos_token_id")
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(index) is not int or index < 0 for index in ids):
+        raise TextError(f"eos_token_id must be a token id or a list of them, got {value!r}.")
+    return ids
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError) as error:
+        return {**json.loads(read_text(path))}
+    except (OSError, TypeError, ValueError, RecursionError) as error:
         raise TextError(f"{path} is missing or damaged: fetch the checkpoint again.") from error
-    if not isinstance(value, dict):
-        raise TextError(f"{path} is not a tokenizer file: fetch the checkpoint again.")
-    return value
 
 
 def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
@@ -378,16 +440,37 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
     return added
 
 
-def spare_token(added: Mapping[str, int], pad: object) -> str:
-    """Return a token that can serve as mask: MASK if present, else the first that no chat needs."""
-    spare = [name for name in added if name not in (IM_START, IM_END, END_OF_TEXT, pad)]
-    return MASK if MASK in added or not spare else spare[0]
+def _template(value: Any, names: Mapping[str, int]) -> str:
+    """Return the chat template for conversations without tools. Raises TextError.
+
+    value: a template, named templates, or None.
+    """
+    if isinstance(value, list):
+        value = {template["name"]: template["template"] for template in value}
+    if isinstance(value, Mapping):
+        value = value.get("default")
+    elif value is None and {IM_START, IM_END} <= names.keys():
+        return CHATML
+    if not isinstance(value, str):
+        raise TextError("This checkpoint has no chat template: choose one that can chat.")
+    return value
 
 
-def default_system(template: object) -> str | None:
-    """Return the literal system prompt in a ChatML template, or None."""
-    match = _SYSTEM.search(template) if isinstance(template, str) else None
-    return match[1] if match else None
+def _first_token(spec: Mapping[str, Any]) -> str:
+    """Return the name of the token that begins every text, or ""."""
+    for step in _parts(spec.get("post_processor"), "processors"):
+        if step.get("type") == "TemplateProcessing":
+            return str(step["single"][0].get("SpecialToken", {}).get("id", ""))
+    return ""
+
+
+def _valid(text: str) -> str:
+    """Replace lone surrogates by U+FFFD. Raises TextError if the text is too long."""
+    if len(text) > MAX_PROMPT_CHARS:
+        raise TextError(
+            f"Shorten the prompt to at most {MAX_PROMPT_CHARS:,} characters; it has {len(text):,}."
+        )
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def plain_encoder(
@@ -400,34 +483,24 @@ def plain_encoder(
     import tokenizers  # imported here, because decoding a recorded trace must not require it
 
     model = spec.get("model") or {}
+    vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
     steps = _parts(spec.get("pre_tokenizer"), "pretokenizers")
     byte_level = [step for step in steps if step.get("type") == "ByteLevel"]
-    is_byte_level = model.get("type") == "BPE" and not model.get("byte_fallback") and byte_level
-    if not is_byte_level or any(step.get("add_prefix_space") for step in byte_level):
+    is_supported = (
+        model.get("type") == "BPE"
+        and not any(map(model.get, ("byte_fallback", *AFFIXES)))
+        and byte_level
+        and not any(step.get("add_prefix_space") for step in byte_level)
+        and {step.get("type") for step in _parts(spec.get("normalizer"), "normalizers")} <= {"NFC"}
+        and all(set(token) <= BYTE_OF_CHAR.keys() for token in vocabulary)
+        # With other merges the library would panic.
+        and {"".join(pair).replace(" ", "") for pair in model.get("merges") or []} <= {*vocabulary}
+    )
+    if not is_supported:
         raise TextError(
-            "Only byte-level BPE tokenizers without a prefix space are supported: choose a "
-            "checkpoint with one, such as Qwen2."
+            "Only byte-level BPE tokenizers without a prefix space that normalise text by NFC or "
+            "not at all are supported: choose a checkpoint with one, such as Qwen2."
         )
-    normalizers = _parts(spec.get("normalizer"), "normalizers")
-    if any(step.get("type") != "NFC" for step in normalizers):
-        raise TextError(
-            "Only tokenizers that normalise text by NFC or not at all are supported: choose "
-            "another one."
-        )
-    vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
-    if any(not set(token) <= BYTE_OF_CHAR.keys() for token in vocabulary):
-        raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
-    if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
-        raise TextError(
-            "Tokenizers with a subword prefix or a word suffix are not supported: choose another "
-            "one."
-        )
-    for merge in model.get("merges") or []:  # With an invalid merge the library would panic.
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        if not {left, right, left + right} <= vocabulary.keys():
-            raise TextError(
-                "This tokenizer's merges do not fit its vocabulary: fetch the checkpoint again."
-            )
     plain = {
         **spec,
         "added_tokens": [],

@@ -338,7 +338,7 @@ def train_foreseeing(
     """A checkpoint folder with a model that can draft ``word_sequence``; takes a few seconds."""
     tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
     model = hf_model(make_config(tokenizer, initializer_range=0.05, hidden_size=64))
-    eos, mask = tokenizer.im_end_id, tokenizer.mask_id
+    eos, mask = tokenizer.end_id, tokenizer.mask_id
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     rng = random.Random(0)
     for step in range(num_steps):

@@ -52,7 +52,7 @@ def task_prompts(name: str, count: int) -> tuple[tuple[int, ...], ...]:
 def word_prompts(checkpoint: Checkpoint, count: int, seed: int = 0) -> list[list[int]]:
     """Beginnings of the language that the foreseeing checkpoint knows."""
     rng = random.Random(seed)
-    eos = checkpoint.tokenizer.im_end_id
+    eos = checkpoint.tokenizer.end_id
     rows = [word_sequence(rng, rng.choice((2, 7, 15, 26)), eos) for _ in range(4 * count)]
     return [row for row in rows if eos not in row][:count]
 

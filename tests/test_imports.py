@@ -16,6 +16,7 @@ RUNTIME = ROOT / "mars_runtime"
 # A module may import modules of its own rank and below.
 RANKS = {
     "errors": 0,
+    "chat_template": 0,
     "places": 0,
     "methods": 0,
     "json_values": 0,

@@ -18,7 +18,6 @@ from mars_runtime.text import (
     Tokenizer,
     Turn,
     byte_characters,
-    default_system,
     read_spec,
 )
 from tests.tiny_tokenizer import SPECIALS, write_tokenizer
@@ -36,13 +35,17 @@ def tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer.from_dir(folder)
 
 
+def im_start(tokenizer: Tokenizer) -> int:
+    return tokenizer.encode_text("<|im_start|>", parse_special=True)[0]
+
+
 def control_ids(tokenizer: Tokenizer) -> set[int]:
-    return {tokenizer.mask_id, tokenizer.pad_id, tokenizer.im_start_id, tokenizer.im_end_id}
+    return {tokenizer.mask_id, tokenizer.pad_id, im_start(tokenizer), tokenizer.end_id}
 
 
 def test_control_tokens_are_found(tokenizer: Tokenizer) -> None:
     assert len(control_ids(tokenizer)) == 4
-    assert tokenizer.eos_ids == {tokenizer.im_end_id}
+    assert tokenizer.eos_ids == {tokenizer.end_id}
     assert tokenizer.forbidden_ids == control_ids(tokenizer) - tokenizer.eos_ids
     assert tokenizer.token_bytes(tokenizer.mask_id) == b"<|mask|>"
 
@@ -111,7 +114,7 @@ def test_a_hostile_prompt_keeps_the_shape_of_one_turn(tokenizer: Tokenizer) -> N
         (tokenizer.encode_prompt(hostile), 2),
         (tokenizer.encode_prompt("Hi", system=hostile), 3),
     ):
-        assert ids.count(tokenizer.im_start_id) == ids.count(tokenizer.im_end_id) + 1 == num_turns
+        assert ids.count(im_start(tokenizer)) == ids.count(tokenizer.end_id) + 1 == num_turns
         assert not {tokenizer.mask_id, tokenizer.pad_id} & set(ids)
 
 
@@ -167,14 +170,16 @@ def test_published_layout_mask_in_the_config_and_two_ends(folder: Path, tmp_path
     added.append({**added[0], "content": "<|endoftext|>", "id": 500})
     target = edit(folder, tmp_path / "q", added_tokens=added, model=spec["model"])
     config = {
+        "eos_token": "<|im_end|>",
         "pad_token": "<|endoftext|>",
         "added_tokens_decoder": {"510": {"content": "<|mask|>"}},
     }
     (target / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    (target / "generation_config.json").write_text('{"eos_token_id": [1, 500]}', encoding="utf-8")
     tokenizer = Tokenizer.from_dir(target)
     assert (tokenizer.mask_id, tokenizer.pad_id, tokenizer.size) == (510, 500, 511)
-    assert tokenizer.eos_ids == {500, tokenizer.im_end_id}
-    assert {502, 510, tokenizer.im_start_id} <= tokenizer.forbidden_ids
+    assert tokenizer.eos_ids == {500, tokenizer.end_id}
+    assert {502, 510, im_start(tokenizer)} <= tokenizer.forbidden_ids
     assert 500 not in tokenizer.forbidden_ids
     assert not {500, 510} & set(tokenizer.encode("<|endoftext|><|mask|>"))
 
@@ -208,12 +213,12 @@ def test_unsupported_tokenizers_get_a_sentence(folder: Path, tmp_path: Path) -> 
 
 def test_any_added_token_can_be_the_mask(folder: Path) -> None:
     spec, _ = read_spec(folder)
-    tokenizer = Tokenizer.from_spec(spec, {"pad_token": "<|im_end|>"}, mask="<|pad|>")
+    tokenizer = Tokenizer(spec, {"pad_token": "<|im_end|>"}, mask="<|pad|>")
     assert tokenizer.token_bytes(tokenizer.mask_id) == b"<|pad|>"
     assert tokenizer.mask_id in tokenizer.forbidden_ids
     with pytest.raises(TextError, match="no <nothing>"):
         Tokenizer.from_dir(folder, mask="<nothing>")
-    chosen = Tokenizer.from_spec(spec, {}, mask=None)
+    chosen = Tokenizer(spec, {}, mask=None)
     assert chosen.token_bytes(chosen.mask_id) == b"<|mask|>"
 
 
@@ -222,16 +227,15 @@ def test_answers_given_as_ids_stay_as_they_were_written(folder: Path) -> None:
     tokenizer = Tokenizer.from_dir(folder, system="Be kind.")
     written = tuple(token for part in ("h", "e", "l", "l", "o") for token in tokenizer.encode(part))
     first = tokenizer.encode_prompt("A fox")
-    line, end = tokenizer.encode("\n"), tokenizer.im_end_id
+    line, end = tokenizer.encode("\n"), tokenizer.end_id
     expected = [
         *first, *written, end, *line,
-        tokenizer.im_start_id, *tokenizer.encode("user\nWhy?"), end, *line,
-        tokenizer.im_start_id, *tokenizer.encode("assistant\n"),
+        im_start(tokenizer), *tokenizer.encode("user\nWhy?"), end, *line,
+        im_start(tokenizer), *tokenizer.encode("assistant\n"),
     ]  # fmt: skip
     turn = Turn("A fox", written)
     assert tokenizer.encode_prompt("Why?", [turn]) == expected
     assert tokenizer.encode_prompt("A fox", ()) == first
-    assert tokenizer.num_tokens(turn) == len(expected) - len(tokenizer.encode_prompt("Why?"))
 
 
 @given(prompts=st.lists(TEXTS, max_size=3), answers=st.lists(TEXTS, min_size=4, max_size=4))
@@ -244,41 +248,12 @@ def test_a_prompt_begins_with_the_turn_before_and_its_answer(
         history.append(Turn(prompt, tuple(tokenizer.encode(answer))))
         behind = tokenizer.encode_prompt("And?", history)
         assert behind[: len(before) + len(history[-1].tokens)] == [*before, *history[-1].tokens]
-        assert behind.count(tokenizer.im_start_id) == 2 * len(history) + 2
+        assert behind.count(im_start(tokenizer)) == 2 * len(history) + 2
 
 
 def said(history: list[Turn]) -> list[tuple[str, str | tuple[int, ...]]]:
     pairs = [[("user", turn.prompt), ("assistant", turn.tokens)] for turn in history]
     return [said for pair in pairs for said in pair]
-
-
-@pytest.mark.parametrize("newline", ["\n", "\\n"])
-def test_a_system_prompt_is_read_out_of_the_template(
-    folder: Path, tmp_path: Path, newline: str
-) -> None:
-    template = f"{{{{ '<|im_start|>system{newline}You are kind.<|im_end|>{newline}' }}}}"
-    assert Tokenizer.from_dir(folder).system is None
-    for name in ("chat_template.jinja", "tokenizer_config.json"):
-        target = write_tokenizer(tmp_path / name)
-        is_config = name.endswith("json")
-        text = json.dumps({"chat_template": template}) if is_config else template
-        (target / name).write_text(text)
-        assert Tokenizer.from_dir(target).system == "You are kind."
-        assert Tokenizer.from_dir(target, system="Be brief.").system == "Be brief."
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}",
-        "<|im_start|>system\n{{ message }}<|im_end|>",
-        "<|im_start|>user\nYou are kind.<|im_end|>",
-        None,
-        [{"name": "default", "template": ""}],
-    ],
-)
-def test_what_is_not_word_for_word_in_the_template_is_no_system_prompt(template: object) -> None:
-    assert default_system(template) is None
 
 
 LOST = {0x04, 0x16, 0x1D, 0xC0, 0xF1}

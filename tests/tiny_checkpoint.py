@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -14,9 +15,17 @@ from tests.tiny_tokenizer import write_tokenizer
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, INNER = 32, 2, 4, 2, 8, 48
 
 
-def write_checkpoint(folder: Path, seed: int = 0, max_positions: int = 512) -> Path:
-    """Write config.json, model.safetensors and a tokenizer into ``folder`` and return it."""
-    write_tokenizer(folder)
+def write_checkpoint(
+    folder: Path,
+    seed: int = 0,
+    max_positions: int = 512,
+    write: Callable[[Path], Path] = write_tokenizer,
+) -> Path:
+    """Write config.json, model.safetensors and a tokenizer into ``folder`` and return it.
+
+    write: writes the tokenizer.
+    """
+    write(folder)
     vocab_size = Tokenizer.from_dir(folder).size
     config = {
         "model_type": "qwen2",

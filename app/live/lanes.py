@@ -7,6 +7,7 @@ it runs.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -325,11 +326,10 @@ def fitting(
     tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
 ) -> tuple[Turn, ...]:
     """Return the latest complete turns that, together with the prompt, fit into ``room`` tokens."""
-    left = room - len(tokenizer.encode_prompt(prompt, system=system))
-    num_kept = 0
-    for turn in reversed(history):
-        left -= tokenizer.num_tokens(turn)
-        if left < 0:
-            break
-        num_kept += 1
+
+    def length(num_turns: int) -> int:
+        kept = history[len(history) - num_turns :]
+        return len(tokenizer.encode_prompt(prompt, kept, system=system))
+
+    num_kept = max(0, bisect_right(range(len(history) + 1), room, key=length) - 1)
     return tuple(history[len(history) - num_kept :])

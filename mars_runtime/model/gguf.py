@@ -1,10 +1,9 @@
 """Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
-Nothing in the files is executed, in particular not the chat template. The supported architectures
-are those of ``transformer.py``. A file with a metadata key that would change the computation is
-rejected, and the error names the key. The only supported tokenizer is byte-level BPE (``gpt2`` in
-GGUF) with one of the pre-tokenizers listed in this module, because another pre-tokenizer would
-silently produce wrong token ids.
+The supported architectures are those of ``transformer.py``. A file with a metadata key that would
+change the computation is rejected, and the error names the key. The only supported tokenizer is
+byte-level BPE (``gpt2`` in GGUF) with one of the pre-tokenizers listed in this module, because
+another pre-tokenizer would silently produce wrong token ids.
 
 This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
 and never ends for some damaged lengths. This parser rejects every length that goes beyond the end
@@ -42,6 +41,7 @@ from mars_runtime.model.config import (
 )
 from mars_runtime.model.files import files_of
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
+from mars_runtime.text import BOS_IN_CHATS, EOS_IDS
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 MAX_POSITIONS = 1 << 20
@@ -97,8 +97,8 @@ class GgufCheckpoint:
     """The checkpoint that was read from one or more GGUF files.
 
     weights: named and ordered as in a transformers checkpoint; Q4_0, Q4_1 and Q8_0 stay quantised.
-    tokenizer, tokenizer_config: the arguments of ``Tokenizer.from_spec``; they include the chat
-    template, which is never run. files: the files that were read, several for a split checkpoint.
+    tokenizer, tokenizer_config: the arguments of ``Tokenizer``. files: the files that were read,
+    several for a split checkpoint.
     """
 
     config: ModelConfig
@@ -594,30 +594,20 @@ def _tensor(
     return GgufTensor(kind, shape, data[begin : begin + size].reshape(-1, row_bytes))
 
 
-NORMAL, UNUSED = 1, 5
-_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+NORMAL, USER_DEFINED, UNUSED = 1, 4, 5
 _WORDS = (
-    _CONTRACTIONS
-    + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-
-
-def _byte_level(*, use_regex: bool) -> dict[str, Any]:
-    return {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": use_regex,
-    }
+_GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
 def _split(pattern: str) -> dict[str, Any]:
     words = {"Regex": pattern}
     split = {"type": "Split", "pattern": words, "behavior": "Isolated", "invert": False}
-    return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
+    return {"type": "Sequence", "pretokenizers": [split, {**_GPT2, "use_regex": False}]}
 
 
-_GPT2 = _byte_level(use_regex=True)
 _DIGITS = {
     "type": "Sequence",
     "pretokenizers": [{"type": "Digits", "individual_digits": True}, _GPT2],
@@ -635,68 +625,73 @@ _PRE_TOKENIZERS = {
     "llama-bpe": _LLAMA3,
 }
 _NFC = {"qwen2", "deepseek-r1-qwen"}
-_WHOLE_WORDS_FIRST = {"llama-bpe"}
+_LLAMA = {"llama-bpe"}
+"""Pre-tokenizers that look for whole words first, and begin texts with BOS unless a key forbids."""
+_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>")
+"""Control tokens that end a turn in any file that has them. Source: llama-vocab.cpp,
+``special_eog_ids``."""
+_SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert GGUF metadata to the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
+    """Convert GGUF metadata to the arguments of ``Tokenizer``.
 
     Every token that is not plain text (control, unknown, user-defined) is an added token. Tokens
     that are marked as unused are left out. Raises GgufError.
     """
-    kind, pre = (_scalar(metadata, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
-    if kind is None:
-        raise UnsupportedError("has no tokenizer (tokenizer.ggml.model is missing)")
-    if kind != "gpt2":
-        raise UnsupportedError(
-            f"has tokenizer.ggml.model = {shown(kind)}, but only gpt2 is supported"
-        )
-    if pre is None:
-        raise UnsupportedError(
-            "lacks tokenizer.ggml.pre, which names the pre-tokenizer and which old converters did "
-            "not write"
-        )
-    if pre not in _PRE_TOKENIZERS:
-        raise UnsupportedError(
-            f"has tokenizer.ggml.pre = {shown(pre)}, but only {', '.join(_PRE_TOKENIZERS)} are "
-            "supported"
-        )
-    tokens, merges = _strings(metadata, "tokens"), _strings(metadata, "merges")
-    types = metadata.get("tokenizer.ggml.token_type")
-    if not isinstance(types, np.ndarray) or {len(types), len(set(tokens))} != {len(tokens)}:
+
+    def value(name: str, default: Any = None) -> Any:
+        return metadata.get(f"tokenizer.ggml.{name}", default)
+
+    for name, known in (("model", ("gpt2",)), ("pre", _PRE_TOKENIZERS)):
+        if value(name) is None:
+            raise UnsupportedError(f"lacks tokenizer.ggml.{name}, which names its tokenizer")
+        if not isinstance(value(name), str) or value(name) not in known:
+            raise UnsupportedError(
+                f"has tokenizer.ggml.{name} = {shown(value(name))}, but only {', '.join(known)} "
+                "can be read"
+            )
+    tokens, merges, types = map(value, ("tokens", "merges", "token_type"))
+    is_complete = isinstance(tokens, list) and isinstance(merges, list)
+    if not is_complete or {len(set(tokens)), np.size(types)} != {len(tokens)}:
         raise GgufError(
-            "must have distinct tokens (tokenizer.ggml.tokens) and one type for each of them "
-            "(tokenizer.ggml.token_type)"
+            "must have merges (tokenizer.ggml.merges), distinct tokens (tokenizer.ggml.tokens) and "
+            "one type for each of them (tokenizer.ggml.token_type)"
         )
-    entries = list(zip(range(len(tokens)), tokens, types.tolist(), strict=True))
-    model = {
-        "type": "BPE",
-        "vocab": {token: index for index, token, kind in entries if kind == NORMAL},
-        "merges": [merge.split(" ") for merge in merges],
-        "ignore_merges": pre in _WHOLE_WORDS_FIRST,
+    pre, ids = value("pre"), {token: index for index, token in enumerate(tokens)}
+    kinds = dict(zip(tokens, np.array(types).tolist(), strict=True))
+    control = {token: kind for token, kind in kinds.items() if kind not in (NORMAL, UNUSED)}
+    special = {
+        f"{key}_token": tokens[index]
+        for key, name in _SPECIAL.items()
+        if (index := value(f"{name}_token_id")) in range(len(tokens))
     }
+    begin = special.get("bos_token") if value("add_bos_token", pre in _LLAMA) else None
     spec = {
         "version": "1.0",
         "added_tokens": [
-            {"content": token, "id": index}
-            for index, token, kind in entries
-            if kind not in (NORMAL, UNUSED)
+            {"content": token, "id": ids[token], "special": kind != USER_DEFINED}
+            for token, kind in control.items()
         ],
         "normalizer": {"type": "NFC"} if pre in _NFC else None,
         "pre_tokenizer": _PRE_TOKENIZERS[pre],
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": begin}}],
+        },
         "decoder": _GPT2,
-        "model": model,
+        "model": {
+            "type": "BPE",
+            "vocab": {token: ids[token] for token, kind in kinds.items() if kind == NORMAL},
+            "merges": [merge.split(" ") for merge in merges],
+            "ignore_merges": pre in _LLAMA,
+        },
     }
-    pad = metadata.get("tokenizer.ggml.padding_token_id")
+    ends = [value(f"{name}_token_id") for name in ("eos", "eot", "eom")]
     config = {
-        "pad_token": tokens[pad] if isinstance(pad, int) and 0 <= pad < len(tokens) else None,
+        **special,
         "chat_template": metadata.get("tokenizer.chat_template"),
+        BOS_IN_CHATS: True,
+        EOS_IDS: [*ends, *(ids[end] for end in _ENDS if end in control)],
     }
     return spec, config
-
-
-def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:
-    value = metadata.get(f"tokenizer.ggml.{name}")
-    if not isinstance(value, list):
-        raise GgufError(f"lacks the list tokenizer.ggml.{name}")
-    return value

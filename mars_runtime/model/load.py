@@ -154,7 +154,7 @@ def _load(
 class _Parts:
     """The contents of a checkpoint's folder or GGUF file.
 
-    spec, spec_config: the arguments of ``Tokenizer.from_spec``.
+    spec, spec_config: the arguments of ``Tokenizer``.
     """
 
     config: ModelConfig
@@ -234,14 +234,12 @@ def _tokenizer(
     """Return the tokenizer of a checkpoint.
 
     The mask token is the adapter's or the one in the registry; if neither names one, an unused
-    token is chosen (``text.spare_token``). Raises CheckpointError if the tokenizer does not fit the
+    token is chosen. Raises CheckpointError if the tokenizer does not fit the
     model.
     """
     mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
-    tokenizer = Tokenizer.from_spec(
-        parts.spec, parts.spec_config, mask=mask, system=system, name=str(path)
-    )
+    tokenizer = Tokenizer(parts.spec, parts.spec_config, mask=mask, system=system, name=str(path))
     if tokenizer.size > parts.config.vocab_size:
         raise CheckpointError(
             f"The tokenizer in {path} has {tokenizer.size} tokens, but the model's embedding has "
@@ -254,13 +252,6 @@ def _tokenizer(
             f"The model in {path} has a context of {parts.config.max_positions} tokens, but a "
             f"short prompt with its answer needs {needed}: choose a checkpoint with a longer "
             "context."
-        )
-    special = {tokenizer.mask_id, tokenizer.pad_id, *tokenizer.eos_ids}
-    if min(special) < 0 or tokenizer.mask_id in tokenizer.eos_ids or not tokenizer.eos_ids:
-        raise CheckpointError(
-            f"The tokenizer in {path} needs a mask token, a pad token and an end token that is not "
-            f"the mask token, got the ids {tokenizer.mask_id}, {tokenizer.pad_id} and "
-            f"{sorted(tokenizer.eos_ids)}: fetch the checkpoint again."
         )
     return tokenizer
 
@@ -466,17 +457,9 @@ class Drafts:
             return target
         device = str(target.model.device)
         draft = load_checkpoint(name, device=device, registry_path=self._registry_path)
-        if not share_vocabulary(draft.tokenizer, target.tokenizer):
+        if not draft.tokenizer.has_same_ids(target.tokenizer):
             raise CheckpointError(
                 f"{name} and {target.name} do not share a vocabulary: choose a draft checkpoint of "
                 "the same model family."
             )
         return draft
-
-
-def share_vocabulary(first: Tokenizer, second: Tokenizer) -> bool:
-    """Return whether two tokenizers have the same text for every id and the same EOS tokens."""
-    if first.size != second.size or first.eos_ids != second.eos_ids:
-        return False
-    first_parts, second_parts = first.parts(), second.parts()
-    return all(first_parts[key] == second_parts[key] for key in ("encoder", "added"))

@@ -44,7 +44,10 @@ from mars_runtime.text import Said, TextError, Tokenizer
 NO_JSON = "The request must be one JSON object in UTF-8, with finite numbers."
 UNSUPPORTED = "is not supported. Remove it"
 LAST = "The last message must have the role user or assistant."
-FINAL = "continue_final_message must be {} if the last message has the role {}."
+FINAL = "continue_final_message requires that the last message has the role assistant."
+BOTH = "continue_final_message and add_generation_prompt cannot both be true. Remove one of them."
+OWN_FIELD = "chat_template_kwargs must not contain {}. Remove it."
+RESERVED = {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message"}
 NO_ECHO = "is only supported for text completions; remove it"
 ECHO_LOGPROBS = "echo does not work with logprobs. Remove one of them."
 NEEDS_PROBABILITY = "logprobs requires metric to be probability. Change metric or remove logprobs."
@@ -94,7 +97,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
     "spaces_between_special_tokens": (True,),
-    "add_generation_prompt": (True,),
     "typical_p": (1,),
     "xtc_probability": (0,),
     "dry_multiplier": (0,),
@@ -307,6 +309,17 @@ class ChatFields(AnswerBody):
         default=None,
         description="true to continue the last message, which must have the role assistant",
     )
+    add_generation_prompt: bool | None = Field(
+        default=None,
+        description="false to end the prompt with the last message; true to begin a new answer "
+        "even if the last message is an answer",
+    )
+    enable_thinking: bool | None = Field(
+        default=None, description="same as enable_thinking in chat_template_kwargs"
+    )
+    chat_template_kwargs: dict[Text, Any] = Field(
+        default={}, description="an object with variables of the model's chat template"
+    )
     echo: Annotated[Any, BeforeValidator(_no_echo)] = False
     logprobs: bool = False
     top_logprobs: NumRunnersUp = 0
@@ -320,6 +333,10 @@ class TextFields(AnswerBody):
         BeforeValidator(_prompts, json_schema_input_type=PostedPrompt | list[PostedPrompt]),
     ] = Field(description="a string, a list of token ids, or a list of either")
     echo: bool = Field(default=False, description="true to begin the answer with the prompt")
+    parse_special: bool = Field(
+        default=False,
+        description="true to read the names of control tokens in a text as these tokens",
+    )
     logprobs: NumRunnersUp | None = None
 
 
@@ -455,6 +472,7 @@ class CompletionRequest:
     """A parsed and validated request for a completion.
 
     prompts: each is a conversation, a text, or token ids.
+    options: keyword arguments of ``encode_chat`` or ``encode_text`` for them.
     max_tokens: None if absent, UP_TO_LIMIT for as many as fit.
     num_choices: number of answers per prompt.
     has_echo: whether answers begin with the prompt.
@@ -466,6 +484,7 @@ class CompletionRequest:
     kind: Kind
     model: str
     prompts: tuple[Prompt, ...]
+    options: Mapping[str, Any]
     settings: DecodeSettings
     max_tokens: int | None
     stops: tuple[str, ...]
@@ -493,14 +512,17 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
     settings = _settings(fields)
     prompts: tuple[Prompt, ...]
     if isinstance(fields, ChatFields):
-        prompts = (_conversation(fields),)
+        prompts = (tuple((ROLES[said.role], said.content) for said in fields.messages),)
+        options = _template_options(fields)
     else:
         prompts = tuple(map(_text_or_ids, fields.prompt))
+        options = {"parse_special": fields.parse_special}
     _check_choices(fields, len(prompts))
     return CompletionRequest(
         kind,
         fields.model,
         prompts,
+        options,
         settings,
         _num_tokens(fields),
         tuple(fields.stop),
@@ -552,15 +574,25 @@ def changed(settings: DecodeSettings, body: Body, names: Iterable[str]) -> Decod
     return settings
 
 
-def _conversation(body: ChatFields) -> tuple[Said, ...]:
+def _template_options(body: ChatFields) -> dict[str, Any]:
+    """Return the keyword arguments of ``encode_chat``. By default a last answer is continued."""
     last = body.messages[-1].role
     if last not in ("user", "assistant"):
         raise ApiError(400, LAST, "messages")
-    is_answer = last == "assistant"
-    if body.continue_final_message not in (None, is_answer):
-        expected = str(is_answer).lower()
-        raise ApiError(400, FINAL.format(expected, last), "continue_final_message")
-    return tuple((ROLES[message.role], message.content) for message in body.messages)
+    is_continued = body.continue_final_message
+    if is_continued is None:
+        is_continued = last == "assistant" and body.add_generation_prompt is None
+    if is_continued and last != "assistant":
+        raise ApiError(400, FINAL, "continue_final_message")
+    if is_continued and body.add_generation_prompt:
+        raise ApiError(400, BOTH, "continue_final_message")
+    for name in RESERVED.intersection(body.chat_template_kwargs):
+        raise ApiError(400, OWN_FIELD.format(name), "chat_template_kwargs")
+    options = {**body.chat_template_kwargs, "continue_final_message": is_continued}
+    for name in ("add_generation_prompt", "enable_thinking"):
+        if (value := getattr(body, name)) is not None:
+            options[name] = value
+    return options
 
 
 def _text_or_ids(prompt: str | list[int]) -> str | tuple[int, ...]:
@@ -624,7 +656,7 @@ def make_requests(
     for prompt in completion.prompts:
         check_prompt(prompt, model.tokenizer, caps.max_prompt_chars, completion.field)
         try:
-            ids = _encode(prompt, model.tokenizer)
+            ids = _encode(prompt, completion.options, model.tokenizer)
         except TextError as error:
             raise ApiError(400, str(error), completion.field) from None
         number = completion.max_tokens
@@ -656,22 +688,11 @@ def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) ->
     elif isinstance(prompt[0], tuple):
         texts = [str(content) for _, content in prompt]
     else:
-        texts = _messages_in(check_ids(prompt, tokenizer), tokenizer)
+        texts = [tokenizer.decode(check_ids(prompt, tokenizer))]
     longest = max(map(len, texts))
     if longest > most:
         sentence = f"Shorten the prompt to at most {most:,} characters, got {longest:,}."
         raise ApiError(400, sentence, field)
-
-
-def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """Return the text of each message in a tokenized conversation.
-
-    If the ids are not a conversation, the result is a list with their whole text.
-    """
-    end = tokenizer.decode([tokenizer.im_end_id])
-    begin = tokenizer.decode([tokenizer.im_start_id])
-    first, *turns = tokenizer.decode(ids).split(begin)
-    return [first, *(turn.partition("\n")[2].rstrip("\n").removesuffix(end) for turn in turns)]
 
 
 def check_depth(settings: DecodeSettings, depth: int) -> None:
@@ -699,23 +720,12 @@ def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
     return list(ids)
 
 
-def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
+def _encode(prompt: Prompt, options: Mapping[str, Any], tokenizer: Tokenizer) -> list[int]:
     if isinstance(prompt, str):
-        return tokenizer.encode(prompt)
+        return check_ids(tokenizer.encode_text(prompt, **options), tokenizer)
     if not isinstance(prompt[0], tuple):
         return check_ids(prompt, tokenizer)
-    *before, (role, content) = (_in_tokens(message, tokenizer) for message in prompt)
-    if role == "assistant":  # the last message is an answer to continue
-        return [*tokenizer.encode_chat(before), *content]
-    return tokenizer.encode_prompt(str(content), before=before)
-
-
-def _in_tokens(said: Said, tokenizer: Tokenizer) -> Said:
-    """Tokenize a message if it is an answer of the model; return other messages unchanged.
-
-    When an answer is tokenized separately, it has the tokens that the model wrote, so the prefix
-    cache of the previous turn can be reused.
-    """
-    role, content = said
-    is_answer = role == "assistant" and isinstance(content, str)
-    return (role, tokenizer.encode(str(content))) if is_answer else said
+    *before, (role, content) = conversation = prompt
+    if role == "assistant":
+        return tokenizer.encode_chat(conversation, **options)
+    return tokenizer.encode_prompt(str(content), before=before, options=options)

@@ -126,7 +126,7 @@ def test_the_endpoint_asks_with_it(tmp_path: Path) -> None:
     handlers, backend = batch_page.make_page(tmp_path)
     list(generate(handlers.engines, handlers.book, controls(method="ar", system=BRIEF)))
     begins = encoded(handlers, "x")
-    opened = begins[: begins.index(tokenizer_of(handlers).im_end_id) + 1]
+    opened = begins[: begins.index(tokenizer_of(handlers).end_id) + 1]
     (asked,) = backend.prompts
     assert list(asked[: len(opened)]) == opened
     handlers.engines.close()

@@ -46,6 +46,9 @@ BAD_VALUES: dict[str, list[Any]] = {
     "best_of": [2, 0, "1"],
     "echo": [1, "x", {}],
     "continue_final_message": [True, 1],
+    "add_generation_prompt": [1, "x", []],
+    "enable_thinking": [1, "x"],
+    "chat_template_kwargs": [1, "x", [], {"messages": []}, {HALF: 1}],
     "top_p": [0, "x", 2],
     "top_k": [-2, 1.5, "4", 10**400, True, []],
     "min_p": [-0.1, 1.1, "x", 10**400, {}],
@@ -86,7 +89,9 @@ BAD_RESPONSES: dict[str, list[Any]] = {
                                            "method", "temperature", "seed", "top_p", "top_k",
                                            "min_p", "min_tokens", "ignore_eos")},
 }  # fmt: skip
-ONLY = {"messages": CHAT, "top_logprobs": CHAT, "continue_final_message": CHAT, "prompt": TEXT}
+ONLY = dict.fromkeys(
+    ("messages", "top_logprobs", "continue_final_message", "add_generation_prompt",
+     "enable_thinking", "chat_template_kwargs"), CHAT) | {"prompt": TEXT}  # fmt: skip
 BODIES = [
     b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe\x00", b"{}", b"[" * 100_000,
     b'{"a":' * 50_000, b'{"model": NaN}', b'{"tau": Infinity}', b"9" * 10_000, b"\x00" * 100,

@@ -74,7 +74,7 @@ def fp32(foreseeing_folder: Path) -> Iterator[Checkpoint]:
 
 def written(checkpoint: Checkpoint, settings: DecodeSettings) -> list[list[int]]:
     """The answers to four ragged prompts, decoded as one batch."""
-    rng, eos = random.Random(3), checkpoint.tokenizer.im_end_id
+    rng, eos = random.Random(3), checkpoint.tokenizer.end_id
     rows = [word_sequence(rng, rng.choice((1, 3, 9, 26)), eos) for _ in range(16)]
     prompts = [row for row in rows if eos not in row][:4]
     run = decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: settings)

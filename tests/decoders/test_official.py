@@ -75,7 +75,7 @@ def test_the_official_sampler_writes_what_we_write() -> None:
         mask_token_id=tokenizer.mask_id,
         pad_token_id=tokenizer.pad_id,
         bos_token_id=tokenizer.pad_id,
-        eos_token_id=tokenizer.im_end_id,
+        eos_token_id=tokenizer.end_id,
     )
     sampler = sampler_in(Path(os.environ["MARS_OFFICIAL"]))(model=model, tokenizer=special)
     settings = DecodeSettings(tau=0.95, block_size=4, max_new_tokens=64)

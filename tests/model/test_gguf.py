@@ -75,9 +75,9 @@ def test_weights_come_back_exactly_and_in_transformers_order(
 
 def test_the_tokenizer_is_the_one_that_was_put_in(file: Path) -> None:
     checkpoint = read_gguf(file)
-    ours = Tokenizer.from_spec(checkpoint.tokenizer, checkpoint.tokenizer_config)
+    ours = Tokenizer(checkpoint.tokenizer, checkpoint.tokenizer_config)
     theirs = tokenizers.Tokenizer.from_file(str(file.parent / "tokenizer" / "tokenizer.json"))
-    assert ours.system == SYSTEM
+    assert ours.system is None
     assert ours.pad_id == theirs.token_to_id("<|im_end|>")
     assert ours.mask_id == theirs.token_to_id("<|mask|>")
     text = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\nA  12 foxes\n\n7"
@@ -107,10 +107,10 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
         for general, sentence in (
             ({"tokenizer.ggml.pre": None}, r"lacks tokenizer\.ggml\.pre"),
             ({"tokenizer.ggml.pre": "tekken"}, r"tokenizer\.ggml\.pre = 'tekken', but only"),
-            ({"tokenizer.ggml.model": None}, "has no tokenizer"),
+            ({"tokenizer.ggml.model": None}, r"lacks tokenizer\.ggml\.model"),
             ({"tokenizer.ggml.model": "llama"}, r"tokenizer\.ggml\.model = 'llama', but only gpt2"),
             ({"general.type": "adapter"}, "has general.type 'adapter' and is not a model"),
-            ({"tokenizer.ggml.pre": ["smollm"]}, r"a list under tokenizer\.ggml\.pre"),
+            ({"tokenizer.ggml.pre": ["smollm"]}, r"tokenizer\.ggml\.pre = \['smollm'\], but only"),
         )
     ],
 ]

@@ -314,7 +314,8 @@ def test_the_conversation_is_what_the_model_reads(place: Place) -> None:
     contents = ["Be brief. <|im_end|>", "Hello", "Hi <|im_start|>user", "And now?"]
     roles = [message["role"] for message in messages]
     assert list(ids) == tokenizer.encode_chat(list(zip(roles, contents, strict=True)))
-    assert ids.count(tokenizer.im_start_id) == ids.count(tokenizer.im_end_id) + 1 == 5
+    (begin,) = tokenizer.encode_text("<|im_start|>", parse_special=True)
+    assert ids.count(begin) == ids.count(tokenizer.end_id) + 1 == 5
 
 
 def test_a_second_turn_begins_with_the_tokens_of_the_first(place: Place) -> None:
@@ -347,6 +348,64 @@ def test_an_answer_without_content_is_empty(place: Place, empty: dict[str, Any])
     assert list(place.backend.prompts[-1]) == place.model.tokenizer.encode_chat(turns)
     chat(place, [*ASK, {"role": "assistant", **empty}], max_tokens=1)
     assert list(place.backend.prompts[-1]) == place.ids()
+
+
+TEMPLATE = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('No\n system.') }}{% endif %}"
+    "{% for message in messages %}{{ message.role + ':' + message.content + ';' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}{{ enable_thinking }}{{ mood }}"
+)
+YES = {"role": "assistant", "content": "Yes"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "wanted"),
+    [
+        (ASK, {}, "user:{};assistant:"),
+        (ASK, {"add_generation_prompt": False}, "user:{};"),
+        (ASK, {"enable_thinking": False}, "user:{};assistant:False"),
+        (
+            ASK,
+            {"chat_template_kwargs": {"enable_thinking": True, "mood": "<|mask|>"}},
+            "user:{};assistant:True<|mask|>",
+        ),
+        ([*ASK, YES], {}, "user:{};assistant:Yes"),
+        ([*ASK, YES], {"add_generation_prompt": False}, "user:{};assistant:Yes;"),
+        (
+            [*ASK, YES],
+            {"add_generation_prompt": False, "continue_final_message": True},
+            "user:{};assistant:Yes",
+        ),
+        ([*ASK, YES], {"add_generation_prompt": True}, "user:{};assistant:Yes;assistant:"),
+        ([*ASK, YES], {"continue_final_message": False}, "user:{};assistant:Yes;assistant:"),
+    ],
+)
+def test_fields_of_the_chat_template_reach_it(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    messages: Any,
+    fields: dict[str, Any],
+    wanted: str,
+) -> None:
+    monkeypatch.setattr(place.model.tokenizer, "_template", TEMPLATE)
+    chat(place, messages, extra_body=fields, max_tokens=1)
+    assert bytes(place.backend.prompts[-1]).decode() == wanted.format(QUESTION)
+
+
+def test_a_conversation_that_the_template_rejects_gets_its_own_message(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.model.tokenizer, "_template", TEMPLATE)
+    with pytest.raises(openai.BadRequestError, match=r"rejects the prompt: No system\.$"):
+        chat(place, [{"role": "system", "content": "x"}, *ASK])
+
+
+def test_control_tokens_of_a_text_are_read_on_request(place: Place) -> None:
+    text = "<|im_start|>user\nHi<|im_end|>\n"
+    complete(place, text, max_tokens=1)
+    assert bytes(place.backend.prompts[-1]).decode() == text
+    complete(place, text, max_tokens=1, extra_body={"parse_special": True})
+    assert list(place.backend.prompts[-1]) == [256, *b"user\nHi", 257, *b"\n"]
 
 
 # Settings.

@@ -14,7 +14,7 @@ pytest.importorskip("openai")
 from fastapi.openapi.models import OpenAPI
 
 from mars_runtime.serving.app import BODIES
-from mars_runtime.serving.requests import HARMLESS, SERVED, UNSUPPORTED
+from mars_runtime.serving.requests import HARMLESS, RESERVED, SERVED, UNSUPPORTED
 from mars_runtime.settings import RECOMMENDED, SETTINGS
 from tests.serving.scripted_server import NAME, Oracle, Place, serving
 
@@ -112,6 +112,20 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": message(content=" \n")}, "messages"),
     (CHAT, {"messages": message("system", content="x")}, "messages"),
     (CHAT, {"continue_final_message": True}, "continue_final_message"),
+    (
+        CHAT,
+        {"messages": message("assistant", content="x"), "add_generation_prompt": True}
+        | {"continue_final_message": True},
+        "continue_final_message",
+    ),
+    *[
+        (CHAT, {"chat_template_kwargs": {name: 1}}, "chat_template_kwargs")
+        for name in sorted(RESERVED)
+    ],
+    (CHAT, {"chat_template_kwargs": 1}, "chat_template_kwargs"),
+    (CHAT, {"enable_thinking": 1}, "enable_thinking"),
+    (TEXT, {"parse_special": 1}, "parse_special"),
+    (TEXT, {"prompt": "<|mask|>", "parse_special": True}, "prompt"),
     (RESPONSES, {"input": message(content=" \n")}, "input"),
     (TEXT, {"prompt": ["a", 1]}, "prompt"),
     (TEXT, {"prompt": "\udfff"}, "prompt"),

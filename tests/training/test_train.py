@@ -118,9 +118,9 @@ def test_shards_are_the_same_every_time_and_fill_their_batches(data, tokenizer):
 def test_examples_end_in_eos_unless_cut(tokenizer):
     ours = Tokenizer.from_dir(tokenizer)
     whole = encode("Say yes", "yes", ours, 96)
-    assert whole.ids[-1] == ours.im_end_id
+    assert whole.ids[-1] == ours.end_id
     assert ours.decode(whole.ids[whole.response_start : -1]) == "yes"
-    assert encode("Say yes", "yes " * 200, ours, 96).ids[-1] != ours.im_end_id
+    assert encode("Say yes", "yes " * 200, ours, 96).ids[-1] != ours.end_id
 
 
 @pytest.mark.usefixtures("toy")

@@ -59,7 +59,7 @@ def read_base(name_or_path: str) -> Base:
         with torch.device("cpu"):
             config, weights, spec = _read(files.path)
         mask = files.entry.mask_token if files.entry else None
-        tokenizer = Tokenizer.from_spec(*spec, mask=mask, name=str(files.path))
+        tokenizer = Tokenizer(*spec, mask=mask, name=str(files.path))
     except (TextError, OSError, ValueError) as error:
         raise CheckpointError(str(error)) from error
     return Base(name_or_path, config, weights, tokenizer)
@@ -77,7 +77,7 @@ def _check(config: ModelConfig, path: Path) -> None:
 def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
     """Read a GGUF file or a folder; return config, dense weights and tokenizer data.
 
-    The tokenizer data are the arguments of ``Tokenizer.from_spec``. Raises CheckpointError.
+    The tokenizer data are the arguments of ``Tokenizer``. Raises CheckpointError.
     """
     if path.is_file():
         content = read_gguf(path)

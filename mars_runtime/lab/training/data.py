@@ -64,7 +64,7 @@ class Corpus:
 def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> TrainingExample:
     """Tokenize an example. An example longer than ``max_length`` is cut and then has no EOS."""
     head = tokenizer.encode_prompt(prompt)
-    tail = [*tokenizer.encode(answer), tokenizer.im_end_id]
+    tail = [*tokenizer.encode(answer), tokenizer.end_id]
     ids = [*head, *tail][:max_length]
     return TrainingExample(tuple(ids), len(head))
 

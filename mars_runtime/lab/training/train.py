@@ -80,7 +80,7 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
         rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         initializer_range=shape.hidden_size**-0.5 / 1.5,
         tie_word_embeddings=True,
-        eos_token_id=tokenizer.im_end_id,
+        eos_token_id=tokenizer.end_id,
         pad_token_id=tokenizer.pad_id,
         bos_token_id=None,
     )
@@ -156,7 +156,7 @@ class Trainer:
             examples,
             self.recipe.block_size,
             self.tokenizer.mask_id,
-            self.tokenizer.im_end_id,
+            self.tokenizer.end_id,
             rng,
             self.recipe.masked_share,
             is_diffusion=self.name == "block_diffusion",

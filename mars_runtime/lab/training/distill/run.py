@@ -147,8 +147,7 @@ def with_roles(turns: Turns) -> list[tuple[str, str]]:
 
 def open_user_turn(tokenizer: Tokenizer) -> list[int]:
     """Return the token ids of the chat template up to the beginning of the user's text."""
-    opened = len(tokenizer.encode("assistant\n"))
-    return [*tokenizer.encode_chat([])[:-opened], *tokenizer.encode("user\n")]
+    return tokenizer.encode_chat([("user", "")], continue_final_message=True)
 
 
 def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.DistillRecord:
