@@ -38,6 +38,7 @@ from mars_runtime.text import Detokenizer, Tokenizer
 OBJECTS = {"chat": "chat.completion", "text": "text_completion"}
 Json = dict[str, Any]
 POLL_SECONDS = 0.02
+COMMENT = ": keep-alive\n\n"  # a server-sent event that clients ignore
 SHUTTING_DOWN = "The server is shutting down. Send the request again in a moment."
 LOWERED = "max_tokens was lowered from {} to {}, the most that fits."
 T = TypeVar("T")
@@ -457,14 +458,29 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
+async def kept_alive(lines: AsyncIterator[str], seconds: float) -> AsyncIterator[str]:
+    """Yield the lines, and a comment whenever there was no line for ``seconds``."""
+    while True:
+        line = asyncio.ensure_future(anext(lines))
+        try:
+            while not (await asyncio.wait({line}, timeout=seconds))[0]:
+                yield COMMENT
+            yield line.result()
+        except StopAsyncIteration:
+            return
+        finally:
+            line.cancel()
+            del line  # breaks the reference cycle of exception, frame and task
+
+
 class ServerSentEvents(StreamingResponse):
-    """Sends server-sent events.
+    """Sends server-sent events, and a comment whenever there was none for ``seconds``.
 
     ``run`` is cancelled when the stream ends or the client disconnects.
     """
 
-    def __init__(self, lines: AsyncIterator[str], run: Cancellable) -> None:
-        super().__init__(lines, media_type="text/event-stream")
+    def __init__(self, lines: AsyncIterator[str], run: Cancellable, seconds: float) -> None:
+        super().__init__(kept_alive(lines, seconds), media_type="text/event-stream")
         self.headers["cache-control"] = "no-cache"
         self.headers["x-accel-buffering"] = "no"
         self._run = run

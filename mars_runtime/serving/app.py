@@ -191,7 +191,7 @@ class Endpoint:
         choices = self._choices(completion, model, requests, request)
         await choices.begin()
         if completion.is_stream:
-            return ServerSentEvents(_lines(choices), choices)
+            return ServerSentEvents(_lines(choices), choices, self._caps.keep_alive_seconds)
         try:
             answer = await unless_disconnected(request.receive, choices.complete())
         finally:
@@ -236,7 +236,8 @@ class Endpoint:
         answer = StreamedAnswer(model.tokenizer, *stops)
         run = await model.submit(replace(run_request, owner=_owner(request)))
         if chat.is_stream:
-            return ServerSentEvents(envelope.events(run, answer), run)
+            events = envelope.events(run, answer)
+            return ServerSentEvents(events, run, self._caps.keep_alive_seconds)
         try:
             piece = await unless_disconnected(request.receive, _whole(run, answer))
         finally:

@@ -636,6 +636,8 @@ class Caps:
     max_body_bytes: int = 1_048_576
     max_runs_per_address: int = 0
     max_prompt_chars: int = 0
+    keep_alive_seconds: time after which a stream without news sends a comment, so that proxies do
+        not close it.
 
 
 DEFAULT_CAPS = Caps()
@@ -643,6 +645,7 @@ DEFAULT_CAPS = Caps()
 
 def make_requests(
     completion: CompletionRequest, model: ServedModel, caps: Caps
+    keep_alive_seconds: float = 3.0
 ) -> list[list[Request]]:
     """Return, for each prompt, one engine request per answer. Raises ApiError or RequestError.
 
