@@ -321,7 +321,10 @@ class Envelope:
             "tokens": [self._spelled(token.token) for token in piece.tokens],
             "token_logprobs": [_log(token.proposal.confidence) for token in piece.tokens],
             "top_logprobs": [
-                {self._spelled(token): _log(share) for token, share in _best(written, most)}
+                {
+                    self._spelled(token): _log(share)
+                    for token, share in [*_best(written, most), _chosen(written)]
+                }
                 for written in piece.tokens
             ],
             "text_offset": [token.start for token in piece.tokens],
@@ -394,11 +397,14 @@ def spelled(token_bytes: bytes) -> str:
         return "bytes:" + "".join(shown)
 
 
+def _chosen(token: AnswerToken) -> tuple[int, float]:
+    return token.token, token.proposal.confidence
+
+
 def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
     """Return the ``most`` most probable tokens at a position, with their probabilities."""
-    chosen = (token.token, token.proposal.confidence)
-    ranked = sorted([chosen, *token.proposal.runners_up], key=lambda candidate: -candidate[1])
-    return ranked[:most]
+    candidates = [_chosen(token), *token.proposal.runners_up]
+    return sorted(candidates, key=lambda candidate: -candidate[1])[:most]
 
 
 def _log(share: float) -> float:
@@ -452,12 +458,6 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-class Cancellable(Protocol):
-    """A run or a group of runs that can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
 async def kept_alive(lines: AsyncIterator[str], seconds: float) -> AsyncIterator[str]:
     """Yield the lines, and a comment whenever there was no line for ``seconds``."""
     while True:
@@ -471,6 +471,12 @@ async def kept_alive(lines: AsyncIterator[str], seconds: float) -> AsyncIterator
         finally:
             line.cancel()
             del line  # breaks the reference cycle of exception, frame and task
+
+
+class Cancellable(Protocol):
+    """A run or a group of runs that can be cancelled."""
+
+    def cancel(self) -> None: ...
 
 
 class ServerSentEvents(StreamingResponse):

@@ -125,8 +125,8 @@ def _content(value: Any) -> Any:
     """
     if not isinstance(value, list):
         return value
-    if not 1 <= len(value) <= MAX_PARTS:
-        reject(f"must be a list of 1 to {MAX_PARTS} values")
+    if len(value) > MAX_PARTS:
+        reject(f"must be a list of at most {MAX_PARTS} values")
     for part in value:
         is_text = isinstance(part, dict) and part.get("type") in TEXT_PARTS
         if not is_text or not isinstance(part.get("text"), str):
@@ -380,6 +380,7 @@ def parse(body: bytes) -> dict[str, Any]:
         value = json.loads(
             body.decode("utf-8-sig"),
             parse_constant=_reject_constant,
+            parse_float=_number,
             object_pairs_hook=_without_nulls,
         )
     except (ValueError, RecursionError):
@@ -387,6 +388,12 @@ def parse(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ApiError(400, NO_JSON)
     return value
+
+
+def _number(text: str) -> float:
+    """Return a number with a fraction or an exponent; as an int if it is whole, such as 6.0."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _reject_constant(name: str) -> NoReturn:
@@ -629,6 +636,8 @@ class Caps:
     max_body_bytes: maximum size of a request's body.
     max_runs_per_address: maximum number of running and queued runs; 0 for no limit.
     max_prompt_chars: maximum length of a text or of one message; 0 for no limit.
+    keep_alive_seconds: time after which a stream without news sends a comment, so that proxies do
+        not close it.
     """
 
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -636,8 +645,7 @@ class Caps:
     max_body_bytes: int = 1_048_576
     max_runs_per_address: int = 0
     max_prompt_chars: int = 0
-    keep_alive_seconds: time after which a stream without news sends a comment, so that proxies do
-        not close it.
+    keep_alive_seconds: float = 3.0
 
 
 DEFAULT_CAPS = Caps()
@@ -645,7 +653,6 @@ DEFAULT_CAPS = Caps()
 
 def make_requests(
     completion: CompletionRequest, model: ServedModel, caps: Caps
-    keep_alive_seconds: float = 3.0
 ) -> list[list[Request]]:
     """Return, for each prompt, one engine request per answer. Raises ApiError or RequestError.
 

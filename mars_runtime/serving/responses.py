@@ -21,6 +21,7 @@ from mars_runtime.serving.errors import ApiError, api_error
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import (
     MAX_MESSAGES,
+    MAX_NAME,
     SERVED,
     Body,
     CompletionRequest,
@@ -61,14 +62,16 @@ def _messages(value: Any) -> Any:
     """Return the posted input as a list of messages; a text becomes one message of the user."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
-    is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
-    if not is_list or not all(map(_is_message, value)):
+    is_list = isinstance(value, list) and len(value) <= MAX_MESSAGES
+    if not is_list or not all(isinstance(item, dict) for item in value):
         reject(f"must be {WANTED}")
-    return value
-
-
-def _is_message(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type", "message") == "message"
+    messages = [item for item in value if item.get("type") != "reasoning"]
+    for item in messages:
+        if (kind := item.get("type", "message")) != "message":
+            reject(f"must not contain items of type {ascii(kind)[:MAX_NAME]}")
+    if not messages:
+        reject(f"must be {WANTED}")
+    return messages
 
 
 def _include(value: Any) -> Any:

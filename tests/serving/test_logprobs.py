@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +20,22 @@ RIVALS = ((0xE2, 0.2), (0x80, 0.1), (0x99, 0.05))  # each of which reads U+FFFD 
 
 
 class Fragments(Oracle):
-    """Its runners-up are parts of characters."""
+    """Its runners-up are parts of characters.
+
+    confidence: of the tokens that are written.
+    """
+
+    confidence = 0.6
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         for event in super().decode(request, settings):
             if isinstance(event, Step):
                 (row,) = event.rows
                 slots = tuple(
-                    slot._replace(runners_up=tuple(r for r in RIVALS if r[0] != slot.token))
+                    slot._replace(
+                        confidence=self.confidence,
+                        runners_up=tuple(r for r in RIVALS if r[0] != slot.token),
+                    )
                     for slot in row.proposals
                 )
                 event = replace(event, rows=(replace(row, proposals=slots),))
@@ -62,3 +71,25 @@ def test_tokens_of_a_chat_carry_their_bytes(fragments: Place, is_stream: bool) -
         assert entry.top_logprobs[1].bytes == [0xE2] or entry.bytes == [0xE2]
         for item in (entry, *entry.top_logprobs):
             assert item.token == spelled(bytes(item.bytes))
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize(
+    ("number", "rivals"),
+    [(0, []), (1, [r"bytes:\xe2"]), (2, [r"bytes:\xe2"]), (3, [r"bytes:\xe2", r"bytes:\x80"])],
+)
+def test_the_sampled_token_is_among_the_top_ones(
+    tmp_path: Path, number: int, rivals: list[str], is_stream: bool
+) -> None:
+    backend = Fragments(forward_seconds=0.0)
+    backend.confidence = 0.15  # less than the first of RIVALS, more than the others
+    with serving(tmp_path, backend) as place:
+        answer = said(complete(place, "Once", logprobs=number, stream=is_stream))
+    given = [c.logprobs for chunk in answer.chunks for c in chunk.choices if c.logprobs]
+    assert list(given[0].top_logprobs[0]) == [*rivals[:1], given[0].tokens[0], *rivals[1:]]
+    for logprobs in given:
+        for token, share, top in zip(
+            logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True
+        ):
+            assert top[token] == share
+            assert len(top) <= number + 1

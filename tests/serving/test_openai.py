@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from pathlib import Path
@@ -341,7 +342,9 @@ def test_a_last_answer_is_continued(place: Place) -> None:
     assert list(place.backend.prompts[-1]) == [*tokenizer.encode_chat([]), *tokenizer.encode(text)]
 
 
-@pytest.mark.parametrize("empty", [{}, {"content": None}, {"content": ""}, {"tool_calls": []}])
+@pytest.mark.parametrize(
+    "empty", [{}, {"content": None}, {"content": ""}, {"content": []}, {"tool_calls": []}]
+)
 def test_an_answer_without_content_is_empty(place: Place, empty: dict[str, Any]) -> None:
     chat(place, [*ASK, {"role": "assistant", **empty}, *ASK], max_tokens=1)
     turns = [("user", QUESTION), ("assistant", ""), ("user", QUESTION)]
@@ -427,6 +430,21 @@ def test_settings_reach_the_decoder_on_every_route(place: Place) -> None:
     for settings in steps:
         assert {name: getattr(settings, name) for name in fields} == fields
         assert settings.logit_bias == ((9, 2), (104, -5))
+
+
+def test_whole_numbers_may_be_written_as_floats(place: Place) -> None:
+    whole: Any = {"max_tokens": 6, "n": 2, "seed": 7, "logprobs": 2, "block_size": 4}
+    whole = {**whole, "stop_token_ids": [10], "logit_bias": {"32": -5}}
+
+    def post(body: Any) -> Any:
+        body = {"model": NAME, "prompt": [79, 110], "temperature": 1, **body}
+        return place.http.post("/v1/completions", json=body).json()
+
+    floats = json.loads(re.sub(r"\b\d+\b(?!\")", r"\g<0>.0", json.dumps(whole)))
+    actual = post({**floats, "prompt": [79.0, 110.0]})
+    assert [choice["text"] for choice in actual["choices"]] == [place.text_after("On")[:6]] * 2
+    assert [choice["mars"]["seed"] for choice in actual["choices"]] == [7, 8]
+    assert actual["usage"] == post(whole)["usage"]
 
 
 def test_defaults_of_other_servers_change_nothing(place: Place) -> None:

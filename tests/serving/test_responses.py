@@ -140,6 +140,15 @@ def test_fields_that_change_nothing_are_ignored(place: Place) -> None:
 MESSAGE = {"role": "user", "content": "Hello"}
 
 
+def test_reasoning_is_skipped_and_other_items_are_named(place: Place) -> None:
+    reasoning: Any = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call: Any = {"type": "function_call", "name": "f", "arguments": "", "call_id": "1"}
+    respond(place, input=[reasoning, MESSAGE, reasoning])
+    assert prompt_of(place) == place.ids("Hello")
+    with pytest.raises(openai.BadRequestError, match="items of type 'function_call'"):
+        respond(place, input=[MESSAGE, call])
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [
@@ -150,6 +159,7 @@ MESSAGE = {"role": "user", "content": "Hello"}
         ({"include": ["message.output_text.logprobs"]}, "include"),
         ({"input": []}, "input"),
         ({"input": [{"type": "function_call_output", "output": "x"}]}, "input"),
+        ({"input": [{"type": "reasoning", "summary": []}]}, "input"),
         ({"input": [{"role": "tool", "content": "x"}]}, "input.0.role"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content"),
         ({"input": [MESSAGE, {"role": "assistant", "content": "Hi"}]}, "input"),
