@@ -28,8 +28,8 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, str]]:
         yield f"{name} from {first}", text[first : first + LONGEST]
 
 
-GENERATED = re.compile(r"<!-- python -m .*?<!-- end -->", re.S)
-"""Tables that a command wrote into a document, not a person."""
+FIGURES = re.compile(r"^\|.*\d.*\n", re.M)
+"""Rows of tables with numbers, which a command printed."""
 
 
 def _documents() -> Iterator[tuple[str, str]]:
@@ -37,7 +37,7 @@ def _documents() -> Iterator[tuple[str, str]]:
     for path in sorted(
         [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("checkpoints/*.md")]
     ):
-        yield from _pieces(path.name, GENERATED.sub("", path.read_text("utf-8")))
+        yield from _pieces(path.name, FIGURES.sub("", path.read_text("utf-8")))
 
 
 def _code() -> Iterator[tuple[str, str]]:
