@@ -13,7 +13,7 @@ from mars_runtime.trace import Header, Trace, TraceWriter, read_trace
 
 EOS = "<|im_end|>"
 NUM_PROMPT = 13
-PIECE = re.compile(r" ?[A-Za-z]{1,6}|[0-9]|\n+| +(?= )|[ ]?[^\sA-Za-z0-9]|\s")
+PIECE = re.compile(r"<[^<>\n]*>|&\w+;| ?[A-Za-z]{1,6}|[0-9]|\n+| +(?= )|[ ]?[^\sA-Za-z0-9]|\s")
 
 PROSE = (
     "Once upon a time a fisherman lived with his wife in a small hut by the sea. Every morning he "
