@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.request import AnyRequest
+from mars_runtime.engine.request import AnyRequest, Request
 from mars_runtime.engine.scheduler import Job, Lane, Scheduler
 from mars_runtime.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
@@ -39,6 +39,8 @@ class Run(Lane):
     num_sharing: number of other runs that shared its latest forward pass.
     submitted: time of submission, in seconds on the monotonic clock.
     began: time of its first turn; None before.
+    num_sent: number of tokens that its reader reported; None without such a reader.
+    is_cut: whether its reader ended the answer at a stop string or stop token.
 
     Iterating yields every event as it is added and ends with the End. A reader that draws should
     poll ``events_since`` a few times a second instead, which does not slow down the worker thread.
@@ -59,6 +61,9 @@ class Run(Lane):
         self.began: float | None = None
         self.num_sharing = 0
         self.is_cancelled = False
+        has_reader = isinstance(request, Request) and request.has_reader
+        self.num_sent = 0 if has_reader else None
+        self.is_cut = False
         self._settings = request.settings
         self._condition = condition
         self._scheduler = scheduler
@@ -148,6 +153,10 @@ class Run(Lane):
             self.is_cancelled = True
             self._condition.wake()
         self._on_change()
+
+    def report(self, num_sent: int, is_cut: bool) -> None:
+        """Record how many tokens were sent so far, and whether a stop has ended the answer."""
+        self.num_sent, self.is_cut = num_sent, is_cut
 
     def _on_change(self) -> None:
         """React to new settings, a new pace or a cancellation. Does nothing here; a run on a leased

@@ -419,6 +419,7 @@ async def pieces(run: Answering, answer: StreamedAnswer) -> AsyncIterator[Piece]
         events = run.events_since(num_read)
         num_read += len(events)
         piece = answer.read(events)
+        run.report(answer.num_tokens, answer.is_cut)
         if piece:
             yield piece
         if not events:

@@ -46,6 +46,7 @@ class Choice:
         events = self.run.events_since(self.num_read)
         self.num_read += len(events)
         piece = self.answer.read(events)
+        self.run.report(self.answer.num_tokens, self.answer.is_cut)
         if self.answer.is_over:
             check(self.answer.end)
         return piece, bool(events)

@@ -55,16 +55,19 @@ class _Observation:
 class _RunState:
     """The counts of a run in flight.
 
-    num_tokens: number of generated tokens. num_cached: number of tokens in the KV cache. first,
-    latest: times of the first and the latest forward pass. num_pending: number of drafts that are
-    not verified yet, by row.
+    num_tokens: number of generated tokens. num_counted: number of them that were sent and counted.
+    num_cached: number of tokens in the KV cache. first, latest: times of the first and the latest
+    forward pass. num_pending: number of drafts that are not verified yet, by row. end: the last
+    event of the run.
     """
 
     num_tokens: int = 0
+    num_counted: int = 0
     num_cached: int = 0
     first: float = 0.0
     latest: float = 0.0
     num_pending: dict[int, int] = field(default_factory=dict)
+    end: End | None = None
 
 
 class Metrics:
@@ -133,8 +136,11 @@ class Metrics:
                 try:
                     observation = self._observations.get_nowait()
                 except Empty:
-                    return
+                    break
                 self._count(observation)
+            for name, active in list(self._active.items()):
+                for run, state in list(active.items()):
+                    self._count_sent(name, run, state)
 
     def _count(self, observation: _Observation) -> None:
         event, series, name = observation.event, self._series, observation.name
@@ -150,7 +156,8 @@ class Metrics:
         elif isinstance(event, Step):
             self._count_step(observation, event, state)
         else:
-            self._count_end(observation, event, active.pop(observation.run))
+            self._count_end(observation, event, state)
+            self._count_sent(name, observation.run, state)
 
     def _count_step(self, observation: _Observation, step: Step, state: _RunState) -> None:
         series, name = self._series, observation.name
@@ -164,7 +171,6 @@ class Metrics:
         state.latest = observation.seconds
         state.num_tokens += num_new
         state.num_cached += num_new
-        series.generation_tokens.labels(name).inc(num_new)
         num_rows, num_tokens = self._forward.get(name, (0, 0))
         self._forward[name] = num_rows + 1, num_tokens + num_new
         if num_rows == observation.num_sharing:  # the last run of a shared forward pass
@@ -187,11 +193,26 @@ class Metrics:
 
     def _count_end(self, observation: _Observation, end: End, state: _RunState) -> None:
         series, name = self._series, observation.name
-        series.success.labels(name, FINISHED.get(end.reason, end.reason)).inc()
+        state.end, state.num_cached = end, 0
         series.whole_time.labels(name).observe(observation.seconds - observation.run.submitted)
         if state.num_tokens > 1:
             seconds = (state.latest - state.first) / (state.num_tokens - 1)
             series.per_token.labels(name).observe(seconds)
+
+    def _count_sent(self, name: str, run: Run, state: _RunState) -> None:
+        """Count the tokens that were sent since the last call, and the run if it is over.
+
+        A run with a reader is over when the reader has cancelled it: before that, tokens after a
+        stop string are not known yet.
+        """
+        is_over = state.end is not None and (run.num_sent is None or run.is_cancelled)
+        num_sent = state.num_tokens if run.num_sent is None else run.num_sent
+        self._series.generation_tokens.labels(name).inc(num_sent - state.num_counted)
+        state.num_counted = num_sent
+        if is_over and state.end is not None:
+            reason = "stop" if run.is_cut else FINISHED.get(state.end.reason, state.end.reason)
+            self._series.success.labels(name, reason).inc()
+            del self._active[name][run]
 
 
 class MetricSeries:
@@ -215,7 +236,7 @@ class MetricSeries:
         shown = (self.running, self.waiting, self.cache, self.max_tau, self.max_block_size)
         self.gauges: tuple[Gauge, ...] = shown
         self.prompt_tokens = counter("prompt_tokens", "Prompt tokens")
-        self.generation_tokens = counter("generation_tokens", "Generated tokens")
+        self.generation_tokens = counter("generation_tokens", "Tokens that were sent")
         self.success = counter("request_success", "Finished requests", "finished_reason")
         self.first_token = histogram(
             "time_to_first_token_seconds", "Time from submission to the first tokens", LONG

@@ -54,6 +54,9 @@ class Answering(Protocol):
         The last event of a run is an End.
         """
 
+    def report(self, num_sent: int, is_cut: bool) -> None:
+        """Record how many tokens were sent so far, and whether a stop has ended the answer."""
+
     def cancel(self) -> None:
         """End the run within one forward pass. A second call does nothing."""
 

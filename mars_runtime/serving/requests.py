@@ -674,7 +674,10 @@ def make_requests(
             default = RECOMMENDED.max_new_tokens if number is None else most
             number = max(1, min(default, most, model.capacity - len(ids)))
         request = Request(
-            ids, replace(completion.settings, max_new_tokens=number), caps.max_seconds
+            ids,
+            replace(completion.settings, max_new_tokens=number),
+            caps.max_seconds,
+            has_reader=True,
         )
         requests.append([_of_choice(request, index) for index in range(completion.num_choices)])
     return requests
