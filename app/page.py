@@ -30,7 +30,7 @@ from app.tradeoff.frontier import frontier_json
 from app.tradeoff.grid_tab import grid_tab
 from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sentence
 from app.ui.examples import set_for
-from app.ui.fields import block_size_update, system_hint
+from app.ui.fields import OWN_SYSTEM, block_size_update
 from app.ui.recordings import Recording
 from app.ui.views import ConversationView, ExplainView, FrontierView, ReviewView
 from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
@@ -147,7 +147,7 @@ def _wire_checkpoint(
         rows = [gr.update(visible=name == set_for(entry)) for name in tab.sets]
         for choice in handlers.choose(name):
             updates = _updates(choice, block_size)
-            hint = gr.update(placeholder=system_hint(entry.system))
+            hint = gr.update(placeholder=entry.system or OWN_SYSTEM)
             yield [*updates, hint, note_on(entry), conversation_checkpoint(entry), *rows]
 
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -257,14 +258,8 @@ class Tokenizer:
         slots = [ANSWER if i in given else text for i, text in enumerate(texts)]
         thoughts = [self._with_thoughts(*said) for said in zip(turns, texts, strict=True)]
         variables = {"add_generation_prompt": not continue_final_message, **variables}
-
-        def rendered(contents: Sequence[str]) -> str:
-            said = [
-                {"role": role, "content": content}
-                for (role, _), content in zip(turns, contents, strict=True)
-            ]
-            return self._render(said, variables, is_continued=continue_final_message)
-
+        roles = [role for role, _ in turns]
+        rendered = partial(self._render, variables, roles, is_continued=continue_final_message)
         plain = rendered([text.replace(TYPED, "") for text in texts])
         # A template may trim an answer, or look for control tokens in it and cut its thoughts.
         for contents in (slots, texts, thoughts, texts):
@@ -277,8 +272,14 @@ class Tokenizer:
         return self._after_bos(ids) if self._bos_in_chats else ids
 
     def _render(
-        self, said: list[dict[str, str]], variables: Mapping[str, Any], *, is_continued: bool
+        self,
+        variables: Mapping[str, Any],
+        roles: Sequence[str],
+        contents: Sequence[str],
+        *,
+        is_continued: bool,
     ) -> str:
+        said = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)]
         if is_continued:
             said[-1]["content"] += f"{LAST} "
         try:
@@ -359,12 +360,13 @@ class Tokenizer:
 
 def check_system(system: str) -> str:
     """Return the system prompt. Raises TextError if it is too long."""
-    if len(system) > MAX_SYSTEM_CHARS:
-        raise TextError(
-            f"Shorten the system prompt to at most {MAX_SYSTEM_CHARS:,} characters; it has "
-            f"{len(system):,}."
-        )
-    return system
+    return _short(system, MAX_SYSTEM_CHARS, "system prompt")
+
+
+def _short(text: str, most: int, name: str) -> str:
+    if len(text) > most:
+        raise TextError(f"Shorten the {name} to at most {most:,} characters; it has {len(text):,}.")
+    return text
 
 
 class Detokenizer:
@@ -426,10 +428,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
-    """Return the id of every added token, control tokens and others.
-
-    Typed text must never become one of them.
-    """
+    """Return the id of every added token. Typed text must never become one of them."""
     added = {str(token["content"]): int(token["id"]) for token in spec.get("added_tokens") or []}
     for index, token in (config.get("added_tokens_decoder") or {}).items():
         added.setdefault(str(token["content"]), int(index))
@@ -441,10 +440,7 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
 
 
 def _template(value: Any, names: Mapping[str, int]) -> str:
-    """Return the chat template for conversations without tools. Raises TextError.
-
-    value: a template, named templates, or None.
-    """
+    """Return the template of chats without tools. value: one, named ones or None."""
     if isinstance(value, list):
         value = {template["name"]: template["template"] for template in value}
     if isinstance(value, Mapping):
@@ -466,10 +462,7 @@ def _first_token(spec: Mapping[str, Any]) -> str:
 
 def _valid(text: str) -> str:
     """Replace lone surrogates by U+FFFD. Raises TextError if the text is too long."""
-    if len(text) > MAX_PROMPT_CHARS:
-        raise TextError(
-            f"Shorten the prompt to at most {MAX_PROMPT_CHARS:,} characters; it has {len(text):,}."
-        )
+    text = _short(text, MAX_PROMPT_CHARS, "prompt")
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -59,17 +59,12 @@ def system_field(own: str | None) -> gr.Textbox:
     return gr.Textbox(
         label="System prompt",
         info="Used in every tab. Leave it empty to use the model's own.",
-        placeholder=system_hint(own),
+        placeholder=own or OWN_SYSTEM,
         lines=2,
         max_lines=6,
         max_length=MAX_SYSTEM_CHARS,
         elem_id="system",
     )
-
-
-def system_hint(own: str | None) -> str:
-    """Return the placeholder: the system prompt that is used while the field is empty."""
-    return own or OWN_SYSTEM
 
 
 def max_tokens_field(prefix: str, value: int, most: int) -> Field:

@@ -70,6 +70,15 @@ def test_empty_is_the_checkpoints_own(handlers: Handlers, empty: str | None) -> 
         assert list(header.prompt_ids) == tokenizer.encode_chat([("user", "Say hello.")])
 
 
+def test_a_template_that_rejects_it_says_so_on_the_page(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = "{{ raise_exception('No system role') }}"
+    monkeypatch.setattr(tokenizer_of(handlers), "_template", template)
+    value = last(handlers.live.run("a", controls(system=BRIEF)))
+    assert "The model's chat template rejects the prompt: No system role." in value
+
+
 @pytest.mark.parametrize(
     "broken", ["x" * (MAX_SYSTEM_CHARS + 1), "nul \0", "half \ud800", 7, ["x"], {"a": 1}]
 )

@@ -14,6 +14,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from mars_runtime.chat_template import CHATML
 from mars_runtime.lab.training.data import Corpus
 from mars_runtime.lab.training.recipe import Recipe
 from mars_runtime.model.registry import REGISTRY
@@ -21,11 +22,6 @@ from mars_runtime.model.registry import REGISTRY
 SPECIAL_TOKENS = ("<|pad|>", "<|im_start|>", "<|im_end|>", "<|mask|>")
 TOKENIZER_SHARDS = 3
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
-    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 # Alternatives of the pattern, in order: capitalised words, contractions, other words with a leading
 # space or symbol, digits, punctuation, line ends, spaces.
@@ -69,7 +65,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
         model_max_length=max_positions,
         clean_up_tokenization_spaces=False,
     )
-    fast.chat_template = CHAT_TEMPLATE
+    fast.chat_template = CHATML
     folder.mkdir(parents=True, exist_ok=True)
     fast.save_pretrained(str(folder))
 
