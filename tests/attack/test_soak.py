@@ -15,26 +15,17 @@ from tools import soak as soaking
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
-@pytest.mark.parametrize(
-    ("more", "names"),
-    [(["0.05"], ["mars-tiny"]),
-     (["0.5", "--visitors", "4", "--fit", "1"], ["mars-tiny-draft", "mars-tiny", "ar-tiny"])],
-    ids=["one checkpoint", "three with memory for one"],
-)  # fmt: skip
-def test_no_run_is_lost(tmp_path: Path, more: list[str], names: list[str]) -> None:
+def test_no_run_is_lost(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
-    code = soaking.main(["--minutes", *more, "--checkpoint", *names, "--out", str(out)])
+    code = soaking.main(["--minutes", "0.1", "--checkpoint", "mars-tiny", "--out", str(out)])
     document = json.loads(out.read_text(encoding="utf-8"))
-    assert (document["lost"], document["num_without_room"]) == ([], 0)
-    assert {"single", "race", "steer"} <= document["ended"].keys()
-    assert document["num_tokens"] > 100
+    assert document["lost"] == []
+    assert {"single", "race"} <= document["ended"].keys()
+    assert document["stopped"]["stop"] >= 1
     assert len(document["memory_mib"]) >= 10
-    if len(names) == 1:
-        assert document["stopped"]["stop"] >= 1
-        assert code == (document["memory_growth"] > soaking.GROWTH)
+    assert code == (document["growth"] > soaking.GROWTH)
 
 
 def test_growth_is_from_the_second_quarter_to_the_last() -> None:
     assert soaking.growth([1, 100, 100, 103]) == pytest.approx(0.03)
     assert soaking.growth([5, 5, 100, 100, 900, 100, 110, 110]) == pytest.approx(0.1)
-    assert soaking.growth([9, 9, 50, 90, 10, 80, 55, 99], 3) == pytest.approx(0.1)
