@@ -64,6 +64,9 @@ class Backend(ABC):
     def prepare(self) -> None:
         """Set threads, allocate memory and warm up. Called once."""
 
+    def stop_preparing(self) -> None:  # noqa: B027  (optional)
+        """Make ``prepare`` raise before its next forward pass. Any thread may call it."""
+
     @abstractmethod
     def check(self, request: AnyRequest) -> None:
         """Raise RequestError with a one-sentence message if the request cannot be served."""
@@ -119,6 +122,7 @@ class CheckpointBackend(Backend):
         self._num_bytes = num_bytes
         self._room = self._room_for(1)
         self._batch: Batch | None = None
+        self._is_stopped = False
 
     def reserve(self, num_rows: int) -> int:
         self._room = self._room_for(num_rows)
@@ -162,6 +166,13 @@ class CheckpointBackend(Backend):
         gc.freeze()
         return_freed_memory()
 
+    def stop_preparing(self) -> None:
+        self._is_stopped = True
+
+    def _check_stopped(self) -> None:
+        if self._is_stopped:
+            raise RuntimeError("the engine was closed during the warm-up")
+
     def _set_threads(self) -> None:
         """Set the number of CPU threads for the forward passes of this worker.
 
@@ -189,7 +200,8 @@ class CheckpointBackend(Backend):
         from mars_runtime.engine.costs import measure_costs
 
         prompt, all_settings = self.warm_up_alone()
-        self.costs = measure_costs(self._checkpoint, sorted({1, self._room.num_rows}))
+        rows = sorted({1, self._room.num_rows})
+        self.costs = measure_costs(self._checkpoint, rows, self._check_stopped)
         all_settings = [choice for choice in all_settings if not METHODS[choice.method].is_alone]
         batch = self.batch()
         live = list(range(min(len(all_settings), self._room.num_rows)))
@@ -197,6 +209,7 @@ class CheckpointBackend(Backend):
             batch.join(number, prompt, lambda now=all_settings[number]: now)  # type: ignore[misc]
             batch.read(number, PREFILL_ALONE)
         while live:
+            self._check_stopped()
             ended = [row.row for row in batch.step(live).rows if row.stop in FINAL]
             live = [number for number in live if number not in ended]
 
@@ -213,7 +226,7 @@ class CheckpointBackend(Backend):
         ]
         for settings in available:
             for _ in self.decode(Request(prompt, settings), lambda now=settings: now):  # type: ignore[misc]
-                pass
+                self._check_stopped()
         return prompt, available
 
     def _supports(self, method: Method) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,8 +30,14 @@ BUDGET = 1.2  # after this many seconds, only the minimum number of rounds is co
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 
 
-def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> ForwardCosts:
+def measure_costs(
+    checkpoint: Checkpoint,
+    rows: Sequence[int] = (1,),
+    before_pass: Callable[[], None] = lambda: None,
+) -> ForwardCosts:
     """Return the costs for each number of rows, with the current threads.
+
+    before_pass: called before each forward pass; may raise to end the measurement.
 
     If the model chooses its number of threads, the costs are measured for each number that it may
     choose.
@@ -47,7 +53,7 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     model = checkpoint.model
     threads = model.threads if isinstance(model, NativeModel) else None
     counts = ladder(model.most_threads) if isinstance(model, NativeModel) else (0,)
-    by_rows = {number: _measure(checkpoint, number, counts) for number in rows}
+    by_rows = {number: _measure(checkpoint, number, counts, before_pass) for number in rows}
     by_count = {
         count: ForwardCosts(
             depth=checkpoint.block_size,
@@ -74,7 +80,10 @@ class _Measurement(NamedTuple):
 
 
 def _measure(
-    checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]
+    checkpoint: Checkpoint,
+    num_rows: int,
+    counts: Sequence[int],
+    before_pass: Callable[[], None],
 ) -> dict[int, _Measurement]:
     """Return the measurement for each number of threads; 0 means the current number."""
     longest = max(2 * checkpoint.block_size - 1, MANY[-1])
@@ -92,13 +101,14 @@ def _measure(
         for num_masks in ((0, length - 1) if timer.has_mask and length in MASKED else (0,))
     ]
     for feed in feeds:
+        before_pass()
         timer.seconds(*feed)  # Not recorded: the first pass of a shape may allocate or compile.
     seconds: list[list[float]] = []
     began = time.perf_counter()
     for done in range(ROUNDS.stop):
         if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
             break
-        seconds.append(list(_round(timer, feeds)))
+        seconds.append(list(_round(timer, feeds, before_pass)))
     minima = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
     return {
         count: _relative({feed[:2]: least for feed, least in minima.items() if feed[2] == count})
@@ -106,13 +116,16 @@ def _measure(
     }
 
 
-def _round(timer: _Timer, feeds: Sequence[tuple[int, int, int]]) -> Iterator[float]:
+def _round(
+    timer: _Timer, feeds: Sequence[tuple[int, int, int]], before_pass: Callable[[], None]
+) -> Iterator[float]:
     """Time one forward pass per item of ``feeds`` and yield its seconds.
 
     An item is (tokens per row, number of masks, number of threads).
     """
     awake = None
     for length, num_masks, count in feeds:
+        before_pass()
         if count != awake:
             timer.seconds(length, num_masks, count)
         awake = count

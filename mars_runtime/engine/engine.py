@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import logging
 import math
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -41,8 +42,14 @@ MAX_WARM_UP_SECONDS = 900.0
 HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Maximum seconds that ``close`` waits for an unfinished warm-up."""
+EXIT_SECONDS = 60.0
+"""Maximum seconds that the exit of the process waits for the worker's last forward pass."""
 BUSY = "The server is busy: {} runs are active or queued. Try again in a moment."
 DEAD = "The engine stopped unexpectedly: try again in a moment."
+FORKED = (
+    "The engine does not exist in this forked process, because threads do not survive a fork: load "
+    "the model in each process, started with multiprocessing's method spawn."
+)
 _log = logging.getLogger(__name__)
 
 
@@ -81,6 +88,7 @@ class Engine(BaseEngine):
         self._busy = busy
         self._busy_level = 0  # set only by the worker thread
         self._is_closed = False
+        self._process = os.getpid()
         self._why_over = "The engine was closed: start the program again."
         self._is_over = threading.Event()
         self._is_ready = threading.Event()
@@ -91,7 +99,7 @@ class Engine(BaseEngine):
         self._worker.start()
         self._watcher = threading.Thread(target=self._watch, name="mars-watch", daemon=True)
         self._watcher.start()
-        atexit.register(self.close)
+        atexit.register(self._end_worker)
 
     @property
     def is_alive(self) -> bool:
@@ -99,7 +107,12 @@ class Engine(BaseEngine):
 
         False once the engine is closed, or its worker has died or hangs.
         """
-        return not self._is_closed
+        return not self._is_closed and not self._is_forked
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether this is a child process, which has no worker; locks may be held forever."""
+        return os.getpid() != self._process
 
     @property
     def capacity(self) -> int:
@@ -108,6 +121,7 @@ class Engine(BaseEngine):
     def _serve(
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
     ) -> list[Run]:
+        self._check_not_forked()
         for request in requests:
             self._backend.check(request)
         now = time.monotonic()
@@ -138,28 +152,49 @@ class Engine(BaseEngine):
     def _in_force(self, settings: DecodeSettings) -> DecodeSettings:
         return settings if self._busy is None else self._busy.apply(settings, self._busy_level)
 
+    def _check_not_forked(self) -> None:
+        if self._is_forked:
+            raise EngineError(FORKED)
+
     def is_ready(self, timeout: float) -> bool:
+        self._check_not_forked()
         return self._is_ready.wait(timeout)
 
     def costs(self) -> ForwardCosts | None:
         """Wait for the warm-up and return the costs of forward passes, or None if not measured."""
+        self._check_not_forked()
         self._is_ready.wait()
         return self._backend.costs
 
     def close(self) -> None:
         """End all runs and the worker within one forward pass. Further calls do nothing.
 
-        If an unfinished warm-up takes longer than ``CLOSE_SECONDS``, the call returns before the
-        warm-up ends.
+        An unfinished warm-up ends before its next forward pass. If that takes longer than
+        ``CLOSE_SECONDS``, the call returns earlier. In a forked process the call does nothing.
         """
+        if self._is_forked:
+            return
         with self._condition:
             self._is_closed = True
             self._condition.wake()
+        self._backend.stop_preparing()
         if threading.current_thread() is not self._worker:
             self._is_over.wait(None if self._is_ready.is_set() else CLOSE_SECONDS)
             for thread in (self._worker, self._watcher):
                 thread.join(HEARTBEAT_SECONDS)  # with a timeout, because the worker may hang
-        atexit.unregister(self.close)
+        if not self._worker.is_alive():
+            atexit.unregister(self._end_worker)
+
+    def _end_worker(self) -> None:
+        """Close the engine at exit and wait for the worker, unless it hangs.
+
+        Python ends daemon threads as soon as they return from a native call. That unwinds the
+        frames of PyTorch, which aborts the process.
+        """
+        self.close()
+        if not self._is_forked:
+            self._is_over.wait(EXIT_SECONDS)
+            self._worker.join(HEARTBEAT_SECONDS)
 
     def __enter__(self) -> Engine:
         return self
@@ -212,7 +247,8 @@ class Engine(BaseEngine):
         try:
             self._backend.prepare()
         except Exception as error:
-            _log.error("The warm-up failed; runs are served without it\n%s", where(error))
+            if not self._is_closed:
+                _log.error("The warm-up failed; runs are served without it\n%s", where(error))
         self._must_beat_by = math.inf
         self._is_ready.set()
 

@@ -8,6 +8,7 @@ other models use ``transformer.py``.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
@@ -256,11 +257,15 @@ def _folder() -> Path:
 def _compiled() -> Future[Any]:
     """Start a thread that compiles and checks the library; return the future of its result."""
     future_library: Future[Any] = Future()
+    # The exit of the process waits for the check, because ending a thread in PyTorch aborts.
+    checking = threading.Lock()
+    atexit.register(checking.acquire)
 
     def work() -> None:
         try:
             library = open_library(compile_library(_folder()))
-            check_library(library)
+            with checking:
+                check_library(library)
         except CompileError as error:
             future_library.set_exception(error)
         except BaseException as error:
