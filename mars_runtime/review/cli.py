@@ -21,6 +21,7 @@ from mars_runtime.review.prompts import (
     Item,
     PromptError,
     bundled,
+    check_format,
     decoded,
     read_prompts,
     with_system,
@@ -194,9 +195,12 @@ def _items(source: str) -> list[Item]:
 
 def _text(path: Path) -> str:
     """Read a text file. Raises PromptError if the file cannot be read."""
+    content = b""
     try:
-        return decoded(path.read_bytes())
+        content = path.read_bytes()
+        return decoded(content)
     except UnicodeDecodeError as error:
+        check_format(content[:8].decode("latin-1"), str(path))
         raise PromptError(f"{path} is not UTF-8 text. Save it as UTF-8.") from error
     except OSError as error:
         raise PromptError(f"{path} cannot be read ({error.strerror}).") from error

@@ -51,6 +51,12 @@ BLANK = re.compile(r"\n[ \t]*\n")
 SEPARATOR = re.compile(r"sep=([,;\t|])\r?\n", re.IGNORECASE)
 """A first line in which Excel declares the delimiter."""
 LONE = re.compile("[\ud800-\udfff]")
+OTHER_FORMATS = {
+    "%PDF-": "a PDF document",
+    "{\\rtf": "an RTF document",
+    "PK\x03\x04": "a zip archive, as are .docx, .xlsx and .ods files",
+}
+"""First characters of files that can be mistaken for text -> what they are."""
 TASK_FIELDS = tuple(field.name for field in fields(Task))
 
 
@@ -153,6 +159,7 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
     name = name or "This text"
     if text.count("\0") > len(text) // 4:
         raise PromptError(f"{name} is not UTF-8 text. Save it as UTF-8 and choose it again.")
+    check_format(text, name)
     prompts = Prompts()
     for line, make in _READERS[kind or kind_of(text, name)](text, name):
         budget.check()
@@ -162,6 +169,15 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
         reason = prompts.faults[0] if prompts.faults else "Add at least one."
         raise PromptError(f"{name} has no valid prompts. {reason}")
     return prompts
+
+
+def check_format(text: str, name: str) -> None:
+    """Raise PromptError if a file is known not to be text. text: at least its first characters."""
+    for first, what in OTHER_FORMATS.items():
+        if text.startswith(first):
+            raise PromptError(
+                f"{name} is {what}. Save its prompts as plain text, CSV or JSON in UTF-8."
+            )
 
 
 def decoded(content: bytes) -> str:
@@ -385,6 +401,7 @@ def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
 
     Only splits with a column for the prompt count. If no delimiter gives such a column, the list of
     columns is empty.
+    Empty columns at the end are dropped.
     """
     candidates = [(delimiters[0], list[str]())]
     for delimiter in delimiters:
@@ -394,6 +411,8 @@ def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
         except csv.Error:
             continue
         head = [name.strip().lower() for name in row]
+        while head and not head[-1]:
+            head.pop()
         if any(name in head for name in COLUMNS):
             candidates.append((delimiter, head))
     return max(candidates, key=lambda candidate: len(candidate[1]))
@@ -436,10 +455,11 @@ def _csv(text: str, name: str) -> Records:
 
 def _of_row(head: list[str], row: list[str]) -> Callable[[str], Item]:
     def make(number: str) -> Item:
-        if len(row) != len(head):
+        if any(row[len(head) :]):
             raise ValueError(f"it has {len(row)} columns, but the first line has {len(head)}")
+        # Spreadsheets leave out empty cells at the end of a row, or pad all rows with them.
         record: dict[str, Any] = {
-            name: value for name, value in zip(head, row, strict=True) if value
+            name: value for name, value in zip(head, row, strict=False) if value
         }
         known = {name: value for name, value in record.items() if name in (*MOST, *ALPACA)}
         if "prompt" in record:

@@ -116,6 +116,8 @@ ROWS = [{"prompt": "a, b", "category": "x"}, {"prompt": "c"}]
         ("prompt\tcategory\na, b\tx\nc\t\n", "x.tsv"),
         ('sep=;\r\n"prompt";"category"\r\n"a, b";"x"\r\n"c";\r\n', "x.csv"),
         ('\ufeffprompt,category\n"a, b",x\nc,\n', ""),
+        ('prompt,category,,\n"a, b",x,,\nc\n,,,\n', "x.csv"),
+        ("prompt;id;category\na, b;;x;;\nc\n", "x.csv"),
         (json.dumps(ROWS), ""),
         ("[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n", "x.json"),
         ("\n".join(json.dumps(row, indent=4) for row in ROWS), "x.jsonl"),
@@ -179,6 +181,10 @@ def test_an_array_that_was_cut_short_says_so() -> None:
         ("question;answer\nx;y\n", "x.csv", r"x\.csv is a table.*'question;answer'\.$"),
         ("prompt,prompt\na,b\n", "x.csv", r"Two columns of x\.csv have the same name"),
         ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not UTF-8 text"),
+        ("prompt,id\na,1,b\n", "x.csv", "it has 3 columns, but the first line has 2"),
+        ("%PDF-1.7\n1 0 obj\n", "x.txt", "is a PDF document. Save its prompts as plain text, CSV"),
+        ("{\\rtf1\\ansi Hello}", "x.rtf", "is an RTF document"),
+        ("PK\x03\x04\x14\0", "x.csv", "is a zip archive, as are .docx"),
         (" \n", "empty.txt", r"empty\.txt has no valid prompts"),
         ('[{"instruction": 3}]', "x.json", "'instruction' must be text"),
     ],
@@ -201,6 +207,9 @@ def test_the_command_refuses_what_is_no_text(
     file.write_bytes("prompt;id\nné;7\n".encode("latin-1"))
     assert main(["review", "make", str(file), "--methods", "ar", "lossless", "--out", "x"]) == 2
     assert capsys.readouterr().err == f"{file} is not UTF-8 text. Save it as UTF-8.\n"
+    file.write_bytes(b"PK\x03\x04\xff\xfe")
+    assert main(["review", "make", str(file), "--methods", "ar", "lossless", "--out", "x"]) == 2
+    assert capsys.readouterr().err.startswith(f"{file} is a zip archive")
 
 
 def test_a_file_that_is_wrong_everywhere_ends_soon() -> None:

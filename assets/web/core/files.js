@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { COMPUTED } from "./table.js";
 
-const NOT_TEXT = "This file is not UTF-8 text. Save it as UTF-8 and choose it again.";
+const NOT_TEXT = "This file is not UTF-8 text. Save it as plain text, CSV or JSON in UTF-8 and choose it again.";
 
 /**
  * Returns the text of a UTF-8 file, or of a UTF-16 file with a byte order mark. For other files, throws an error whose
