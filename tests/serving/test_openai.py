@@ -99,8 +99,11 @@ STOPS = [
 @pytest.mark.parametrize("own", [AR, BOLD, {**BOLD, "block_size": 8}])
 @pytest.mark.parametrize(("strings", "tokens", "cut", "last"), STOPS)
 def test_stops_cut_alike_however_the_tokens_come(
-    place: Place, strings: Any, tokens: Any, cut: str, last: str, own: Any, is_stream: bool
-) -> None:
+    place: Place, monkeypatch: pytest.MonkeyPatch, strings: Any, tokens: Any, cut: str, last: str,
+    own: Any, is_stream: bool,
+) -> None:  # fmt: skip
+    # Slow enough that a busy server still sees the stop before the text ends.
+    monkeypatch.setattr(place.backend, "forward_seconds", 0.03)
     text, before = place.text_for(), place.backend.num_forwards
     body = {**own, **({"stop_token_ids": tokens} if tokens else {})}
     more: dict[str, Any] = {"stop": strings} if strings else {}
