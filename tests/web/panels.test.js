@@ -194,6 +194,18 @@ describe("the lens", () => {
     assert.deepEqual(seen(lossless, 0.96), [[0, 1, ""], [1, 1, "|"], [2, 1, "?"], [3, 1, "?"]]); // prettier-ignore
   });
 
+  test("behind a refused draft of a lossless run the next one counts from exactly the threshold on", () => {
+    const lane = laneOf(
+      [
+        forward(0, [[1, 0.99], [2, 0.5], [3, 0.9]], 1, "threshold", { num_drafted: 2 }), // prettier-ignore
+        forward(1, [[2, 0.9], [3, 0.9], [4, 0.9]], 3, "block", { num_pending: 3, num_drafted: 0 }), // prettier-ignore
+      ],
+      LOSSLESS_SETTINGS,
+    );
+    assert.deepEqual(seen(lane, 0.9), [[0, 1, ""], [1, 1, "|"], [2, 2, "?"]]); // prettier-ignore
+    assert.deepEqual(seen(lane, 0.91), [[0, 1, ""], [1, 1, "|"], [2, 1, "?"], [3, 1, "?"]]); // prettier-ignore
+  });
+
   test("plain AR has groups of one through every threshold", () => {
     const ar = arOf([1, 2, END]);
     for (const tau of [0, 0.5, 1]) assert.deepEqual(seen(ar, tau), [[0, 1, ""], [1, 1, ""], [2, 1, ""]]); // prettier-ignore
