@@ -232,7 +232,7 @@ def plan(out: Path, *, has_chat: bool, is_dry: bool) -> list[Measurement]:
         return Measurement(name, seconds, [*words.split(), "--out", str(result)], missing)
 
     def shape(name: str, seconds: float, words: str) -> Measurement:
-        words = "tiny 2 8" if is_dry else words
+        words = "tiny 2 4" if is_dry else words
         return step(name, seconds, f"tools/measure_gpu.py --shape {words}")
 
     files = sorted((ROOT / "tests").rglob("test_*.py"))
