@@ -35,7 +35,14 @@ from filelock import FileLock
 
 from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.files import ADAPTER, ARCHIVE, has_adapter, stem_of, weight_files
+from mars_runtime.model.files import (
+    ADAPTER,
+    ARCHIVE,
+    gguf_at,
+    has_adapter,
+    stem_of,
+    weight_files,
+)
 from mars_runtime.model.registry import (
     REGISTRY,
     Entry,
@@ -47,7 +54,6 @@ from mars_runtime.model.registry import (
 
 DEFAULT = "mars-smollm2"
 SUMS = "SHA256SUMS"
-GGUF = ".gguf"
 HUB_FILES = ("*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}", SUMS)
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 Progress = Callable[[int, int], None]
@@ -132,10 +138,11 @@ def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFi
     if entry is not None:
         return _listed(entry, registry_path, offline)
     path = Path(os.path.expanduser(name_or_path))
-    if path.suffix == GGUF and path.is_file():
-        return CheckpointFiles(stem_of(path), path)
     if has_adapter(path) or (path / "config.json").is_file():
         return CheckpointFiles(path.name, path, path if has_adapter(path) else None)
+    gguf = gguf_at(path)
+    if gguf is not None:
+        return CheckpointFiles(stem_of(gguf), gguf)
     entry = unlisted_entry(name_or_path)
     if entry.hub is None:
         raise CheckpointError(

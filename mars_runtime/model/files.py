@@ -21,7 +21,9 @@ from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
 
 ARCHIVE = ".xz"
-_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
+_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf", re.IGNORECASE)
+GGUF_MAGIC = b"GGUF"
+"""The first bytes of a GGUF file."""
 ADAPTER = "adapter.json"
 """A folder that contains this file is an adapter."""
 ADAPTER_FILES = "adapter*.safetensors"
@@ -56,8 +58,35 @@ def files_of(path: Path) -> tuple[Path, ...]:
     if match is None:
         return (path,)
     stem, _, count = match.groups()
-    names = [f"{stem}-{number:05}-of-{count}.gguf" for number in range(1, int(count) + 1)]
+    names = [f"{stem}-{number:05}-of-{count}{path.suffix}" for number in range(1, int(count) + 1)]
     return tuple(map(path.with_name, names)) or (path,)
+
+
+def gguf_at(path: Path) -> Path | None:
+    """Return the GGUF checkpoint at ``path``, a file or a folder with only one, or None.
+
+    A file is recognised by its first bytes, or by its suffix so that a damaged file is reported as
+    such. In a folder, the parts of a split checkpoint count as one. Raises CheckpointError if a
+    folder contains several checkpoints.
+    """
+    if path.is_file():
+        return path if path.suffix.lower() == ".gguf" or _has_magic(path) else None
+    if not path.is_dir():
+        return None
+    firsts = sorted({files_of(file)[0] for file in path.iterdir() if _has_magic(file)})
+    if len(firsts) > 1:
+        names = ", ".join(file.name for file in firsts)
+        raise CheckpointError(f"{path} contains several GGUF checkpoints ({names}): choose one.")
+    return firsts[0] if firsts else None
+
+
+def _has_magic(path: Path) -> bool:
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+    except OSError:
+        return False
 
 
 def stem_of(path: Path) -> str:

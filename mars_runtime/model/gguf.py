@@ -39,13 +39,13 @@ from mars_runtime.model.config import (
     expected_shape,
     printable,
 )
-from mars_runtime.model.files import files_of
+from mars_runtime.model.files import GGUF_MAGIC, files_of
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
 from mars_runtime.text import BOS_IN_CHATS, EOS_IDS
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 MAX_POSITIONS = 1 << 20
-MAGIC, VERSIONS = b"GGUF", (2, 3)
+VERSIONS = (2, 3)
 DEFAULT_ALIGNMENT, MAX_ALIGNMENT = 32, 1 << 16
 MAX_DIMENSIONS = 4
 DAMAGED = "is damaged or incomplete"
@@ -524,7 +524,7 @@ class _Cursor:
 
 def _read_header(cursor: _Cursor) -> GgufFile:
     """Parse a GGUF header: metadata, then the table of tensors. Raises GgufError."""
-    if bytes(cursor.take(4)) != MAGIC:
+    if bytes(cursor.take(4)) != GGUF_MAGIC:
         raise GgufError("is not a GGUF file")
     version = cursor.number("I")
     if int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS:

@@ -24,7 +24,7 @@ from mars_runtime.decoders import decode
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import sha256_of
+from mars_runtime.model.fetch import resolve_checkpoint, sha256_of
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.quantized import GroupedMatrix
@@ -316,6 +316,36 @@ def test_a_split_checkpoint_that_is_not_whole_names_what_is_missing(tmp_path: Pa
     (tmp_path / "other.gguf").write_bytes(first.read_bytes())
     with pytest.raises(CheckpointError, match=r"is one of .*, but its name does not end with"):
         read_gguf(tmp_path / "other.gguf")
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "found"),
+    [
+        (["small.GGUF"], "small.GGUF", "small.GGUF"),
+        (["small"], "small", "small"),
+        (["small.bin"], "small.bin", "small.bin"),
+        (["small.gguf"], "", "small.gguf"),
+        (["blob", "README.md"], "", "blob"),
+        (["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"], "", "a-00001-of-00002.gguf"),
+    ],
+)
+def test_a_file_is_recognised_by_its_first_bytes(
+    file: Path, tmp_path: Path, names: list[str], asked: str, found: str
+) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes(b"# " if name.endswith(".md") else file.read_bytes())
+    link.symlink_to(folder / found)
+    assert resolve_checkpoint(str(folder / asked)).path == folder / found
+    assert resolve_checkpoint(str(link)).path == link
+
+
+def test_a_folder_with_several_checkpoints_names_them(file: Path, tmp_path: Path) -> None:
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).write_bytes(file.read_bytes())
+    with pytest.raises(CheckpointError, match=r"a\.gguf, b\.gguf"):
+        resolve_checkpoint(str(tmp_path))
 
 
 def test_a_whole_checkpoint_may_be_named_like_a_part(tmp_path: Path) -> None:
