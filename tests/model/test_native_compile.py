@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import getpass
 import importlib.util
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -169,6 +171,62 @@ def test_a_library_that_can_not_be_opened_is_thrown_away(tmp_path: Path) -> None
     with pytest.raises(CompileError, match="can't be opened"):
         open_library(path)
     assert not path.exists()
+
+
+@pytest.fixture
+def native() -> Any:
+    """The library of this machine's own compiler."""
+    return build.native_library()
+
+
+@pytest.mark.parametrize("has_other", [True, False])
+def test_a_library_that_may_not_be_opened_where_it_is_cached_is_not_compiled_again(
+    *,
+    has_other: bool,
+    native: Any,
+    compiler: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The cache is on a volume mounted noexec; the temporary folder may be, too."""
+    real = ctypes.CDLL
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cache, own_folder = tmp_path / "Büro 1", compiling._own_folder()
+
+    def load(path: str) -> object:
+        if Path(path).parent == cache or not has_other:
+            raise OSError(f"{path}: failed to map segment from shared object")
+        return real(native._name)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    for _ in range(3):
+        path = compile_library(cache)
+        if has_other:
+            assert open_library(path).mars_path() == native.mars_path()
+        else:
+            with pytest.raises(CompileError, match="set MARS_CACHE"):
+                open_library(path)
+    assert runs(compiler) == 1
+    assert compiling.is_whole(own_folder / path.name)
+    assert len([record for record in caplog.records if "No library" in record.message]) == 1
+
+
+def test_a_library_that_another_process_has_opened_is_not_replaced(
+    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows refuses to replace it."""
+    replaced = os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        if target.exists():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+        replaced(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with ThreadPoolExecutor(8) as pool:
+        (path,) = set(pool.map(lambda _: compile_library(tmp_path / "kept"), range(8)))
+    assert (path.read_text(), runs(compiler)) == ("whole", 1)
 
 
 def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(

@@ -10,18 +10,22 @@ import ctypes
 import getpass
 import hashlib
 import importlib.util
+import logging
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from mars_runtime.machine import is_private
 
@@ -43,6 +47,9 @@ LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
 SUFFIX = ".dll" if IS_WINDOWS else ".so"
 SECONDS = 600
 CHECKSUM = ".sha256"
+FORBIDDEN = re.compile("failed to map|not permitted|denied", re.IGNORECASE)
+"""Matches the errors of systems that open no library in a folder, such as one mounted noexec."""
+_log = logging.getLogger(__name__)
 
 
 class CompileError(RuntimeError):
@@ -57,9 +64,8 @@ def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Pat
 
     If ``folder`` is not writable, a temporary folder of this user is used. A checksum is stored
     with the library. If the checksum does not match, the library is compiled again, because a
-    damaged library would crash the process. Several processes may call this function at the same
-    time: each writes its own files, and the last one replaces the files of the others. Raises
-    CompileError.
+    damaged library would crash the process. If several processes call this function at the same
+    time, one compiles and the others wait for its library. Raises CompileError.
     """
     compiler, targets = find_compiler(), own_targets() if targets is None else targets
     name = _name(compiler, targets)
@@ -67,20 +73,38 @@ def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Pat
         return folder / name
     folder = folder if _can_write(folder) else _own_folder()
     path = folder / name
-    if is_whole(path):
-        return path
-    try:
-        with tempfile.TemporaryDirectory(prefix="native-", dir=folder) as temporary:
-            output = Path(temporary) / name
-            _compile(compiler, targets, str(output))
-            output.with_suffix(CHECKSUM).write_text(_checksum(output), encoding="ascii")
-            if path.is_dir():
-                shutil.rmtree(path)
-            for suffix in (CHECKSUM, output.suffix):
-                os.replace(output.with_suffix(suffix), path.with_suffix(suffix))
-    except OSError as error:
-        raise _storage_error(folder, error) from error
+    _store(path, lambda output: _compile(compiler, targets, str(output)))
     return path
+
+
+def _store(path: Path, write: Callable[[Path], object]) -> None:
+    """Store a library and its checksum unless a whole one exists. Raises CompileError.
+
+    A whole library is never replaced: on Windows that fails while a process has it open.
+    """
+    if is_whole(path):
+        return
+    lock = path.with_suffix(".lock")
+    try:
+        with FileLock(lock, timeout=SECONDS):
+            if not is_whole(path):
+                _write(path, write)
+    except OSError as error:
+        raise _storage_error(path.parent, error) from error
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory(prefix="native-", dir=path.parent) as temporary:
+        output = Path(temporary) / path.name
+        write(output)
+        output.with_suffix(CHECKSUM).write_text(_checksum(output), encoding="ascii")
+        if path.is_dir():
+            shutil.rmtree(path)
+        for suffix in (CHECKSUM, output.suffix):
+            os.replace(output.with_suffix(suffix), path.with_suffix(suffix))
 
 
 def _storage_error(folder: Path, error: OSError) -> CompileError:
@@ -348,13 +372,34 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
+def _open_copy(path: Path) -> Any:
+    """Load a copy of the library in this user's temporary folder. Raises CompileError."""
+    copy = _own_folder() / path.name
+    if not is_whole(copy):
+        _log.warning("No library can be opened in %s: a copy in %s is used.", path.parent, copy)
+    _store(copy, lambda output: shutil.copyfile(path, output))
+    try:
+        return ctypes.CDLL(str(copy))
+    except OSError as error:
+        raise CompileError(
+            f"No library can be opened in {path.parent} or {copy.parent}: set MARS_CACHE to a "
+            "folder on a volume that allows it."
+        ) from error
+
+
 def open_library(path: Path) -> Any:
     """Load the library at ``path`` and declare its functions.
 
+    If the system opens no libraries in that folder, a copy in this user's temporary folder is used.
     Raises CompileError if it cannot be loaded or its structures differ from those in this file.
     """
     try:
-        library = ctypes.CDLL(str(path))
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError as error:
+            if not FORBIDDEN.search(str(error)):
+                raise
+            library = _open_copy(path)
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
