@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import platform
 import re
@@ -13,7 +14,8 @@ import tempfile
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from pathlib import Path
+from itertools import product
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mars_runtime.places import SOURCE
@@ -25,6 +27,7 @@ NO_MEMORY = re.compile(
 )
 """Matches the messages with which the system, torch and other libraries report too little memory.
 """
+CGROUP, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "gradio")
 
 
@@ -38,14 +41,17 @@ def is_memory_short(error: BaseException) -> bool:
 def device_name(device: Any) -> str:
     """Return the name of a GPU, or the processor's name and the number of usable cores.
 
+    If an affinity or a CPU quota limits the cores, the name says which.
+
     device: a torch.device.
     """
     if device.type == "cuda":
         import torch
 
         return str(torch.cuda.get_device_name(device))
-    cores = num_cores()
-    return f"{processor()}, {cores} {'core' if cores == 1 else 'cores'}"
+    cores, limit = _cores()
+    total = f" of {os.cpu_count()}" if limit else ""
+    return f"{processor()}, {cores}{total} {'core' if cores == 1 else 'cores'}{limit}"
 
 
 @cache
@@ -147,10 +153,58 @@ def return_freed_memory() -> None:
 
 
 def num_cores() -> int:
-    """Return the number of cores this process may run on."""
+    """Return the number of cores that this process may use at once."""
+    return _cores()[0]
+
+
+def _cores() -> tuple[int, str]:
+    """Return the number of usable cores and the limit that determines it, such as " (affinity)".
+
+    A CPU quota is rounded down, because threads that exceed it are stopped for some time.
+    """
+    total = cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    quota = _cpu_quota()
+    if quota < cores:
+        return max(1, int(quota)), " (CPU quota)"
+    return cores, " (affinity)" if cores < total else ""
+
+
+def _cpu_quota() -> float:
+    """Return the lowest CPU quota of this process's control groups, v1 or v2, in cores.
+
+    A container may not see the group that ``/proc`` names, so all groups above it are read as well.
+    """
+    try:
+        lines = CGROUP.read_text(encoding="utf-8").splitlines()
+    except OSError:  # not on Linux
+        return math.inf
+    quota = math.inf
+    for line in lines:
+        controllers, _, name = line.partition(":")[2].partition(":")
+        group = PurePosixPath(name.lstrip("/"))
+        if not controllers:
+            folders = [CGROUPS]
+        elif "cpu" in controllers.split(","):
+            folders = [CGROUPS / controllers, CGROUPS / "cpu"]
+        else:
+            continue
+        for folder, part in product(folders, (group, *group.parents)):
+            quota = min(quota, _group_quota(folder / part))
+    return quota
+
+
+def _group_quota(group: Path) -> float:
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            text = " ".join((group / name).read_text(encoding="ascii") for name in names)
+            quota, period = map(int, text.split())
+        except (OSError, ValueError):  # missing, or "max"
+            continue
+        if quota > 0 and period > 0:  # a v1 group without a limit has -1
+            return quota / period
+    return math.inf
 
 
 def _project_version() -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 
+from mars_runtime import machine
 from mars_runtime.machine import cache_folder, return_freed_memory
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import resolve_checkpoint
+from mars_runtime.model.threads import limit_threads
 from mars_runtime.provenance import Quiet, core_seconds
 
 MIB = 2**20
@@ -90,3 +94,54 @@ def test_the_time_of_other_processes_is_that_of_the_requested_cores() -> None:
 def test_each_sign_of_a_busy_machine_is_a_doubt() -> None:
     assert Quiet(2, 0.5, 0.02, 0.05).doubts == Quiet(2, 0.5, None, None).doubts == []
     assert len(Quiet(2, 1.4, 0.25, 0.4).doubts) == 3
+
+
+UNLIMITED = "8 cores (affinity)"
+
+
+def v1(group: str, quota: int) -> dict[str, str]:
+    return {f"{group}/cpu.cfs_quota_us": f"{quota}", f"{group}/cpu.cfs_period_us": "100000"}
+
+
+@pytest.mark.parametrize(
+    ("line", "files", "expected"),
+    [
+        ("0::/a/b", {}, UNLIMITED),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000"}, UNLIMITED),
+        ("0::/a/b", {"a/b/cpu.max": "1600000 100000"}, UNLIMITED),
+        ("0::/a/b", {"a/b/cpu.max": "300000 100000"}, "3 cores (CPU quota)"),
+        ("0::/a/b", {"a/b/cpu.max": "max 1", "a/cpu.max": "50000 100000"}, "1 core (CPU quota)"),
+        ("0::/not/seen/inside", {"cpu.max": "250000 100000"}, "2 cores (CPU quota)"),
+        ("4:cpu,cpuacct:/docker/a", v1("cpu,cpuacct/docker/a", -1), UNLIMITED),
+        ("4:cpu,cpuacct:/docker/a", v1("cpu,cpuacct/docker/a", 400000), "4 cores (CPU quota)"),
+        ("4:cpu:/not/seen/inside", v1("cpu", 200000), "2 cores (CPU quota)"),
+        ("4:cpuset:/docker/a", v1("cpu/docker/a", 400000), UNLIMITED),
+    ],
+)
+def test_threads_respect_the_quota_and_the_affinity(
+    line: str,
+    files: dict[str, str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """A machine of 64 cores, 8 of which the process may use."""
+    (tmp_path / "group").write_text(f"9:memory:/x\n{line}\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path / "group")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    name = machine.device_name.__wrapped__(torch.device("cpu"))
+    count, _, rest = expected.partition(" ")
+    assert name.endswith(f", {count} of 64 {rest}")
+    assert machine.num_cores() == int(count)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(9)
+        limit_threads()
+        assert torch.get_num_threads() == int(count)
+    finally:
+        torch.set_num_threads(before)

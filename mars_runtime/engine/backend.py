@@ -387,13 +387,16 @@ def num_threads(checkpoint: Checkpoint) -> int:
 
 @cache
 def _default_threads() -> int:
-    """Return PyTorch's initial number of threads.
+    """Return PyTorch's initial number of threads, at most one for each usable core.
 
     It is cached because a number set in one thread applies to all threads that start later,
     including those of other engines.
     """
     import torch
 
+    from mars_runtime.model.threads import limit_threads
+
+    limit_threads()
     return torch.get_num_threads()
 
 

@@ -45,6 +45,7 @@ from mars_runtime.model.files import ADAPTER_FILES, weight_files
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.quantized import Weight
 from mars_runtime.model.registry import REGISTRY, Entry, default_draft, registry
+from mars_runtime.model.threads import limit_threads
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
@@ -106,6 +107,7 @@ def load_checkpoint(
     """
     if isinstance(checkpoint, str):
         checkpoint = resolve_checkpoint(checkpoint, registry_path)
+    limit_threads()
     with memory_for(checkpoint.name):
         return _load(checkpoint, device, dtype, tell)
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
+from mars_runtime.machine import num_cores
+
 Result = TypeVar("Result")
 
 NEW = 0.05  # minimum weight of a new measurement in the running mean
@@ -261,6 +263,12 @@ GRID = (
 """Shapes of forward passes, (rows, tokens per row), for which ``shared_from`` compares results."""
 STARTS = (1, 16, 64)
 CHECK_SECONDS = 2.0
+
+
+def limit_threads() -> None:
+    """Lower PyTorch's number of threads to the number of cores that this process may use."""
+    if torch.get_num_threads() > num_cores():
+        torch.set_num_threads(num_cores())
 
 
 class TorchThreads:
