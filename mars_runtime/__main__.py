@@ -8,6 +8,7 @@ exit code: 0 success, 1 failure, 2 invalid arguments. An interrupted command ret
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import io
 import os
@@ -84,16 +85,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Reopen closed standard streams on the null device; replace unencodable characters.
+    """Reopen closed standard streams on the null device; lose no character of the others.
 
-    The next opened file would otherwise reuse the descriptor of a closed stream.
+    The next opened file would otherwise reuse the descriptor of a closed stream. Redirected output
+    is UTF-8 unless PYTHONIOENCODING is set. A console gets escapes for what its encoding lacks.
     """
+    codecs.register_error("mars", _Escape())
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            is_utf8 = codecs.lookup(stream.encoding).name == "utf-8"
+            is_chosen = is_utf8 or stream.isatty() or "PYTHONIOENCODING" in os.environ
+            if not is_chosen and name == "stdout":
+                print(f"Output is written as UTF-8, not {stream.encoding}.", file=sys.stderr)
+            stream.reconfigure(encoding=None if is_chosen else "utf-8", errors="mars")
+
+
+class _Escape:
+    """Error handler of a codec that writes escapes such as \\u2192; warns at the first one."""
+
+    has_warned = False
+
+    def __call__(self, error: UnicodeError) -> tuple[str | bytes, int]:
+        if not self.has_warned and isinstance(error, UnicodeEncodeError):
+            self.has_warned = True
+            print(
+                "Characters that the encoding of this output lacks are written as escapes: set "
+                "PYTHONIOENCODING=utf-8 to get them.",
+                file=sys.stderr,
+            )
+        return codecs.backslashreplace_errors(error)
 
 
 def _discard_if_unwritable(stream: TextIO) -> None:

@@ -108,7 +108,7 @@ def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
     from mars_runtime.model.load import load_checkpoint
 
     # The status is drawn in a terminal only, and removed once the checkpoint is loaded.
-    with Console(stderr=True).status("") as status:
+    with Console(stderr=True).status("", spinner="line") as status:
         checkpoint = load_checkpoint(
             args.checkpoint,
             device=args.device,

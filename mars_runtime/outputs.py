@@ -13,7 +13,7 @@ from mars_runtime.errors import MarsError
 
 try:
     import fcntl
-except ImportError:  # On Windows, concurrent writers are not prevented.
+except ImportError:  # Windows opens no folder, so concurrent writers are not prevented there.
     fcntl = None  # type: ignore[assignment]
 
 
@@ -95,6 +95,9 @@ def only_writer(path: Path) -> Iterator[None]:
     The lock ends with the process at the latest. Raises OutputError if another process has the
     lock.
     """
+    if fcntl is None:
+        yield
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         _lock(descriptor, path)
@@ -104,8 +107,6 @@ def only_writer(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    if fcntl is None:
-        return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

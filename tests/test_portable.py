@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime import machine
+from mars_runtime import machine, outputs
+from mars_runtime.inputs import read_text
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [
@@ -88,16 +90,58 @@ def test_without_user_ids_a_temporary_folder_is_used(
     assert actual.is_dir()
 
 
-def test_a_narrow_console_gets_what_it_can_show() -> None:
+NARROW = r"""
+import sys
+from mars_runtime import __main__ as command
+
+def run(arguments):
+    print("\u00e9 \u2192 \u2581")
+    print("\u706b\u661f")
+    return 0
+
+command._run = run
+sys.exit(command.main())
+"""
+REDIRECTED = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "encoding", "expected"),
+    [
+        ({"PYTHONIOENCODING": "cp1252"}, "cp1252", ["é \\u2192 \\u2581", "\\u706b\\u661f"]),
+        (REDIRECTED, "utf-8", ["é → ▁", "火星"]),
+    ],
+)
+def test_output_loses_no_character_and_one_warning_says_how_it_is_written(
+    environment: dict[str, str], encoding: str, expected: list[str]
+) -> None:
     """Code page 1252 of a Windows console has no block, arrow or CJK characters."""
-    prompt = "Say → ▁ 火星"
-    command = [sys.executable, "-m", "mars_runtime", "generate", "--checkpoint", "mars-tiny"]
+    variables = {name: text for name, text in os.environ.items() if name != "PYTHONIOENCODING"}
     done = subprocess.run(
-        [*command, "--prompt", prompt, "--max-new-tokens", "8"],
+        [sys.executable, "-c", NARROW],
         cwd=ROOT,
-        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        env=variables | environment,
         capture_output=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr.decode("cp1252", "replace")
-    assert b"tokens" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode(encoding).splitlines() == expected
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_folder_is_opened_as_a_file_on_windows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder, opened = tmp_path / "Büro 1 火星", os.open
+
+    def open_file(path: str, *flags: int) -> int:
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return opened(path, *flags)
+
+    monkeypatch.setattr(outputs, "fcntl", None)
+    monkeypatch.setattr(os, "open", open_file)
+    folder.mkdir()
+    with outputs.only_writer(folder):
+        outputs.write_text(folder / "a b.txt", "ü")
+    assert read_text(folder / "a b.txt") == "ü"
