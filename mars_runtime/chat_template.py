@@ -2,7 +2,8 @@
 
 The environment is the one in ``transformers.utils.chat_template_utils``: jinja2's immutable sandbox
 and a few functions. It is built here because importing transformers takes 1.8 s, a fifth of the
-time to the first answer, and importing jinja2 0.1 s. tests/test_prompts.py compares the results.
+time to the first answer, and importing jinja2 0.1 s. tests/test_chat_templates.py compares the
+results.
 """
 
 from __future__ import annotations
