@@ -22,7 +22,7 @@ MARS_PANE, AR_PANE = (f"#race .rv-pane[data-lane={lane}]" for lane in ("mars", "
 
 @pytest.fixture(autouse=True)
 def _slowly(scripted_backend: ScriptedBackend) -> None:
-    scripted_backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends early
+    scripted_backend.forward_seconds = 0.2  # a minute for a race, so that nothing ends early
 
 
 @pytest.fixture(scope="module")
