@@ -332,6 +332,7 @@ def _snapshot(entry: Entry) -> Path:
                 entry.hub or entry.name,
                 revision=entry.revision or "main",
                 allow_patterns=list(HUB_FILES),
+                ignore_patterns="*/*",  # a pattern without a slash also matches in subfolders
             )
         )
     except Exception as error:  # the Hub client raises errors of many libraries

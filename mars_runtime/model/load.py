@@ -58,10 +58,7 @@ FLOATS_OF_8_BITS = {
     torch.float8_e5m2,
     torch.float8_e5m2fnuz,
 }
-KNOWN_DTYPES = {
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
-}
+FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 UNTRAINED = 1
 """Block size of a checkpoint that was not trained with masks: it proposes the next token only."""
 
@@ -286,11 +283,11 @@ class FileWeights(Mapping[str, Tensor]):
             weight: Tensor = file.get_tensor(stored)
         if weight.dtype in FLOATS_OF_8_BITS:
             return weight.to(torch.bfloat16)
-        if weight.dtype not in KNOWN_DTYPES:
+        if weight.dtype not in FLOATS:
             kind = str(weight.dtype).removeprefix("torch.")
             raise CheckpointError(
-                f"{path} contains weights of type {kind}, which is not supported: choose a "
-                "checkpoint in bfloat16, float16 or float32."
+                f"{path} contains weights of type {kind}, which is not supported, such as "
+                f"{printable(stored)}: choose a checkpoint in bfloat16, float16 or float32."
             )
         return weight
 
@@ -302,6 +299,10 @@ class FileWeights(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._files)
+
+    def file_of(self, name: str) -> str:
+        """Return the printable name of the file that contains a weight."""
+        return printable(self._files[name][0].name)
 
     def leave_out(self, names: Iterable[str]) -> None:
         """Remove weights from the mapping; names that it lacks are ignored."""
@@ -341,9 +342,10 @@ def _weights(
         (weights.keys() - expected, "unknown"),
     ):
         if names:
+            where = f" in {weights.file_of(min(names))}" if fault == "unknown" else ""
             raise CheckpointError(
                 f"The checkpoint in {folder} has {len(names)} {fault} weights, such as "
-                f"{printable(min(names))}: fetch a complete checkpoint of type "
+                f"{printable(min(names))}{where}: fetch a complete checkpoint of type "
                 f"{config.model_type}."
             )
     return config, weights

@@ -98,10 +98,17 @@ SCALED = {
         *[(_index(name), r"index\.json is damaged") for name in OUTSIDE],
         (_drop(DOWN), "missing weights, such as .*down_proj"),
         (_drop("model.layers.0.self_attn.q_proj.bias"), "missing weights, such as .*q_proj.bias"),
-        (_put("model.layers.2.mlp.down_proj.weight", torch.ones(2, 2)), r"has \d+ unknown weights"),
+        (
+            _put("model.layers.2.mlp.down_proj.weight", torch.ones(2, 2)),
+            r"has \d+ unknown weights, such as .*down_proj\.weight in .*\.safetensors:",
+        ),
         (_put("model.norm.weight", torch.ones(9)), "has shape \\(9,\\), but config.json requires"),
         (_put("model.norm.weight", torch.full((48,), float("nan"))), "not finite"),
         (_put(DOWN, torch.ones(48, 96) + 1j), "weights of type complex64, which is not supported"),
+        *[
+            (_put(DOWN, torch.ones(48, 96).to(kind)), f"type {name}, .* such as {DOWN}")
+            for name, kind in (("int8", torch.int8), ("int64", torch.int64), ("bool", torch.bool))
+        ],
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is missing or"),
         (lambda folder: (folder / "config.json").write_text("[]"), "must contain a JSON object"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
