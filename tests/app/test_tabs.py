@@ -97,14 +97,18 @@ def test_an_address_opens_its_view_and_so_does_the_name_of_an_old_tab(
     wait_shown(page, view)
 
 
-def test_a_link_to_a_review_set_opens_it_and_an_unknown_address_is_the_first_tab(
+def test_a_link_to_a_review_set_opens_it_and_an_unknown_address_is_named_on_the_first_tab(
     arrive: Arrive, address: str
 ) -> None:
     page = arrive(f"{address}#review=study")
     wait_shown(page, "sets")
-    for unknown in ("nothing", "load", "load=1"):
-        page.goto(f"{address}#{unknown}")
+    for unknown in ("nothing", "load", "stability=1"):
+        page = arrive(f"{address}#{unknown}")
         wait_shown(page, "live")
+        page.wait_for_selector("#race [data-state=error]")
+        assert f"#{unknown}" in page.inner_text("#race .rv-status")
+    page = arrive(f"{address}#ex-tau")
+    wait_shown(page, "how-it-works")
 
 
 def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:

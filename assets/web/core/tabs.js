@@ -21,16 +21,26 @@ const parentOf = (/** @type {string} */ view) => Object.keys(VIEWS).find((name) 
 export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(parentOf(name) ?? name));
 
 /**
- * Returns the view for an address: the name of a view, the name of a tab (its first view), or a link with content such
- * as #review=..., which opens the view that shows it.
+ * Returns the view for an address: the name of a view, the name of a tab (its first view), a section of How it works, or
+ * a link with content such as #review=..., which opens the view that shows it. null for any other address.
  * @param {string} hash
  */
-export function viewAt(hash) {
+function knownView(hash) {
   const [name] = hash.slice(1).split("=");
-  if (hash.includes("=")) return name === "review" ? "sets" : FIRST;
+  if (hash.includes("=")) return name === "review" ? "sets" : null;
+  if (name.startsWith("ex-")) return "how-it-works";
   if (VIEWS[name]) return VIEWS[name][0];
-  return SINGLE.includes(name) || parentOf(name) ? name : FIRST;
+  return SINGLE.includes(name) || parentOf(name) ? name : null;
 }
+
+/** @param {string} hash */
+export const hasView = (hash) => knownView(hash) !== null;
+
+/**
+ * Returns the view for an address, or the first view.
+ * @param {string} hash
+ */
+export const viewAt = (hash) => knownView(hash) ?? FIRST;
 
 /** @param {string} view */
 const addressOf = (view) => {

@@ -2,6 +2,7 @@
 // otherwise its fragment contains the run itself. The server validates a run from a link before it is drawn.
 
 import { LIMITS } from "../core/table.js";
+import { hasView } from "../core/tabs.js";
 import { valueOf } from "../core/wire.js";
 
 const MOST_FRAGMENT = 8000; // maximum characters of a fragment that mail and chat programs do not cut
@@ -11,6 +12,8 @@ const DIGITS = 4; // significant digits of probabilities in a link
 const DERIVED = ["sources", "loop", "spread"];
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read. Ask for a new link.";
+/** @param {string} fragment */
+const unknown = (fragment) => `This page has nothing at the address ${fragment.slice(0, 40)}. Choose a tab.`;
 
 /**
  * Returns the value of a run for a link, without verdicts and notes.
@@ -76,14 +79,14 @@ export async function broughtBy(fragment) {
 }
 
 /**
- * Shows the run that a fragment of the page's address contains. Returns the run as a value (core/wire.js), "" if there
- * is no run or the run cannot be shown.
+ * Shows the run that a fragment of the page's address contains, or a sentence if it is neither a run nor a view. Returns
+ * the run as a value (core/wire.js), "" if there is no run or the run cannot be shown.
  * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
  * @param {string} fragment
  */
 export async function openLink(view, fragment) {
-  const request = await broughtBy(fragment).catch(() => ({ error: BROKEN }));
-  if (!request || !view.server.shared) return "";
+  if (hasView(fragment) || !view.server.shared) return "";
+  const request = (await broughtBy(fragment).catch(() => ({ error: BROKEN }))) ?? { error: unknown(fragment) };
   const answer = "error" in request ? request : await view.server.shared(request).catch(() => ({ error: BROKEN }));
   if ("value" in answer) {
     view.read(answer.value);
