@@ -46,9 +46,10 @@ def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -
     without = Picture(still, text)
     style.evaluate("n => n.remove()")
     card = without.at(3, 3)
-    ink = counted.changed(without)
+    corner, width = 8, counted.width  # no count is drawn at the card's rounded corners
+    ink = [place for place in counted.changed(without) if corner <= place % width < width - corner]
     assert len(ink) > 100
-    around = {place + dx + dy for place in ink for dx in (-1, 0, 1) for dy in (-counted.width, 0)}
+    around = {place + dx + dy for place in ink for dx in (-1, 0, 1) for dy in (-width, 0)}
     assert {without.colours[place] for place in around} == {card}
     assert text.locator("[data-k]").count() > 5
     copied = text.evaluate(
