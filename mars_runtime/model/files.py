@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mars_runtime.inputs import check_regular
 from mars_runtime.machine import cache_folder
-from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.config import CheckpointError, printable
 
 ARCHIVE = ".xz"
 _SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf", re.IGNORECASE)
@@ -75,7 +75,7 @@ def gguf_at(path: Path) -> Path | None:
         return None
     firsts = sorted({files_of(file)[0] for file in path.iterdir() if _has_magic(file)})
     if len(firsts) > 1:
-        names = ", ".join(file.name for file in firsts)
+        names = ", ".join(printable(file.name) for file in firsts)
         raise CheckpointError(f"{path} contains several GGUF checkpoints ({names}): choose one.")
     return firsts[0] if firsts else None
 

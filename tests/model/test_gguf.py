@@ -342,10 +342,11 @@ def test_a_file_is_recognised_by_its_first_bytes(
 
 
 def test_a_folder_with_several_checkpoints_names_them(file: Path, tmp_path: Path) -> None:
-    for name in ("a.gguf", "b.gguf"):
+    for name in ("a.gguf", "b.gguf", "c\x1b[2J.gguf"):
         (tmp_path / name).write_bytes(file.read_bytes())
-    with pytest.raises(CheckpointError, match=r"a\.gguf, b\.gguf"):
+    with pytest.raises(CheckpointError, match=r"a\.gguf, b\.gguf") as caught:
         resolve_checkpoint(str(tmp_path))
+    assert "\x1b" not in str(caught.value)
 
 
 def test_a_whole_checkpoint_may_be_named_like_a_part(tmp_path: Path) -> None:
