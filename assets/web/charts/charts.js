@@ -7,7 +7,8 @@ import { find, make, put, watchSight } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
 import { mainLane, numUntil } from "../core/folds.js";
 import { timeSpan } from "./marks.js";
-import { chartFrame, loadPlotly, noCharts } from "./plots.js";
+import { loadPlotly } from "./plot.js";
+import { chartFrame, noCharts } from "./plots.js";
 import { forwardsFigure, timeFigure } from "./specs.js";
 
 /**

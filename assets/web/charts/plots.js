@@ -1,28 +1,8 @@
-// Plotly charts with titles, for all views except the race view. The nodes of the charts stay in the page as long as
+// Plotly charts with titles. New figures use plot.js instead. The nodes of the charts stay in the page as long as
 // the view, and Plotly.react updates the visible charts. If Plotly did not load, a sentence replaces the charts.
 
 import { make, watchSight } from "../core/dom.js";
-
-/** @type {Promise<Plotly | null> | null} */
-let loading = null;
-
-/**
- * Loads Plotly once for all views of the page. Resolves to null if it cannot be loaded.
- * @param {string} url
- * @returns {Promise<Plotly | null>}
- */
-export function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
-  if (!url) return Promise.resolve(null);
-  loading ||= new Promise((resolve) => {
-    const script = document.createElement("script");
-    script.src = url;
-    script.onload = () => resolve(window.Plotly || null);
-    script.onerror = () => resolve(null);
-    document.head.append(script);
-  });
-  return loading;
-}
+import { loadPlotly } from "./plot.js";
 
 /**
  * Creates the frame of a chart: its title, and below it the node for Plotly.
