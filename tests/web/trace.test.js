@@ -46,6 +46,34 @@ describe("lanes", () => {
     assert.equal(lane.tokenName(77), "#77");
   });
 
+  for (const [name, pieces] of Object.entries({
+    flag: ["🇩", "🇪", "🇫", "🇷"],
+    "tag flag": ["🏴", "\u{e0067}\u{e0062}", "\u{e0073}\u{e0063}\u{e0074}", "\u{e007f}!"],
+    "Hangul jamo": ["\u1112", "\u1161", "\u11ab\u1100", "\u1173", "\u11af"],
+    "Indic conjunct": ["क", "्", "षि", "क"],
+    Thai: ["น", "้", "ำ", "ด"],
+    "line break": ["a\r", "\n\r", "\n", "b"],
+    family: ["👩", "\u200d", "👩🏽", "\u200d👧 x"],
+    accents: ["e", "\u0301", "\u0323lan"],
+  })) {
+    test(`a grapheme cluster is one token's text at every pass: ${name}`, () => {
+      const latin1 = (piece) => String.fromCharCode(...new TextEncoder().encode(piece));
+      const vocabulary = Object.fromEntries(pieces.map((piece, i) => [i + 1, latin1(piece)]));
+      const rows = pieces.map((_, i) => forward(i, [[i + 1, 0.9]], 1, i + 1 < pieces.length ? "block" : "limit"));
+      const lane = laneOf(rows, { header: { vocabulary } });
+      const segmenter = new Intl.Segmenter("und", { granularity: "grapheme" });
+      for (let num = 1; num <= pieces.length; num += 1) {
+        const cut = lane.at(num);
+        assert.equal(text(cut), pieces.slice(0, num).join(""));
+        const clusters = (string) => [...segmenter.segment(string)].map(({ segment }) => segment);
+        assert.deepEqual(
+          cut.tokens.flatMap((token) => clusters(token.text)),
+          clusters(text(cut)),
+        );
+      }
+    });
+  }
+
   test("a slider that moves over forwards in a row is one move", () => {
     const rows = PLAIN.map((row, i) => (i === 1 || i === 2 ? { ...row, settings: { tau: 0.9 - i / 10 } } : row));
     const [move, ...others] = laneOf(rows).moves;

@@ -4,6 +4,7 @@
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
+import { joinedLength } from "./graphemes.js";
 import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
@@ -13,9 +14,6 @@ const OPEN_PLACE = "\u2591"; // drawn for an open position in a block of block d
 const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
 );
-
-const JOINER = "\u200d";
-const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
 
 export class Lane {
   /**
@@ -185,30 +183,20 @@ export class Lane {
     const isEnd = step.stop === "eos" && position === count - 1;
     const proposal = step.proposals[position];
     const text = isEnd ? "" : this.take(id);
-    const joins = this.joined(text);
+    const joins = this.tokens.findLastIndex((other) => other.text);
+    const last = this.tokens[joins];
+    const joined = last && text ? text.slice(0, joinedLength(last.text, text)) : "";
+    if (joined) last.text += joined; // both are drawn together
     this.tokens.push({
       id,
-      text: joins < 0 ? text : "",
+      text: text.slice(joined.length),
       step,
       position,
       isEnd,
-      joins,
-      joined: joins < 0 ? "" : text,
+      joins: joined ? joins : -1,
+      joined,
       confidence: proposal ? proposal[1] : null,
     });
-  }
-
-  /**
-   * If `text` is a joiner, accent or variation sign, appends it to the token with the preceding character, because both
-   * are drawn together, and returns this token's index. Returns -1 for other text.
-   * @param {string} text
-   */
-  joined(text) {
-    if (!text) return -1;
-    const last = this.tokens.findLastIndex((token) => token.text);
-    if (last < 0 || !(JOINS.test(text) || this.tokens[last].text.endsWith(JOINER))) return -1;
-    this.tokens[last].text += text;
-    return last;
   }
 
   /**
@@ -350,9 +338,9 @@ function cutOf(lane, num) {
  */
 function unjoin(lane, tokens) {
   let [index, length] = [-1, 0];
-  for (let i = tokens.length; i < lane.tokens.length && !lane.tokens[i].text; i += 1) {
-    const { joins, joined } = lane.tokens[i];
+  for (const { joins, joined, text } of lane.tokens.slice(tokens.length)) {
     if (joins >= 0 && joins < tokens.length) [index, length] = [joins, length + joined.length];
+    if (text) break;
   }
   if (index >= 0) tokens[index] = { ...tokens[index], text: tokens[index].text.slice(0, -length) };
   return index;

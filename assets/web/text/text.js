@@ -139,10 +139,11 @@ export class TokenView {
       if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
-      if (this.fences.read(token.text)) {
+      const text = token.joined + token.text;
+      if (this.fences.read(text)) {
         node.classList.add("rv-fenced");
         this.element.classList.add("rv-fences");
-      } else this.recent += token.text;
+      } else this.recent += text;
       node.append(child);
       this.tokens.push(child);
     }

@@ -57,12 +57,12 @@ interface Step {
 
 interface Token {
   id: number;
-  text: string;
+  text: string; // begins at the start of a grapheme cluster
   step: Step;
   position: number;
   isEnd: boolean;
-  joins: number;
-  joined: string;
+  joins: number; // index of the token with the cluster that this token continues, or -1
+  joined: string; // the part of this token that was appended to that token's text
   confidence: number | null;
   check?: { id: number; p: number };
   rest?: string;
