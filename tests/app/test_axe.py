@@ -33,6 +33,10 @@ ALL_PANELS = "document.querySelectorAll('#race [role=tabpanel]').forEach((p) => 
 """Below each other, to be looked at once: each time axe walks through the whole page."""
 TAB = ".tabitem"
 """What the chosen tab shows: the only one there."""
+TRANSLATED = """document.querySelectorAll(
+  ".rv-text, .rv-md, .rv-prompt, .rv-panels, .rv-card, .bv-text, .ct-turns, .rw-text, .rw-asked"
+).values().filter((node) => node.translate).map((node) => node.className).toArray()"""
+"""Elements with text of prompts and models that a browser would translate."""
 EMPTY = """document.querySelectorAll(".tabitem:not(:has(.tabitem))").forEach(
   (tab) => tab.replaceChildren())"""
 """Views that were looked at: axe would walk through them again with each that follows."""
@@ -133,11 +137,14 @@ def violations(
     within: str | None = None,
     rules: dict[str, list[str]] = RULES,
 ) -> list[str]:
-    """What axe calls serious or critical, a line for each element."""
+    """What axe calls serious or critical, and text of models that a browser would translate: a line
+    for each element.
+    """
     given = {"axe_script": ""} if page.evaluate("'axe' in window") else {}  # it need come but once
     response = axe_playwright.Axe(**given).run(page, within, rules).response
     assert response["testEngine"]["name"] == "axe-core"
-    return [
+    translated = [f"{where}: {name} is translated" for name in page.evaluate(TRANSLATED)]
+    return translated + [
         f"{where}: {violation['id']} at {node['target']}: {node['failureSummary']}"
         for violation in response["violations"]
         if violation["impact"] in ("serious", "critical")

@@ -32,6 +32,7 @@ export class Asked {
   /** @param {HTMLElement} element */
   constructor(element) {
     this.element = element;
+    element.translate = false;
     const place = { tabindex: 0, role: "group", "aria-label": "Prompt of this result" }; // scrollable by keyboard if it is long
     this.prompt = make("p", { class: "rv-prompt", ...place });
     this.settings = make("p", "rv-once rv-num");

@@ -25,7 +25,7 @@ export class Rendered {
     this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "Formatted answer" });
     const attributes = { class: "rv-md-frame", sandbox: "", title: "The answer as a page", tabindex: -1, referrerpolicy: "no-referrer" }; // prettier-ignore
     this.frame = make("iframe", attributes);
-    this.element = make("div", { class: "rv-rendered", hidden: "" }); // filled on demand, to avoid a second tab stop
+    this.element = make("div", { class: "rv-rendered", hidden: "", translate: "no" }); // filled on demand, to avoid a second tab stop
     this.button = toggle("Formatted", false, (isOn) => this.turn(isOn));
     attribute(this.button, { class: "rv-md-toggle", title: "Show the answer formatted" });
     this.body.addEventListener("pointerover", (event) => this.point(targetOf(event)));

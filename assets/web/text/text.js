@@ -40,6 +40,7 @@ export class TokenView {
    */
   constructor(element, lane, isFollowing, report) {
     this.element = element;
+    element.translate = false; // a browser's translation would replace the spans
     this.lane = lane;
     this.shown = lane; // the lane in its displayed state
     this.report = report;

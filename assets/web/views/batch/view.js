@@ -138,7 +138,7 @@ export const mountBatchView = mountOf(BatchView);
  */
 function laneOf(row) {
   const parts = ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`));
-  const [strip, text] = [make("div", "bv-strip"), make("div", { class: "bv-text", dir: "auto" })];
+  const [strip, text] = [make("div", "bv-strip"), make("div", { class: "bv-text", dir: "auto", translate: "no" })];
   const [slots, state] = [make("span", "bv-slots", ...parts), make("span", "bv-state rv-num")];
   const [tokens, verdict] = [make("span", "bv-tokens rv-num"), make("span", "bv-verdict")];
   const beside = make("span", "bv-beside rv-num");

@@ -72,9 +72,9 @@ export class ReviewView {
     });
     this.keeping.key.value = this.server.key;
     this.said = make("p", { class: "rw-said", role: "status" });
-    this.asked = make("div", "rw-asked");
+    this.asked = make("div", { class: "rw-asked", translate: "no" });
     this.legend = make("p", "rw-hint");
-    const answers = make("div", "rw-answers");
+    const answers = make("div", { class: "rw-answers", translate: "no" });
     const judging = make("div", "rw-judging");
     this.reading = new Reading(answers, { open: (way) => this.openLive(way) });
     this.judging = new Judging(judging, {
