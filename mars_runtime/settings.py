@@ -295,7 +295,7 @@ class DecodeSettings:
         "Prompt lookup",
         "prompt lookup: a lossless run also drafts the tokens that followed an earlier "
         "occurrence of its last tokens",
-        label="Prompt lookup: also draft by copying earlier text (lossless only)",
+        label="MARS with prompt lookup: also draft by copying earlier text (lossless only)",
         link="lookup",
         is_steered=True,
     )
@@ -346,9 +346,6 @@ class DecodeSettings:
         "The objective of auto",
         "objective when B is auto: least time on this machine, or fewest forward passes (the "
         "same number on every machine)",
-        label="Auto optimises",
-        info="Minimising passes gives the same result on every machine, but is not always fastest.",
-        link="auto_objective",
         is_steered=True,
     )
     repetition_penalty: float = setting(
@@ -538,7 +535,7 @@ def read_settings(value: Any) -> DecodeSettings:
 RECOMMENDED = DecodeSettings(
     tau=0.0, lossless=True, block_size=AUTO, mask_layout="every", lookup=True
 )
-"""Defaults of the page and its endpoints: AR's own text, with as much drafting as saves time."""
+"""Defaults of programs (API, commands, endpoints): AR's own text, in the least time."""
 
 
 AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)

@@ -16,7 +16,7 @@ import gradio as gr
 
 from app.api.runs import batch, compare, generate, traces
 from app.engines.engines import Engines
-from app.ui.controls import DEFAULTS, settings_with
+from app.ui.controls import API_DEFAULTS, settings_with
 from app.ui.examples import ExampleBook
 from app.ui.wiring import errors_as_messages, owner_of, run_queue
 from mars_runtime.settings import SETTINGS, BlockSize
@@ -36,7 +36,7 @@ class Argument:
 
 def _setting(name: str, default: Any = EMPTY) -> Argument:
     """Return the parameter of a setting. A choice has the type ``str`` and is validated later."""
-    initial = getattr(DEFAULTS, name) if default is EMPTY else default
+    initial = getattr(API_DEFAULTS, name) if default is EMPTY else default
     return Argument(name, _type_of(name), SETTINGS[name].says, initial)
 
 

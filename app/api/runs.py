@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from reprlib import repr as shown
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from app.live.lanes import start_lanes
 from app.live.order import LiveOrder, read_live_order
 from app.throughput.batch import start_side
 from app.throughput.batch_order import NOTHING, read_batch_order
-from app.ui.controls import RACE, TITLES
+from app.ui.controls import RACE, TITLES, read_setting
 from app.ui.examples import ExampleBook
 from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
 from mars_runtime import folds
@@ -237,7 +237,10 @@ def _comparison(
 def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrder:
     """Return the validated request to run the methods that ``view`` names. Raises RefusalError."""
     posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
-    return read_live_order(posted, engines.limits(posted["checkpoint"]))
+    limits = engines.limits(posted["checkpoint"])
+    order = read_live_order(posted, limits)
+    objective = read_setting("auto_objective", values["auto_objective"], limits)
+    return replace(order, settings=replace(order.settings, auto_objective=objective))
 
 
 def _method(values: Mapping[str, Any]) -> str:

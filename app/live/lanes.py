@@ -17,7 +17,6 @@ from typing import Any
 from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
-from app.live.presets import controls_of, presets_of
 from app.live.shared_runs import SharedRuns
 from app.ui.controls import TITLES, LiveSettings, read_steering, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
@@ -230,17 +229,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
         steering = read_steering(values, limits)
         if run is not None:
             run.steer(steering)
-
-    def preset(self, session: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a preset to the visitor's run and return the controls that it sets. Empty if the
-        checkpoint does not have this preset. Raises RefusalError.
-        """
-        changes = presets_of(str(values.get("checkpoint"))).get(name)
-        if changes is None:
-            return {}
-        chosen = controls_of(changes)
-        self.steer(session, {**values, **chosen})
-        return chosen
 
 
 def offer(task: str) -> str:

@@ -18,7 +18,6 @@ import gradio as gr
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers, offer
 from app.live.order import HISTORY, ORDERED
-from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
 from app.live.shared_runs import SharedRuns
 from app.ui.checkpoints import CheckpointHandlers
 from app.ui.controls import (
@@ -33,7 +32,7 @@ from app.ui.controls import (
     STEERED,
     TITLES,
 )  # fmt: skip
-from app.ui.examples import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
+from app.ui.examples import TASKS, ExampleBook, is_too_hard, set_for
 from app.ui.fields import (
     block_size_field,
     block_size_update,
@@ -79,7 +78,6 @@ class LiveTab:
     controls: dict[str, Field] = field(default_factory=dict)
     sets: dict[str, gr.Column] = field(default_factory=dict)
     chips: dict[str, gr.Button] = field(default_factory=dict)
-    presets: dict[str, gr.Button] = field(default_factory=dict)
     buttons: dict[str, gr.Button] = field(default_factory=dict)
     prompt: gr.Textbox = field(init=False)
     conversation: ConversationView = field(init=False)
@@ -100,13 +98,6 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             _examples(tab, engines, live.book)
             # The remark is below the examples; above them, it would move their buttons.
             tab.remark = gr.Markdown("", elem_id="remark")
-            with gr.Row(elem_id="presets"):
-                offered = presets_of(engines.default)
-                for name in NAMES:
-                    classes = preset_classes(name == EXACT)
-                    tab.presets[name] = gr.Button(
-                        name, size="sm", elem_classes=classes, visible=name in offered
-                    )
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, engines)
             tab.controls["lossless"] = setting_field("lossless", "lossless")
@@ -196,7 +187,9 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
     opens_with = engines.entry_or_default(engines.default)
     tab.controls["tau"] = setting_field("tau", "tau")
     tab.controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
-    tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
+    tab.controls["auto"] = gr.Checkbox(
+        DEFAULTS.is_auto, label="auto (fastest here)", elem_id="auto"
+    )
     tab.controls["pace"] = gr.Radio(
         list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
     )
@@ -204,7 +197,6 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
 
 def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
-    controls["auto_objective"] = setting_field("auto_objective", "auto_objective")
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],
         value=list(RACE),
@@ -220,24 +212,6 @@ def _more(tab: LiveTab, engines: Engines) -> None:
     with gr.Accordion("Expert", open=False, elem_id="expert"):
         for name in EXPERT:
             controls[name] = setting_field(name, name)
-
-
-def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the control values to set when the visitor picks an example.
-
-    An example with special settings sets them. For any other example, the page's initial values are
-    restored if the controls still have the special settings of an earlier example.
-    """
-    example = EXAMPLE_SETTINGS.get(family)
-    if example is not None:
-        return controls_of(example)
-    previous = preset_of(values, EXAMPLE_SETTINGS)
-    return controls_of(named(DEFAULTS, tuple(EXAMPLE_SETTINGS[previous]))) if previous else {}
-
-
-def preset_classes(is_chosen: bool) -> list[str]:
-    """Return the CSS classes of a preset's button (``views/page/page.css``)."""
-    return ["preset", "chosen"] if is_chosen else ["preset"]
 
 
 def conversation_checkpoint(entry: Entry) -> str:
@@ -286,38 +260,27 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
     the next forward pass on.
     """
 
-    def steer(request: gr.Request, *values: Any) -> None:
+    def steer(request: gr.Request, *values: Any, **changes: Any) -> None:
         with errors_as_messages():
-            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
+            handlers.steer(
+                session_of(request), {**dict(zip(STEERED, values, strict=True)), **changes}
+            )
+
+    def fix_block_size(request: gr.Request, *values: Any) -> bool:
+        """Moving B ends automatic B."""
+        steer(request, *values, auto=False)
+        return False
 
     inputs = [tab.controls[name] for name in STEERED]
-    presets = list(tab.presets.values())
-    for control in inputs:
-        control.input(steer, inputs=inputs, trigger_mode="always_last", **AT_ONCE)
-    checkpoint, decisive = tab.controls["checkpoint"], [tab.controls[name] for name in CONTROLS]
-    for control in (checkpoint, *decisive):
-        shown = [checkpoint, *decisive]
-        control.change(_mark_presets, shown, presets, trigger_mode="always_last", **AT_ONCE)
-
-    for name, button in tab.presets.items():
-
-        def choose(request: gr.Request, *values: Any, name: str = name) -> list[Any]:
-            with errors_as_messages():
-                named = dict(zip(("checkpoint", *STEERED), values, strict=True))
-                chosen = handlers.preset(session_of(request), name, named)
-            return [chosen.get(name, gr.skip()) for name in CONTROLS]
-
-        button.click(choose, [checkpoint, *inputs], decisive, **AT_ONCE)
-
-
-def _mark_presets(checkpoint: Any, *values: Any) -> list[Any]:
-    """Show the presets of this checkpoint, and highlight the preset that matches the controls."""
-    offered = presets_of(str(checkpoint))
-    chosen = preset_of(dict(zip(CONTROLS, values, strict=True)), offered)
-    return [
-        gr.update(visible=name in offered, elem_classes=preset_classes(name == chosen))
-        for name in NAMES
-    ]
+    for name in STEERED:
+        is_fixed = name == "block_size"
+        tab.controls[name].input(
+            fix_block_size if is_fixed else steer,
+            inputs=inputs,
+            outputs=tab.controls["auto"] if is_fixed else None,
+            trigger_mode="always_last",
+            **AT_ONCE,
+        )
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
@@ -325,15 +288,11 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
     numbers = gr.State({})  # number of the visitor's latest example, by family
     for family, chip in tab.chips.items():
 
-        def another(counts: dict[str, int], *values: Any, family: str = family) -> list[Any]:
+        def another(counts: dict[str, int], family: str = family) -> str:
             number = counts[family] = counts.get(family, -1) + 1
-            wanted = settings_for_example(family, dict(zip(CONTROLS, values, strict=True)))
-            changes = [wanted.get(name, gr.skip()) for name in CONTROLS]
-            return [book.prompt(family, number), *changes]
+            return book.prompt(family, number)
 
-        controls = [tab.controls[name] for name in CONTROLS]
-        outputs = [tab.controls["prompt"], *controls]
-        chip.click(another, [numbers, *controls], outputs, **AT_ONCE).then(
+        chip.click(another, [numbers], [tab.controls["prompt"]], **AT_ONCE).then(
             None, js=RUN_EXAMPLE, api_visibility="private"
         )
 

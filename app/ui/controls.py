@@ -27,12 +27,16 @@ from mars_runtime.settings import (
 )
 from mars_runtime.text import TextError, check_system
 
-DEFAULTS = replace(RECOMMENDED, stop_loops=True)
-"""Initial settings of the page and its endpoints: the fastest ones that give AR's exact text."""
+API_DEFAULTS = replace(RECOMMENDED, stop_loops=True)
+"""Initial settings of the page's endpoints: the fastest ones that give AR's exact text."""
+FIXED_BLOCK_SIZE = 4
+"""Initial B of the page, and the B of methods that cannot choose B automatically."""
+DEFAULTS = DecodeSettings(
+    tau=0.3, block_size=FIXED_BLOCK_SIZE, lossless=True, stop_loops=API_DEFAULTS.stop_loops
+)
+"""Initial settings of the page: AR's exact text by masks only, in the same passes on each run."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """Base settings of tabs that override only the settings for which they have controls."""
-FIXED_BLOCK_SIZE = 4
-"""Initial value of the B slider. Also the B of methods that cannot choose B automatically."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "10× slower": 9, "40× slower": 39}
@@ -233,7 +237,7 @@ AUTO_BLOCK_SIZE = switch("auto", "Auto B", is_steered=True)
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
 
 LIVE_SETTINGS = settings_with(
-    *("tau", "block_size", "auto_objective", "metric", "lossless", "mask_layout", "lookup"),
+    *("tau", "block_size", "metric", "lossless", "mask_layout", "lookup"),
     *("tau_policy", "agreement_target", "max_new_tokens", "temperature", "top_p"),
 )
 LIVE = (

@@ -13,9 +13,8 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.engines.engines import Engines
 from mars_runtime import tasks
@@ -35,23 +34,17 @@ class RequestFamily:
     label: text of its button.
     is_too_hard: small models get these prompts wrong.
     remark: a hint about what to try with these prompts.
-    settings: settings to apply when one of these prompts is picked; usually empty.
     """
 
     label: str
     prompts: Sequence[str]
     is_too_hard: bool = False
     remark: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 _FILE = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 LABELS: Mapping[str, str] = _FILE["task_labels"]
 REQUESTS = {name: RequestFamily(**entry) for name, entry in _FILE["requests"].items()}
-EXAMPLE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    name: family.settings for name, family in REQUESTS.items() if family.settings
-}
-"""Settings by family, for the families whose examples change settings."""
 Openings = Mapping[str, Sequence[str]]
 """Initial prompts by set of examples. For a set without initial prompts, a tab opens with the first
 examples of the set.

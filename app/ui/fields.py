@@ -76,7 +76,7 @@ def max_tokens_field(prefix: str, value: int, most: int) -> Field:
 
 
 def block_size_field(depth: int, elem_id: str) -> Field:
-    """Return the slider for B, from 1 to ``depth``, the checkpoint's largest B. It is hidden if the
+    """Return the slider for B, from 2 to ``depth``, the checkpoint's largest B. It is hidden if the
     depth is 1.
     """
     return setting_field("block_size", elem_id, **_range(depth, FIXED_BLOCK_SIZE))
@@ -92,9 +92,9 @@ def block_size_update(depth: int, block_size: Any) -> Any:
 def _range(depth: int, block_size: Any) -> dict[str, Any]:
     is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
     chosen = block_size if is_whole else FIXED_BLOCK_SIZE
-    # A slider with equal minimum and maximum breaks the page, so the maximum is at least 2.
+    # A slider with equal minimum and maximum breaks the page.
     return {
-        "minimum": 1,
+        "minimum": 2 if depth > 2 else 1,
         "maximum": max(depth, 2),
         "value": min(chosen, depth),
         "visible": depth > 1,

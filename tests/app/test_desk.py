@@ -70,7 +70,7 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
 
 def test_each_control_is_explained_in_its_place(page: playwright.Page) -> None:
     assert {item.get_attribute("data-help") for item in page.locator("#desk .help").all()} == {
-        *("tau", "block_size", "lossless", "pace", "presets")
+        *("tau", "block_size", "lossless", "pace")
     }
     text = page.locator("#tau .help-text")
     assert text.is_hidden()
@@ -110,13 +110,19 @@ def test_the_keyboard_is_enough_and_finds_the_auto_switch_next_to_b(
     before = page.input_value("#tau input[type=range]")
     page.keyboard.press("ArrowRight")
     assert page.input_value("#tau input[type=range]") != before
-    for said, block_size in (("B 4", 4), ("B auto", "auto")):  # it begins switched on
-        page.focus("#block_size input[type=number]")
-        page.keyboard.press("Tab")  # the slider
-        page.keyboard.press("Tab")
-        page.keyboard.press("Space")
+
+    def wait_block_size(said: str, block_size: object) -> None:
         page.wait_for_function(HEAD_SAYS.format(said))  # from the next forward on
         assert running(served_handlers).transcripts[0].run.settings.block_size == block_size
+
+    page.focus("#block_size input[type=number]")
+    page.keyboard.press("Tab")  # the slider
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    wait_block_size("B auto", "auto")
+    set_knob(page, "block_size", 6)  # which ends auto
+    wait_block_size("B 6", 6)
+    playwright.expect(page.locator("#auto input")).not_to_be_checked()
     page.keyboard.press("Escape")
     wait_state(page, "stopped")
 

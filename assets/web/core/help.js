@@ -17,11 +17,6 @@ export const HELP = {
     text: "The maximum number of tokens that the model proposes in one pass. More proposals make a pass slower; auto chooses as many as pay off.",
     place: "ex-run",
   },
-  auto_objective: {
-    title: "What auto optimises",
-    text: "Time: B = auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: B = auto considers only the text, so a prompt needs the same number of passes on every machine, but may take slightly longer.",
-    place: "ex-run",
-  },
   lossless: {
     title: "Lossless",
     text: "Each pass also verifies the tokens drafted by the pass before. Only tokens that ordinary decoding (AR) would have chosen are kept, so the text is AR's, token for token.",
@@ -31,11 +26,6 @@ export const HELP = {
     title: "Slow motion",
     text: "The model pauses after each pass so that you can watch and change settings. Pauses are not counted in any time.",
     place: "ex-run",
-  },
-  presets: {
-    title: "Presets",
-    text: "Exact is lossless: the text equals plain AR's. Fast accepts proposals without verifying them, so its text may differ. It is offered only where it was measured to be faster than Exact. A preset changes no other settings.",
-    place: "ex-tau",
   },
   perForward: {
     title: "Tokens per pass",

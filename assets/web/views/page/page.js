@@ -251,7 +251,7 @@ function mountStates() {
 
 // The controls with a help button, by id. The value is whether the button is displayed after the control's inputs.
 /** @type {Record<string, boolean>} */
-const HELPED = { tau: false, block_size: false, auto_objective: false, lossless: true, pace: false, presets: true };
+const HELPED = { tau: false, block_size: false, lossless: true, pace: false };
 
 // Adds a help button to each control in HELPED. Gradio builds its controls late and rebuilds some of them (B, when the
 // checkpoint changes), so the controls are checked after each change of the page.
