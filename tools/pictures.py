@@ -88,7 +88,7 @@ def save_gif(path: Path, frames: Sequence[Image.Image], durations: Sequence[int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write live.gif, live.png and another-tau.png; return the exit code."""
+    """Write live.gif, live.png and drawer.png; return the exit code."""
     parser = argparse.ArgumentParser(description="Makes the pictures of the README.")
     parser.add_argument("--checkpoint", default="mars-smollm2", help="that the page opens with")
     parser.add_argument("--out", type=Path, default=Path("assets/screenshots"), help="folder")
@@ -101,10 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page.screenshot(path=args.out / "live.png")
         page = opened(browser, address, "dark")
         run(page)
-        page.get_by_role("tab", name="Another τ").click()
-        page.locator(f"{RACE} .rv-panels").scroll_into_view_if_needed()
-        page.wait_for_timeout(1000 * REST)  # charts are drawn when they are near
-        page.screenshot(path=args.out / "another-tau.png")
+        page.locator(f"{RACE} .rv-pane[data-lane=mars] .rv-c[data-n] .rv-t").nth(4).click()
+        page.locator(f"{RACE} .rv-drawer").wait_for()
+        page.screenshot(path=args.out / "drawer.png")
     return 0
 
 

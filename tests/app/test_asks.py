@@ -116,28 +116,20 @@ def test_what_cannot_be_branched_from_is_a_sentence_and_the_run_stays(
     assert page.locator(f"{MARS} .rv-t").count() == NUM_TOKENS
 
 
-def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
+def test_an_alternative_in_the_drawer_starts_a_branch(
     page: playwright.Page, whole: dict[str, object]
 ) -> None:
-    card = f"{ROOT} .rv-card"
-    text = page.locator(f"{MARS} .rv-text")
-    token = page.locator(f"{MARS} .rv-t >> nth=4")
-    token.hover()
-    assert "Click the token" in page.inner_text(card)
-    assert page.locator(f"{card} button").count() == 0
-    token.click()
-    page.locator(f"{MARS} .rv-t >> nth=9").hover()
-    assert "token 5" in page.inner_text(f"{card} .rv-title")  # it stays to be pressed
+    drawer = f"{ROOT} .rv-drawer"
+    page.locator(f"{MARS} .rv-t >> nth=4").click()
+    page.wait_for_selector(f"{drawer}[data-token='5']")
     page.keyboard.press("Escape")
-    assert page.locator(card).is_hidden()
-    text.focus()
-    for key in ("Home", "ArrowRight", "Enter", "Tab"):
+    page.wait_for_selector(drawer, state="hidden")
+    page.locator(f"{MARS} .rv-text").focus()
+    for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight", "Enter"):
         page.keyboard.press(key)
-    assert page.evaluate("document.activeElement.className") == "rv-other"
-    page.keyboard.press("Escape")
-    token.click()
-    over(page, lambda: page.click(f"{card} .rv-other >> nth=0"))
-    assert page.locator(card).is_hidden()
+    page.wait_for_selector(f"{drawer}[data-token='5']:focus")
+    over(page, lambda: page.click(f"{drawer} [data-place='5'] button >> nth=0"))
+    assert page.locator(drawer).is_hidden()
     given = lane(page)["header"]["prompt_ids"][-5:]
     assert (given[:4], lane(page, "first")["header"]["prompt_ids"][-5:]) == (
         whole["ids"][:4],

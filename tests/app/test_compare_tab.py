@@ -238,7 +238,6 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
     page.focus(f"{TEXTS} >> nth=0 >> .rv-text")
     page.keyboard.press("Home")
     assert page.locator(f"{TEXTS} >> nth=1 >> .cv-here").count() == 1
-    assert "token 1" in page.inner_text("#compare .rv-card")
     see(page.locator("#compare .rv-charts"))
     page.wait_for_function(HAS_CHARTS)
     boxes.nth(0).check()

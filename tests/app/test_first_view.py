@@ -93,7 +93,6 @@ def test_controls_stay_in_view_and_the_clock_in_place(
     before = page.locator(f"{ROOT} .rv-clock").bounding_box()
     wait_state(page, "finished")
     assert page.locator(f"{ROOT} .rv-clock").bounding_box() == before
-    page.locator(f"{ROOT} .rv-panels").scroll_into_view_if_needed()
     page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
     for selector in ("#run", "#tau", "#block_size"):
         assert is_in_sight(page, selector), selector

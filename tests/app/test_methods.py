@@ -127,8 +127,8 @@ def test_a_draft_model_races_plain_ar_and_writes_the_same(raced: Raced) -> None:
     assert "mars-tiny-draft" in said
     assert "same text" in said
     assert sum(step["draftForwards"] for step in steps) > 0
-    page.hover(f"{PANE.format('speculative')} .rv-t >> nth=3")
-    page.wait_for_selector(f"{RACE} .rv-card:not([hidden])")
+    page.click(f"{PANE.format('speculative')} .rv-t >> nth=3")
+    page.wait_for_selector(f"{RACE} .rv-drawer[data-lane=speculative]")
 
 
 @needs_browser

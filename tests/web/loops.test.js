@@ -9,7 +9,6 @@ import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
-import { whatIf } from "../../assets/web/folds/whatif.js";
 
 /**
  * @param {number[]} phrase
@@ -114,8 +113,6 @@ test("every figure of a run counts up to the loop", () => {
   assert.equal(laneSpeedup(lane, ar).kind, "short");
   assert.equal(laneSpeedup(lane, ar).limit, 5 / 3);
   assert.equal(photoFinish([lane, ar], CLOCKS.passes), null);
-  const found = whatIf(lane, 0.9, new Set());
-  assert.deepEqual([found.whole.forwards, found.whole.then, found.cells.length], [3, 5, lane.steps.length]);
   const cut = lane.at(lane.steps.length - 1);
   assert.deepEqual([loopsAt(cut), folds.tokens(cut), folds.forwards(cut)], [5, 5, 3]);
 });

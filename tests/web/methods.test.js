@@ -6,7 +6,8 @@ import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
 import { factsOf, isVerified, nameOf, placeOfMethod } from "../../assets/web/core/methods.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
-import { laneWords, settingsText, sourceText } from "../../assets/web/text/card.js";
+import { sourceText } from "../../assets/web/text/reasons.js";
+import { laneWords, settingsText } from "../../assets/web/text/settings.js";
 import { END, forward, laneOf } from "./runs.js";
 
 describe("a draft model", () => {

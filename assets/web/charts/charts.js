@@ -338,7 +338,7 @@ function stepAt(lane, time, clock) {
  * @param {PlotNode} node
  * @param {Charts} charts
  * @param {MouseEvent} event
- * @returns {{ lane: Lane, index: number, anchor: Anchor } | null}
+ * @returns {{ lane: Lane, index: number } | null}
  */
 function under(key, node, charts, event) {
   const { run } = charts;
@@ -354,10 +354,7 @@ function under(key, node, charts, event) {
     .filter(({ index }) => index >= 0);
   /** @param {{ lane: Lane, index: number }} given */
   const distance = ({ lane: { steps }, index }) => Math.abs(yaxis.l2p(steps[index].first + steps[index].count) - y);
-  const nearest = candidates.sort((a, b) => distance(a) - distance(b))[0];
-  const top = box.top + yaxis._offset;
-  const anchor = { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length };
-  return nearest ? { ...nearest, anchor } : null;
+  return candidates.sort((a, b) => distance(a) - distance(b))[0] ?? null;
 }
 
 /**
@@ -372,7 +369,7 @@ function listen(key, node, charts) {
   node.addEventListener("pointermove", (event) => {
     const pass = at(event);
     if (!pass || event.buttons) return report.leave();
-    return report.step(pass.lane, pass.index, pass.anchor);
+    return report.step(pass.lane, pass.index);
   });
   node.addEventListener("pointerleave", () => report.leave());
   // Clicks have to be detected here, because Plotly covers the page while a mouse button is down and no click event

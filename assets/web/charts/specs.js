@@ -4,7 +4,7 @@
 import { runColours } from "../core/colours.js";
 import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
 import { figure } from "../core/words.js";
-import { moveText } from "../text/card.js";
+import { moveText } from "../text/settings.js";
 import { breakEven } from "../core/result.js";
 import { Boxes, finestOf, stepsIn } from "./marks.js";
 

@@ -1,12 +1,12 @@
 // The text of a lane, token by token. New spans are appended and never rebuilt; those after the displayed step are
-// hidden. The text is a single tab stop; arrow keys move between tokens. Cards and charts are notified through
-// `report`.
+// hidden. The text is a single tab stop; arrow keys move between tokens. Views use it through TextPane (pane.js).
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
 import { lastOf } from "../core/folds.js";
 import { SOURCES } from "../core/sources.js";
-import { moveText } from "./card.js";
+import { joined, probability } from "../core/words.js";
+import { moveText } from "./settings.js";
 import { Fences } from "./fences.js";
 
 const SEGMENT = 40; // tokens after which a line break starts a new block, so that the browser lays out only the last block
@@ -27,6 +27,10 @@ export class TokenView {
   lit;
   /** @type {HTMLElement | undefined} */
   chosen;
+  /** @type {HTMLElement | undefined} */
+  picked;
+  /** @type {HTMLElement | undefined} */
+  differs;
   /** @type {HTMLElement | undefined} */
   given;
   /** @type {HTMLElement | undefined} */
@@ -57,6 +61,7 @@ export class TokenView {
     this.fences = new Fences();
     this.recent = ""; // the latest text outside fenced code
     this.judged = 0; // number of tokens that were compared with AR's choice
+    this.firstWrong = -1; // index of the first token that AR would not have chosen
     this.listen();
   }
 
@@ -140,6 +145,7 @@ export class TokenView {
       if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
+      if (token.confidence !== null) child.style.setProperty("--p", String(token.confidence));
       const text = token.joined + token.text;
       if (this.fences.read(text)) {
         node.classList.add("rv-fenced");
@@ -211,9 +217,12 @@ export class TokenView {
     if (this.isCode) this.element.classList.add("rv-code");
   }
 
-  /** @param {number} index */
+  /** @param {number} index of the first token that differs from another text; -1 removes the mark */
   markDivergence(index) {
-    if (this.tokens[index]) this.tokens[index].classList.add("rv-mark");
+    if (this.differs === this.tokens[index]) return;
+    this.differs?.classList.remove("rv-mark");
+    this.differs = this.tokens[index];
+    this.differs?.classList.add("rv-mark");
   }
 
   // Marks the tokens for which AR would have chosen another token. Each pass reports this for the tokens before it.
@@ -222,7 +231,9 @@ export class TokenView {
     const end = Math.min(this.tokens.length, steps.at(-1)?.first ?? 0);
     for (; this.judged < end; this.judged += 1) {
       const { check, id } = tokens[this.judged];
-      if (check && check.id !== id) this.tokens[this.judged].classList.add("rv-wrong");
+      if (!check || check.id === id) continue;
+      this.tokens[this.judged].classList.add("rv-wrong");
+      if (this.firstWrong < 0) this.firstWrong = this.judged;
     }
   }
 
@@ -246,7 +257,7 @@ export class TokenView {
     }).observe(element);
     element.addEventListener("click", (event) => {
       const index = targetOf(event).rvToken;
-      if (index !== undefined && window.getSelection()?.isCollapsed) this.press(index, targetOf(event));
+      if (index !== undefined && window.getSelection()?.isCollapsed) this.press(index);
     });
     element.addEventListener("pointerover", (event) => this.point(targetOf(event), "pointer"));
     element.addEventListener("pointerleave", () => this.leave("pointer"));
@@ -255,13 +266,11 @@ export class TokenView {
   }
 
   /**
-   * Chooses the pass of a token and pins the token's card.
+   * Chooses a token and its pass.
    * @param {number} index
-   * @param {HTMLElement} node
    */
-  press(index, node) {
-    this.report.choose(this.lane, this.lane.tokens[index].step.index);
-    this.report.hold?.(this, index, node);
+  press(index) {
+    this.report.choose?.(this.lane, this.lane.tokens[index].step.index, index);
   }
 
   /**
@@ -271,8 +280,11 @@ export class TokenView {
   point(target, how) {
     const index = target.rvToken;
     if (index === undefined) return this.leave("pointer");
-    this.highlight(this.lane.tokens[index].step.index);
-    this.report.token(this, index, target, how);
+    const { lane, report } = this;
+    const { confidence, step } = lane.tokens[index];
+    this.highlight(step.index);
+    target.title ||= joined(`pass ${step.index + 1}`, confidence !== null && probability(confidence));
+    report.token?.(this, index, how);
     return undefined;
   }
 
@@ -281,7 +293,7 @@ export class TokenView {
     if (how === "pointer" && this.at >= 0) return;
     this.setAt(-1);
     this.highlight(-1);
-    this.report.leave(this);
+    this.report.leave?.(this);
   }
 
   /** @param {number} step */
@@ -292,14 +304,18 @@ export class TokenView {
   }
 
   /**
-   * Marks the chosen pass, and scrolls to it; -1 removes the mark.
+   * Marks the chosen pass and token, and scrolls to them; -1 removes the mark.
    * @param {number} step
+   * @param {number} [token]
    */
-  choose(step) {
-    if (this.chosen) this.chosen.classList.remove("rv-chosen");
+  choose(step, token = -1) {
+    this.chosen?.classList.remove("rv-chosen");
+    this.picked?.classList.remove("rv-picked");
     this.chosen = this.chunks[step];
-    if (this.chosen) this.chosen.classList.add("rv-chosen");
-    if (this.chosen && this.chosen.offsetParent) this.reveal(this.chosen);
+    this.picked = this.tokens[token];
+    this.chosen?.classList.add("rv-chosen");
+    this.picked?.classList.add("rv-picked");
+    if (this.chosen?.offsetParent) this.reveal(this.chosen);
   }
 
   /** @param {number} index */
@@ -309,7 +325,7 @@ export class TokenView {
   }
 
   /**
-   * Handles keys: left and right arrows move by token, up and down arrows by pass. Enter chooses the pass, Escape
+   * Handles keys: left and right arrows move by token, up and down arrows by pass. Enter chooses the token, Escape
    * leaves the text.
    * @param {KeyboardEvent} event
    */
@@ -320,7 +336,7 @@ export class TokenView {
     if (last < 0 || event.ctrlKey || event.metaKey || event.altKey) return undefined;
     const at = this.at;
     const step = at >= 0 ? tokens[at].step.index : -1;
-    if (event.key === "Enter" && step >= 0) return this.press(at, this.tokens[at]);
+    if (event.key === "Enter" && step >= 0) return this.press(at);
     /** @param {number} i */
     const firstOf = (i) => steps[Math.max(0, Math.min(i, steps.length - 1))].first;
     /** @type {Record<string, number>} */

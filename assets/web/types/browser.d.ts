@@ -79,6 +79,4 @@ interface Element {
   compareView?: import("../views/compare/view.js").CompareView;
   pictures?: Record<string, unknown>;
   rvToken?: number;
-  rvForward?: number;
-  rvState?: string;
 }

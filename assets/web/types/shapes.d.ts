@@ -9,22 +9,6 @@ interface Box {
 }
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
-type Judged = ReturnType<typeof import("../folds/agreement.js").judge>;
-
-interface Verdict {
-  place: number;
-  token: Token;
-  ar: { id: number; p: number | null };
-  agrees: boolean;
-}
-
-interface PlaceEntry {
-  place: number;
-  step: number;
-  mine: string;
-  theirs: string;
-  p: number | null;
-}
 
 interface ChartEntry {
   node: PlotNode;
@@ -35,19 +19,6 @@ interface ChartEntry {
   isPlotted: boolean;
   isTall: boolean; // whether the visitor has zoomed the vertical axis
   config?: Json;
-}
-
-interface PanelKind {
-  id: string;
-  title: string;
-  new (element: HTMLElement, view: View): { draw(): void };
-}
-
-interface Tab {
-  Kind: PanelKind;
-  button: HTMLButtonElement;
-  element: HTMLElement;
-  panel: { draw(): void } | null;
 }
 
 type Side = import("../views/batch/side.js").Side;

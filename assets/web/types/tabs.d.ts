@@ -126,7 +126,7 @@ interface RowReport {
 }
 
 // A compared text. own, missing, toBase, near, fromBase: see `alignment` in views/compare/texts.js.
-interface TextPane extends Alignment {
+interface ComparedText extends Alignment {
   lane: Lane;
   element: HTMLElement;
   parts: Record<string, HTMLElement>;

@@ -58,8 +58,6 @@ interface Run {
   fault: string;
   lanes: Lane[];
   recorded?: boolean | string;
-  checked: number;
-  differs: number;
 }
 
 interface Cell {

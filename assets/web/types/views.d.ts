@@ -13,80 +13,61 @@ interface ProposalRow {
   verdict: string | null;
 }
 
-interface WhatIfCell {
-  index: number;
-  isLossless: boolean;
-  then: number;
-  now: number;
-  same: number;
-  other: number;
-  unknown: number;
-  checked: number;
-  wrong: number;
-  agreedThen: number;
-  agreedNow: number;
-  gain: number;
+// A place where a pass proposed another token than AR (folds/places.js). mine, ar: ids of its token and of AR's.
+interface Place {
+  token: number;
+  step: number;
+  kind: string;
+  mine: number;
+  ar: number;
+  p: number | null;
+  isFirst: boolean;
 }
 
-type WhatIf = ReturnType<typeof import("../folds/whatif.js").whatIf>;
-type Segment = { kind: string; a: number; b: number; num: number; isAhead?: boolean };
+type Segment = { kind: string; a: number; b: number; num: number };
 
-// Interfaces between views and panels.
+// Interfaces between a view and its parts.
 
+// A chosen pass. token: index of the chosen token, -1 for none.
 interface Focus {
   lane: Lane;
   step: number;
+  token?: number;
 }
 
-// The race view's interface for its panels, menus and player.
+// The race view's interface for its drawer, menus and player.
 interface View {
   root: HTMLElement;
   run: Run; // never null: these parts are drawn only while there is a run
   selected: Focus | null;
   playhead: Playhead;
-  focus: Focus;
+  isByKey: boolean; // whether the visitor chooses tokens with the keyboard
   isMoving: boolean; // whether the displayed position advances by itself
   shown(lane: Lane): Lane;
-  choose(lane: Lane | null, step?: number): void;
-  goTo(lane: Lane, step: number): void;
+  choose(lane: Lane | null, step?: number, token?: number): void;
   canAsk(kind: string): boolean;
   ask(kind: string, data: object): boolean;
-  lens: import("../views/race/lens.js").Lens;
   server: Server;
-  paneOf(lane: Lane): import("../text/panes.js").Pane;
+  paneOf(lane: Lane): import("../text/pane.js").TextPane;
   schedule(): void;
 }
 
-// What a card points at: an element, or a box on the page.
-type Anchor = Element | { left: number; right: number; top: number; bottom: number };
 type RaceView = import("../views/race/view.js").RaceView;
 type TokenView = import("../text/text.js").TokenView;
 
-// An answer parsed as Markdown: elements, and pieces of the text as positions [from, to).
-type Piece = [from: number, to: number];
-
-interface MarkdownNode {
-  tag: string;
-  kind?: string;
-  children: (MarkdownNode | Piece)[];
-}
-
-// The tokens with which a card can start a branch. can: whether a token is one of them. go: starts the branch.
-interface Others {
-  can(id: number): boolean;
-  go(id: number): void;
-}
+// What a text draws in addition to its tokens: the number of tokens below each pass, fills by the confidence of each
+// token, or only the sources of tokens.
+type TextMarks = "passes" | "confidence" | "sources";
 
 interface TextReport {
-  token(view: TokenView, index: number, anchor: Element, how: string): void;
-  leave(view: TokenView): void;
-  choose(lane: Lane, step: number): void;
-  hold?(view: TokenView, index: number, anchor: Element): void; // pins the card, if the view supports that
+  token?(view: TokenView, index: number, how: string): void;
+  leave?(view: TokenView): void;
+  choose?(lane: Lane, step: number, token: number): void;
 }
 
 interface ChartReport {
   zoom(): void;
-  step(lane: Lane, index: number, anchor: Anchor): void;
+  step(lane: Lane, index: number): void;
   leave(): void;
   choose(lane: Lane, step: number): void;
 }

@@ -179,11 +179,10 @@ def test_keys_move_where_no_other_control_needs_them(show: Show) -> None:
     page.focus(f"{MARS} .rv-text")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    assert "token 2" in page.inner_text(f"{ROOT} .rv-card")
+    assert page.locator(f"{MARS} .rv-at").count() == 1
     assert page.get_attribute(ROOT, "data-at") == str(NUM - 2)
     press(page, "start")
     wait_at(page, 0)
-    assert page.locator(f"{ROOT} .rv-card").is_hidden()
 
 
 def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
@@ -266,11 +265,11 @@ def test_a_forward_is_chosen_by_a_bar_a_click_or_enter_and_escape_lets_go(show: 
     x = page.evaluate(f"{axis}._offset + {axis}.l2p({fifth}.clock - {fifth}.seconds / 2)")
     box = bars.bounding_box()
     page.mouse.click(box["x"] + x, box["y"] + box["height"] / 2)
-    assert page.evaluate(f"{VIEW}.selected.step") == 4
-    page.wait_for_function(  # in every chart, as soon as each is drawn
-        f"""[...document.querySelectorAll("{ROOT} .rv-cursor-chosen")]
-            .filter((n) => n.checkVisibility({{ visibilityProperty: true }})).length === 2"""
-    )
+    pointed = page.locator(f"{MARS} .rv-c").nth(4).locator(".rv-at")
+    assert pointed.count() == 1
+    assert bars.is_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{ROOT} .rv-drawer[data-pass='5']")
     assert page.locator(f"{ROOT} .pl-chosen").is_visible()
     page.evaluate("addEventListener('keydown', (e) => { window.prevented = e.defaultPrevented })")
     page.keyboard.press("Escape")
@@ -279,7 +278,7 @@ def test_a_forward_is_chosen_by_a_bar_a_click_or_enter_and_escape_lets_go(show: 
     assert page.evaluate("window.prevented") is False
     page.locator(f"{MARS} .rv-text").evaluate("node => { node.scrollTop = 0 }")
     page.locator(f"{MARS} .rv-c").nth(2).locator(".rv-t").first.click()
-    assert page.evaluate(f"[{VIEW}.selected.step, {VIEW}.focus.step]") == [2, 2]
+    assert page.evaluate(f"{VIEW}.selected.step") == 2
     assert page.locator(f"{MARS} .rv-chosen").count() == 1
     page.keyboard.press("Escape")
     assert page.locator(f"{MARS} .rv-chosen").count() == 0

@@ -6,7 +6,6 @@ import { coloursOf, runColours } from "../../core/colours.js";
 import { find, group, legendItem, make, put } from "../../core/dom.js";
 import { folds, lastOf, thinned } from "../../core/folds.js";
 import { textKeys } from "../race/figures.js";
-import { Card } from "../../text/card.js";
 import { FACTS, FIGURES, LETTERS, best, comparisonFinding, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
 
@@ -20,11 +19,7 @@ export class Comparison {
     this.element = find(root, ".cv-comparison");
     this.table = find(root, ".cv-figuretable");
     this.chooser = /** @type {HTMLSelectElement} */ (find(root, ".cv-reference select"));
-    this.card = new Card(find(root, ".rv-card"), root);
-    this.texts = new Texts(find(root, ".cv-texts"), {
-      token: (...a) => this.card.token(...a),
-      leave: () => this.card.hide(),
-    });
+    this.texts = new Texts(find(root, ".cv-texts"), { token() {}, leave() {} });
     const charts = PLOTS.map(([key, title]) => chartFrame(key, title));
     this.plots = new Plots(root, find(root, ".rv-charts"), charts, {
       figure: (key) => (this.pins.length > 1 ? overlayFigure(key, this.lanes, coloursOf(root)) : null),
@@ -44,7 +39,6 @@ export class Comparison {
     if (isSame && !isNamed) return;
     const reference = this.pins[this.chooser.selectedIndex];
     this.pins = pins;
-    this.card.hide();
     this.element.hidden = pins.length < 2;
     put(find(this.root, ".rv-finding"), comparisonFinding(this.lanes));
     if (pins.length < 2) return;

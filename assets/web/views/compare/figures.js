@@ -5,7 +5,7 @@ import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { isTimed, laneSpeedup, speedupText } from "../../core/speedup.js";
 import { isDone, parting } from "../../folds/grid.js";
 import { dayOf, figure, milliseconds, minuteOf, passesText, threads, verdictText, whole } from "../../core/words.js";
-import { laneText } from "../../text/card.js";
+import { laneText } from "../../text/settings.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 

@@ -6,7 +6,7 @@ import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { LIMITS } from "../../core/table.js";
 import { figure, joined, minuteOf } from "../../core/words.js";
 import { exportMenu, laneOffer } from "../../export/menu.js";
-import { laneText } from "../../text/card.js";
+import { laneText } from "../../text/settings.js";
 
 const PAUSE = 400; // milliseconds without a key press before typed text is stored
 

@@ -5,13 +5,13 @@
 import { find, make, placeIn, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
 import { aligned } from "../../folds/diff.js";
-import { Pane } from "../../text/panes.js";
+import { TextPane } from "../../text/pane.js";
 import { LETTERS } from "./figures.js";
 
 export class Texts {
-  /** @type {TextPane[]} */
+  /** @type {ComparedText[]} */
   panes = [];
-  /** @type {TextPane} */
+  /** @type {ComparedText} */
   leader;
   /** @type {number} */
   reference;
@@ -45,18 +45,15 @@ export class Texts {
   pane(pin, i) {
     const { lane } = pin;
     lane.title = pin.name;
-    /** @type {TextReport} */
-    const report = {
-      token: (_view, index, anchor) => this.pointed(pane, index, anchor),
+    const drawn = new TextPane(lane, {
+      token: (view, index) => this.pointed(pane, index, view.tokens[index]),
       leave: () => this.left(),
-      choose() {},
-    };
-    const drawn = new Pane(lane, false, report);
+    });
     drawn.draw(lane);
     find(drawn.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
     const text = drawn.view.element;
     const { element, parts, view } = drawn;
-    /** @type {TextPane} */
+    /** @type {ComparedText} */
     const pane = { lane, element, parts, view, text, marked: [], lit: null, ...identity(0) };
     const lead = () => void (this.leader = pane);
     for (const event of ["pointerenter", "focusin", "wheel", "touchstart"])
@@ -88,7 +85,7 @@ export class Texts {
   }
 
   /**
-   * @param {TextPane} given
+   * @param {ComparedText} given
    * @param {string} text
    * @param {boolean} isDifferent
    */
@@ -98,7 +95,7 @@ export class Texts {
   }
 
   /**
-   * @param {TextPane} pane
+   * @param {ComparedText} pane
    * @param {number} index
    * @param {Element} anchor
    */
@@ -116,7 +113,7 @@ export class Texts {
   /**
    * Outlines a token of the reference in all texts except `from`; -1 removes the outlines.
    * @param {number} index index of the token in the reference
-   * @param {TextPane} [from]
+   * @param {ComparedText} [from]
    */
   light(index, from) {
     for (const pane of this.panes) {
@@ -128,7 +125,7 @@ export class Texts {
 
   /**
    * Scrolls the other texts to the position of the text that the visitor scrolls.
-   * @param {TextPane} pane
+   * @param {ComparedText} pane
    */
   scrolled(pane) {
     if (pane !== this.leader || this.frame) return;
@@ -222,7 +219,7 @@ export function alignment(base, words) {
 }
 
 /**
- * @param {TextPane} pane
+ * @param {ComparedText} pane
  * @param {Iterable<number>} places
  */
 function mark(pane, places) {
@@ -246,7 +243,7 @@ export function differenceText({ own, missing, toBase }, letter) {
 
 /**
  * Returns the index of the first token below the upper edge of a scrolled text; -1 if the text is empty.
- * @param {TextPane} given
+ * @param {ComparedText} given
  */
 function firstInSight({ text, view }) {
   let [low, high] = [0, view.tokens.length - 1];

@@ -6,7 +6,7 @@ import { headerOf } from "../../core/folds.js";
 import { LIMITS } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { forkText } from "../../core/words.js";
-import { laneText } from "../../text/card.js";
+import { laneText } from "../../text/settings.js";
 import { Store } from "../../core/records.js";
 
 const PROMPT = 48; // maximum characters of the prompt in a run's default name

@@ -40,7 +40,6 @@ export function mountPage() {
   whenThere(() => document.querySelector(VIEWS.live), mountStates);
   mountHelp();
   mountPins();
-  mountLens();
   mountKeys();
   mountBoxes();
   mountLink();
@@ -285,15 +284,6 @@ function mountLink() {
     () => document.querySelector(VIEWS.live)?.lineView,
     (view) => openLink(view, hash).then((value) => value && fillIn(view, value)),
   );
-}
-
-// Makes the τ slider of the Live tab also set the race view's lens, which has an effect while no run is in progress.
-function mountLens() {
-  document.addEventListener("input", (event) => {
-    if (!(event.target instanceof HTMLInputElement) || !targetOf(event).closest("#tau")) return;
-    const { value } = event.target;
-    if (value !== "") document.querySelector("#race .mars-race")?.lineView?.lens?.set(Number(value));
-  });
 }
 
 // Opens the API page if the address has ?view=api. With this address, Gradio 6 regards the API page as open, but loads

@@ -1,10 +1,10 @@
-// The race view: sends the received lines to the lanes, and draws the panes, figures, charts, cards and panels at most
+// The race view: sends the received lines to the lanes, and draws the panes, figures, charts and the drawer at most
 // once per frame. Everything is drawn for one position in the run (playhead.js).
 
 import { Charts } from "../../charts/charts.js";
 import { CLOCKS } from "../../core/clocks.js";
 import { attribute, button, find, make, put, toggle } from "../../core/dom.js";
-import { compared, divergence, headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
+import { headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead, passText } from "../../core/playhead.js";
@@ -13,13 +13,11 @@ import { CLOCK, DENSITY, OPENING, STATUS } from "../../core/texts.js";
 import { Lane } from "../../core/trace.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
-import { Card } from "../../text/card.js";
-import { Pane } from "../../text/panes.js";
+import { TextPane } from "../../text/pane.js";
 import { pinButton } from "../compare/pin.js";
+import { Drawer } from "./drawer.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
 import { Headline } from "./headline.js";
-import { Lens } from "./lens.js";
-import { Panels } from "./panels.js";
 import { Player } from "./player.js";
 import { Pointing } from "./pointing.js";
 
@@ -34,8 +32,8 @@ export class RaceView extends LineView {
   /** @type {Run | null} */
   run = null;
   /** @type {Focus | null} */
-  selected = null; // the pass that the visitor chose
-  /** @type {Pane[]} */
+  selected = null; // the pass that the visitor chose, shown in the drawer
+  /** @type {TextPane[]} */
   entries;
   /** @type {Playhead} */
   playhead;
@@ -46,23 +44,22 @@ export class RaceView extends LineView {
   constructor(...given) {
     super(...given);
     const { root } = this;
-    this.card = new Card(find(root, ".rv-card"), root);
     this.asked = new Asked(find(root, ".rv-asked"));
-    this.lens = new Lens(find(root, ".rv-lens-bar"), asView(this));
     this.figures = new Figures(root);
     this.panes = find(root, ".rv-panes");
     this.status = find(root, ".rv-status");
     this.note = find(root, ".rv-note");
     this.charts = new Charts(root, {
-      step: (lane, index, anchor) => this.pointing.step(lane, index, anchor),
+      step: (lane, index) => this.pointing.step(lane, index),
       leave: () => this.pointing.leave(),
       choose: (lane, index) => this.pointing.choose(lane, index),
       zoom: () => this.zoomed(),
     });
     this.pointing = new Pointing(this);
     this.voice = new Voice(find(root, ".rv-live"));
-    buildLegend(find(root, ".rv-legend"), (isOn) => this.panes.classList.toggle("rv-counts", isOn), true);
-    this.panes.classList.add("rv-counts");
+    /** @type {TextMarks} */
+    this.marks = "passes";
+    buildLegend(find(root, ".rv-legend"), (isOn) => this.mark(isOn ? "passes" : "sources"), true);
     this.player = new Player(
       find(root, ".rv-player"),
       () => this.moved(),
@@ -74,7 +71,7 @@ export class RaceView extends LineView {
     this.headline = new Headline(find(root, ".rv-headline"));
     this.isFresh = false; // whether nothing of the current run has been drawn yet
     this.opening = new Opening(this);
-    this.panels = new Panels(find(root, ".rv-panels"), asView(this));
+    this.drawer = new Drawer(find(root, ".rv-drawer"), asView(this));
     find(root, ".rv-top").append(densitySwitch(root), runMenu(asView(this)));
     root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
@@ -98,17 +95,15 @@ export class RaceView extends LineView {
 
   /**
    * @param {Lane} lane
-   * @returns {Pane}
+   * @returns {TextPane}
    */
   paneOf(lane) {
-    return /** @type {Pane} */ (this.entries.find((pane) => pane.lane === lane));
+    return /** @type {TextPane} */ (this.entries.find((pane) => pane.lane === lane));
   }
 
   clear() {
     this.run = null;
     this.selected = null;
-    this.card.hide();
-    this.lens.clear();
     this.entries = [];
     this.player.show(null);
     this.panes.replaceChildren();
@@ -118,9 +113,6 @@ export class RaceView extends LineView {
 
   /** @param {RaceHead} head */
   start(head) {
-    this.card.hide();
-    this.pointing.release();
-    this.lens.clear();
     this.selected = null;
     this.run = runOf(head);
     this.playhead = new Playhead(this.run, this.clock);
@@ -129,12 +121,25 @@ export class RaceView extends LineView {
     if (this.clock === CLOCKS.passes && !head.recorded) this.player.land();
     /** @type {TextReport} */
     const report = {
-      token: (view, index, anchor, how) => this.pointing.token(view, index, anchor, how),
-      leave: () => this.pointing.held || this.pointing.leave(),
-      choose: (lane, step) => this.choose(lane, step),
-      hold: (view, index, anchor) => this.pointing.hold(view, index, anchor),
+      token: (text, index, how) => this.pointing.token(text, index, how),
+      leave: () => this.pointing.leave(),
+      choose: (lane, step, token) => this.choose(lane, step, token),
     };
-    this.entries = this.run.lanes.map((lane) => new Pane(lane, !head.recorded, report));
+    const { lanes } = this.run;
+    const reference = lanes.find((lane) => lane.isAr) || lanes[0];
+    // The lanes of a branch differ by design. Of more than two lanes, each is compared with plain AR or the first lane.
+    const againstOf = (/** @type {Lane} */ lane) =>
+      lanes.some(isFirst)
+        ? null
+        : lane !== reference
+          ? reference
+          : lanes.length === 2
+            ? lanes[1 - lanes.indexOf(lane)]
+            : null;
+    this.entries = lanes.map(
+      (lane) =>
+        new TextPane(lane, report, { against: againstOf(lane), marks: this.marks, isFollowing: !head.recorded }),
+    );
     if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(asView(this), pane.lane));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
@@ -170,40 +175,31 @@ export class RaceView extends LineView {
     return lane.at(this.playhead.shown(lane));
   }
 
-  // The pass that the panels explain: the chosen one, otherwise the last displayed one. `step` is -1 before the first
-  // pass.
-  get focus() {
-    const { selected } = this;
-    if (selected && selected.step < this.playhead.shown(selected.lane)) return selected;
-    const lane = mainLane(this.now);
-    return { lane, step: this.playhead.shown(lane) - 1 };
+  /** @param {TextMarks} marks */
+  mark(marks) {
+    this.marks = marks;
+    for (const pane of this.entries) pane.show(marks);
+  }
+
+  // Whether the visitor chooses tokens with the keyboard.
+  get isByKey() {
+    return this.pointing.isByKey;
   }
 
   /**
-   * Chooses a pass by its index and moves the displayed position forward to it if necessary. lane null: deselects.
+   * Chooses a pass, and optionally one of its tokens, by index: opens the drawer there, and moves the displayed
+   * position forward to it if necessary. lane null: closes the drawer.
    * @param {Lane | null} lane
    * @param {number} [step]
+   * @param {number} [token]
    */
-  choose(lane, step = -1) {
+  choose(lane, step = -1, token = -1) {
     const complete = lane && this.now.lanes.find(({ name }) => name === lane.name); // `lane` may be cut
-    this.selected = complete && complete.steps[step] ? { lane: complete, step } : null;
-    for (const pane of this.entries) pane.view.choose(complete === pane.lane ? step : -1);
+    this.selected = complete && complete.steps[step] ? { lane: complete, step, token } : null;
+    for (const pane of this.entries)
+      pane.view.choose(complete === pane.lane ? step : -1, complete === pane.lane ? token : -1);
     if (complete && this.selected && step >= this.playhead.shown(complete))
       this.playhead.seek(this.clock.end(complete.steps[step]));
-    this.schedule();
-  }
-
-  /**
-   * Shows the run as it was right after a pass.
-   * @param {Lane} lane
-   * @param {number} step
-   */
-  goTo(lane, step) {
-    const complete = this.now.lanes.find(({ name }) => name === lane.name) || lane; // `lane` may be cut
-    const index = Math.min(step, complete.steps.length - 1);
-    this.choose(null);
-    this.player.isPlaying = false;
-    this.playhead.seek(index < 0 ? 0 : this.clock.end(complete.steps[index]));
     this.schedule();
   }
 
@@ -261,7 +257,7 @@ export class RaceView extends LineView {
     put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted);
-    if (!run || !run.lanes.length) return;
+    if (!run || !run.lanes.length) return this.drawer.draw();
     const main = mainLane(run);
     if (this.isFresh && !this.feed.lines.length) {
       this.isFresh = false;
@@ -270,9 +266,9 @@ export class RaceView extends LineView {
     attribute(root, { "data-at": this.at });
     const { isHurried, isMoving, stillness } = this.player;
     const isBeat = this.clock === CLOCKS.passes && isMoving && !isHurried && !stillness.matches;
-    this.entries.forEach((pane) => pane.draw(this.shown(pane.lane), isBeat));
-    this.lens.draw();
-    const comparison = this.compare();
+    for (const pane of this.entries)
+      pane.draw(this.shown(pane.lane), { isBeat, shownOther: pane.against && this.shown(pane.against) });
+    const comparison = run.lanes.length === 2 ? this.entries[0].comparison : null;
     const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
     const shownMain = this.shown(main);
@@ -285,7 +281,7 @@ export class RaceView extends LineView {
     if (this.clock === CLOCKS.passes) this.beat.draw(this.playhead);
     this.drawAxis();
     this.refreshCharts();
-    this.panels.later();
+    this.drawer.draw();
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
@@ -324,37 +320,19 @@ export class RaceView extends LineView {
     this.charts.place(this.playhead);
   }
 
-  // Marks the first difference in the texts. Two lanes are compared with each other; of more lanes, each is compared
-  // with plain AR or the first lane. Returns the comparison if there are two lanes, otherwise null.
-  compare() {
-    const run = this.now;
-    if (run.lanes.length > 2) {
-      const reference = run.lanes.find((lane) => lane.isAr) || run.lanes[0];
-      for (const pane of this.entries)
-        if (pane.lane !== reference) pane.comparedWith(reference, (lane) => this.shown(lane));
-    }
-    if (run.lanes.length !== 2 || run.lanes.some(isFirst)) return null; // both lanes of a branch differ by design
-    if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
-    run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
-    const shown = run.lanes.map((lane) => this.shown(lane));
-    const comparison = compared(shown, run.differs);
-    for (const pane of this.entries) pane.compared(comparison);
-    return comparison;
-  }
-
-  // Deselects the chosen pass and closes the card, because the displayed position has changed.
+  // Closes the drawer if its pass is no longer displayed, because the displayed position has changed.
   moved() {
-    if (this.selected) this.choose(null);
+    const { selected } = this;
+    if (selected && selected.step >= this.playhead.shown(selected.lane)) this.choose(null);
     this.pointing.leave();
     this.schedule();
   }
 
   /**
-   * Handles keys: Escape first deselects the chosen pass; other keys go to the player.
+   * Handles keys: Escape closes the drawer; other keys go to the player.
    * @param {KeyboardEvent} event
    */
   key(event) {
-    this.pointing.key(event);
     if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return this.player.key(event);
     event.preventDefault();
     return this.choose(null);
@@ -362,7 +340,6 @@ export class RaceView extends LineView {
 
   recolour() {
     this.charts.refresh();
-    this.panels.recolour();
   }
 }
 
@@ -505,6 +482,4 @@ const runOf = (head) => ({
   fault: "",
   lanes: head.lanes.map((lane) => new Lane(lane)),
   recorded: head.recorded,
-  checked: 0,
-  differs: -1,
 });

@@ -1,0 +1,180 @@
+// The pane of a text: a head with its settings, verdict and counts, and below it the text, token by token.
+//
+//   const pane = new TextPane(lane, { choose, token, leave }, { marks: "passes", against: ar, isFollowing: true });
+//   parent.append(pane.element);        // pane.head, pane.view.element: the head and the text inside it
+//   pane.draw(lane.at(12));             // the lane after 12 passes; pane.draw(lane) shows all of it
+//   pane.show("confidence");            // marks: counts below "passes", fills by "confidence" or by "sources"
+//   pane.compareWith(other);            // against: a lane, or null
+//
+// report.choose(lane, step, token) is called when the visitor presses a token, or the button that names the first
+// difference. All functions of `report` are optional.
+//
+// against: the first token that differs from the other lane is outlined, and the head names it as a button. A second
+// button marks every other difference, aligned by `aligned` in folds/diff.js. Each draw compares only what both lanes
+// show; `pane.comparison` has the result (`compared` in core/folds.js).
+
+import { runColours } from "../core/colours.js";
+import { attribute, button, group, make, put, toggle } from "../core/dom.js";
+import { compared, divergence, idleText } from "../core/folds.js";
+import { capital, counted, joined, verdictText, whole } from "../core/words.js";
+import { aligned } from "../folds/diff.js";
+import { laneText, laneWords, penaltyText } from "./settings.js";
+import { TokenView } from "./text.js";
+
+/**
+ * Returns the title of a lane with a description of its method. Lanes with special titles, such as a branch, have no
+ * description.
+ * @param {Lane} lane
+ */
+function paneTitle({ title, facts, header, isAr }) {
+  if (!header || title !== facts.title) return capital(title);
+  return `${capital(title)}: ${isAr ? "one token per pass" : "several tokens per pass"}`;
+}
+
+export class TextPane {
+  /** @type {Lane | null} */
+  against = null;
+  differs = -1; // index of the first token that differs from `against`
+  checked = 0; // number of tokens that were compared
+  /** @type {Compared | null} */
+  comparison = null; // with the displayed part of `against`
+
+  /**
+   * @param {Lane} lane
+   * @param {TextReport} [report]
+   * @param {{ against?: Lane | null, marks?: TextMarks, isFollowing?: boolean }} [options]
+   */
+  constructor(lane, report = {}, { against = null, marks = "passes", isFollowing = false } = {}) {
+    this.lane = lane;
+    this.number = make("b");
+    this.unit = make("span");
+    const differs = button("rv-differs rv-num", "", () => {
+      const { place } = this;
+      if (place >= 0) report.choose?.(lane, lane.tokens[place].step.index, place);
+    });
+    this.parts = {
+      settings: make("span", "rv-settings rv-num"),
+      verdict: make("span", "rv-verdict"),
+      differs,
+      idle: make("span", "rv-idle"),
+      count: make("span", "rv-count rv-num", this.number, this.unit),
+      forwards: make("span", "rv-forwards rv-num"),
+    };
+    this.all = toggle("all differences", false, () => this.markAll());
+    attribute(this.all, { class: "rv-all-differs", hidden: "" });
+    this.parts.verdict.hidden = true;
+    this.title = make("h3", "", lane.title);
+    this.head = make("header", "rv-head", this.title, ...Object.values(this.parts), this.all);
+    const text = group(
+      "rv-text",
+      `Text of ${lane.title}. Left and right arrows move between tokens, up and down between passes, Enter opens a pass.`,
+    );
+    this.element = make("article", { class: "rv-pane", "data-lane": lane.name }, this.head, text);
+    this.view = new TokenView(text, lane, isFollowing, report);
+    this.show(marks);
+    this.compareWith(against);
+  }
+
+  /** @param {TextMarks} marks */
+  show(marks) {
+    this.element.dataset.marks = marks;
+  }
+
+  /** @param {Lane | null} lane */
+  compareWith(lane) {
+    this.against = lane;
+    this.differs = -1;
+    this.checked = 0;
+    this.comparison = null;
+    this.view.markDivergence(-1);
+    this.markAll();
+    this.drawDifference();
+  }
+
+  // The first token that differs from `against` or, without one, the first token that AR would not have chosen.
+  get place() {
+    return this.against ? this.differs : this.view.firstWrong;
+  }
+
+  /**
+   * Draws the new steps of the lane, up to the displayed one.
+   * @param {Lane} shown
+   * @param {{ isBeat?: boolean, shownOther?: Lane | null }} [options] isBeat: whether the latest pass is highlighted,
+   * because passes are drawn one by one. shownOther: `against` in its displayed state
+   */
+  draw(shown, { isBeat = false, shownOther = this.against } = {}) {
+    const { lane, element, parts } = this;
+    if (lane.header) this.view.append(shown);
+    this.view.markDamage();
+    this.view.land(isBeat);
+    this.compare(shown, shownOther);
+    element.dataset.method = lane.method;
+    element.dataset.colour = String(runColours.placeOf(lane));
+    element.dataset.steps = String(lane.steps.length);
+    element.dataset.tokens = String(lane.tokens.length);
+    element.dataset.shown = String(shown.steps.length);
+    element.dataset.end = lane.end ? lane.end.reason : "";
+    put(this.title, paneTitle(lane));
+    put(parts.settings, joined(laneWords(shown.settings), penaltyText(shown.settings)));
+    parts.settings.title = laneText(shown);
+    put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
+    put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
+    put(parts.idle, idleText(shown));
+    put(parts.forwards, lane.steps.length ? `in ${counted(shown.steps.length, "pass", "passes")}` : "");
+    parts.verdict.hidden = shown.verdict === null;
+    parts.verdict.dataset.right = String(shown.verdict);
+    put(parts.verdict, verdictText(shown.verdict));
+  }
+
+  /**
+   * Compares the text with `against`. The search for the first difference continues where it stopped last time.
+   * @param {Lane} shown
+   * @param {Lane | null} shownOther
+   */
+  compare(shown, shownOther) {
+    const { lane } = this;
+    const other = this.against;
+    if (other && shownOther) {
+      if (this.differs < 0) this.differs = divergence(lane, other, this.checked);
+      this.checked = Math.min(lane.tokens.length, other.tokens.length);
+      this.comparison = compared([shown, shownOther], this.differs);
+      this.view.markDivergence(this.differs);
+      if (this.isAll && this.marked !== this.checked) this.markAll();
+    }
+    this.drawDifference(shown);
+  }
+
+  /** @param {Lane} [shown] */
+  drawDifference(shown = this.lane) {
+    const { comparison, place } = this;
+    const { differs } = this.parts;
+    const isSame = Boolean(comparison?.isSame);
+    const isShown = this.against ? Boolean(comparison?.isShown) : place >= 0 && place < shown.tokens.length;
+    differs.classList.toggle("rv-same", isSame);
+    differs.disabled = !isShown;
+    const name = this.against ? "differs" : "AR differs";
+    put(differs, isSame ? "same text" : isShown ? `${name} at token ${whole(place + 1)}` : "");
+    this.all.hidden = !comparison?.isShown;
+  }
+
+  get isAll() {
+    return Boolean(this.against) && this.all.getAttribute("aria-pressed") === "true";
+  }
+
+  // Marks every token that the other text does not have, and the tokens before which the other text has more.
+  markAll() {
+    this.marked = this.checked;
+    const [own, missing] = [new Set(), new Set()];
+    const segments = this.isAll && this.against ? aligned(this.lane.ids, this.against.ids) : [];
+    const open = segments.findLastIndex(({ kind }) => kind === "both"); // later segments may be unfinished
+    segments.forEach(({ kind, a, num }, i) => {
+      if (kind === "both" || (i > open && !(this.lane.end && this.against?.end))) return;
+      if (kind === "second") missing.add(a);
+      else for (let j = a; j < a + num; j += 1) own.add(j);
+    });
+    this.view.tokens.forEach((node, i) => {
+      node.classList.toggle("rv-own", own.has(i));
+      node.classList.toggle("rv-missing", missing.has(i));
+    });
+  }
+}
