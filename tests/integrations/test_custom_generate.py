@@ -35,6 +35,13 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+def sliding_cache() -> Any:
+    """A cache as for a model with a sliding window of 2 tokens."""
+    from transformers import DynamicCache, MistralConfig
+
+    return DynamicCache(config=MistralConfig(sliding_window=2, num_hidden_layers=1))
+
+
 class Theirs:
     """A checkpoint in transformers' class, decoded with the settings of the runtime."""
 
@@ -208,10 +215,14 @@ def test_one_proposal_is_greedy_decoding(foreseeing: Checkpoint, theirs: Theirs)
         ({"num_return_sequences": 2}, "one prompt without padding|num_return_sequences"),
         ({"attention_mask": torch.tensor([[0, 1, 1]])}, "one prompt without padding"),
         ({"cache_implementation": "static"}, "needs a DynamicCache, got StaticCache"),
+        ({"cache": sliding_cache()}, "cannot crop a cache with a DynamicSlidingWindowLayer"),
     ],
 )
 def test_what_it_does_not_do_gets_a_sentence(
     theirs: Theirs, options: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    passes: list[Any] = []
+    hook = theirs.model.register_forward_pre_hook(lambda *given: passes.append(given))
+    with hook, pytest.raises(ValueError, match=sentence):
         theirs.generate([5, 6, 7], **options)
+    assert not passes

@@ -134,10 +134,16 @@ def usable_cache(model: Any, input_ids: Tensor, given: dict[str, Any]) -> Dynami
         raise ValueError("MARS decoding takes one prompt without padding: call it once per prompt.")
     cache = given.get("cache", given.get("past_key_values"))
     if cache is None:
-        return DynamicCache(config=model.config)
+        cache = DynamicCache(config=model.config)
     if not isinstance(cache, DynamicCache):
         kind = type(cache).__name__
         raise ValueError(f"MARS decoding needs a DynamicCache, got {kind}: leave it out.")
+    for layer in getattr(cache, "layers", ()):
+        if type(layer).__name__ != "DynamicLayer":  # its masks and rejected drafts must be dropped
+            kind = type(layer).__name__
+            raise ValueError(
+                f"MARS decoding cannot crop a cache with a {kind}: use full attention."
+            )
     return cache
 
 
