@@ -6,8 +6,9 @@ events of the run. All errors are ``MarsError`` with a one-sentence message.
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast, overload
@@ -147,7 +148,7 @@ class Result:
         """Write the trace as JSON Lines, a file that ``show`` and the page can open. Raises
         MarsError.
         """
-        write_text(Path(path), "\n".join(self.trace.lines()) + "\n")
+        write_text(_path(path), "\n".join(self.trace.lines()) + "\n")
 
     def __repr__(self) -> str:
         events = self.trace.events
@@ -155,6 +156,9 @@ class Result:
             f"<Result: {folds.num_tokens(events)} tokens in {len(self.steps)} forward passes, "
             f"ended by {self.finish_reason}>"
         )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.text)
 
     def _repr_html_(self) -> str:
         return framed(replay_page.replay([self.trace], has_charts=False), repr(self), self.text)
@@ -174,6 +178,9 @@ class Comparison:
     def __repr__(self) -> str:
         num_mars, num_ar = len(self.mars.steps), len(self.ar.steps)
         return f"<Comparison: {num_mars} forward passes instead of {num_ar}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.mars.text)
 
     def _repr_html_(self) -> str:
         page = replay_page.replay([self.mars.trace, self.ar.trace], has_charts=False)
@@ -269,24 +276,25 @@ class Model:
         self, prompt: Prompt, **settings: Unpack[Keywords]
     ) -> Result: ...
     @overload
-    def generate(self, prompt: Sequence[Prompt], **settings: Unpack[Keywords]) -> list[Result]: ...
+    def generate(self, prompt: Iterable[Prompt], **settings: Unpack[Keywords]) -> list[Result]: ...
     def generate(
-        self, prompt: Prompt | Sequence[Prompt], **settings: Unpack[Keywords]
+        self, prompt: Prompt | Iterable[Prompt], **settings: Unpack[Keywords]
     ) -> Result | list[Result]:
-        """Generate an answer to a prompt, or a list of answers to a list of prompts.
+        """Generate an answer to a prompt, or a list of answers to several prompts.
 
-        A prompt is a text or a conversation. The prompts of a list share forward passes.
+        A prompt is a text or a conversation. Several prompts share forward passes.
         Interrupting the call ends their runs. ``settings`` are fields of DecodeSettings; omitted
         ones have the defaults of ``read_keywords``. Raises MarsError: SettingsError, TextError,
         RequestError (too long), EngineBusy or GenerationError.
         """
-        if _is_one(prompt):
+        prompts = _several(prompt)
+        if prompts is None:
             with self.stream(cast(Prompt, prompt), **settings) as stream:
                 return stream.result()
         results: list[Result] = []
         streams: deque[TextStream] = deque()
         try:
-            for item in cast(Sequence[Prompt], prompt):
+            for item in prompts:
                 if len(streams) == MAX_AT_ONCE:
                     results.append(streams[0].result())
                     streams.popleft()
@@ -350,11 +358,12 @@ def load(name_or_path: str | Path, device: str = "auto", dtype: str = "auto") ->
     return Model(load_checkpoint(str(name_or_path), device=device, dtype=dtype))
 
 
-def show(*runs: Result | Comparison | str | Path) -> None:
+def show(*runs: Result | Comparison | str | Path | Iterable[Any]) -> None:
     """Replay runs next to each other in a notebook, or in a browser if there is no notebook.
 
-    ``runs`` are results, comparisons, or files written by ``Result.save``. The charts need plotly,
-    which is installed with the page, and are left out in a notebook. Raises MarsError.
+    ``runs`` are results, comparisons, files written by ``Result.save``, or lists of them. The
+    charts need plotly, which is installed with the page, and are left out in a notebook. Raises
+    MarsError.
     """
     traces = [trace for run in runs for trace in _traces(run)]
     if not 1 <= len(traces) <= MAX_SHOWN:
@@ -363,19 +372,29 @@ def show(*runs: Result | Comparison | str | Path) -> None:
     display(replay_page.replay(traces), "Replay", text)
 
 
-def _traces(run: Result | Comparison | str | Path) -> list[Trace]:
-    """Return the traces of a run, a comparison or a file. Raises MarsError."""
+def _traces(run: Result | Comparison | str | Path | Iterable[Any]) -> list[Trace]:
+    """Return the traces of a run, a comparison, a file or several of them. Raises MarsError."""
     if isinstance(run, Result):
         return [run.trace]
     if isinstance(run, Comparison):
         return [run.mars.trace, run.ar.trace]
+    if not isinstance(run, str | Path) and (runs := _listed(run)) is not None:
+        return [trace for each in runs for trace in _traces(each)]
+    path = _path(run)
     try:
-        return [read_trace(read_bytes(Path(run)).splitlines())]
+        return [read_trace(read_bytes(path).splitlines())]
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise MarsError(
             f"{run} cannot be read ({reason}). Choose a file that Result.save wrote."
         ) from error
+
+
+def _path(value: Any) -> Path:
+    """Return a path. Raises MarsError for a value that is none."""
+    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+        raise MarsError(f"A file must be named by a text or a path, got {value!r}.")
+    return Path(value)
 
 
 def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
@@ -391,9 +410,25 @@ def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
     return replace(start, **settings)
 
 
-def _is_one(prompt: Prompt | Sequence[Prompt]) -> bool:
-    """Return whether this is a single prompt: a text or a conversation."""
-    return isinstance(prompt, str) or (bool(prompt) and isinstance(prompt[0], Mapping))
+def _listed(value: object) -> list[Any] | None:
+    """Return the items of an iterable, or None for other values, mappings and bytes."""
+    if isinstance(value, Mapping | bytes | bytearray):
+        return None
+    try:
+        items = iter(cast(Iterable[Any], value))
+    except TypeError:  # also for an array without a dimension
+        return None
+    return [*items]
+
+
+def _several(prompt: Prompt | Iterable[Prompt]) -> list[Prompt] | None:
+    """Return the prompts, or None for a single one. Raises TextError if it is neither."""
+    if isinstance(prompt, str):
+        return None
+    items = _listed(prompt)
+    if items is None:
+        raise TextError(NO_MESSAGES)
+    return None if items and isinstance(items[0], Mapping) else items
 
 
 def _conversation(prompt: Prompt) -> tuple[list[Said], str]:
@@ -402,9 +437,11 @@ def _conversation(prompt: Prompt) -> tuple[list[Said], str]:
         return [], prompt
     try:
         turns = [(message["role"], message["content"]) for message in prompt]
-    except (KeyError, TypeError) as error:
+    except (LookupError, TypeError) as error:
         raise TextError(NO_MESSAGES) from error
-    is_valid = all(role in ROLES and isinstance(content, str) for role, content in turns)
+    is_valid = all(isinstance(text, str) for turn in turns for text in turn) and all(
+        role in ROLES for role, _ in turns
+    )
     if not turns or not is_valid or turns[-1][0] != "user":
         raise TextError(NO_MESSAGES)
     return [*turns[:-1]], turns[-1][1]

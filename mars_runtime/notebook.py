@@ -8,6 +8,7 @@ notebook, or a code host) show the plain text instead.
 from __future__ import annotations
 
 import html
+import os
 import sys
 import tempfile
 import webbrowser
@@ -34,12 +35,20 @@ def display(page: str, title: str, text: str) -> None:
     if _is_notebook():
         from IPython import display as ipython
 
-        ipython.display(ipython.HTML(framed(page, title, text)))
+        shown = {"text/plain": text, "text/html": framed(page, title, text)}
+        ipython.display(shown, raw=True)
         return
     path = Path(tempfile.mkdtemp(prefix="mars-")) / "replay.html"
     path.write_text(page, encoding="utf-8")
-    webbrowser.open(path.as_uri())
-    print(f"The replay was saved to {path}.")
+    print(f"The replay was saved to {path}.", flush=True)
+    if _has_display():
+        webbrowser.open(path.as_uri())
+
+
+def _has_display() -> bool:
+    """Return whether a browser can open a window; without one, a text browser would block."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, names))
 
 
 def _is_notebook() -> bool:

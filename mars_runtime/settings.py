@@ -120,6 +120,11 @@ class Setting:
         return f"{self.what} must be a whole number from {self.low} to {self.high}{alternative}."
 
 
+def plain(value: Any) -> Any:
+    """Return a scalar of NumPy or PyTorch as Python's type, and any other value unchanged."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 def as_logit_bias(value: Any) -> Any:
     """Return a mapping of token ids, or pairs from JSON, as a ``LogitBias``.
 
@@ -127,7 +132,7 @@ def as_logit_bias(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         try:
-            value = sorted({int(token): bias for token, bias in value.items()}.items())
+            value = sorted({int(token): plain(bias) for token, bias in value.items()}.items())
         except (TypeError, ValueError, OverflowError):
             return value
     if not isinstance(value, list | tuple):
@@ -414,6 +419,8 @@ class DecodeSettings:
 
     def __post_init__(self) -> None:
         """Validate tau, block_size and all other settings. Raises SettingsError."""
+        for name in SETTINGS:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         object.__setattr__(self, "logit_bias", as_logit_bias(self.logit_bias))
         try:
             _validate(_VALUES(self))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import mars_runtime as mars
@@ -95,6 +96,21 @@ SENTENCES = {
     "device": (lambda _: mars.load("mars-tiny", device="tpu"), "The device must be"),
     "save": (lambda model: model.generate("Once", max_new_tokens=1).save(""), "Name a file"),
     "file": (lambda _: mars.show("nowhere.jsonl"), "cannot be read"),
+    "none": (lambda model: model.generate(None), NO_MESSAGES),
+    "number": (lambda model: model.generate(5), NO_MESSAGES),
+    "message": (lambda model: model.generate({"role": "user", "content": "Once"}), NO_MESSAGES),
+    "bytes": (lambda model: model.generate(b"Once"), NO_MESSAGES),
+    "array": (lambda model: model.generate(np.array(1)), NO_MESSAGES),
+    "nothing": (lambda model: model.generate(["Once", None]), NO_MESSAGES),
+    "arrays": (lambda model: model.generate(np.array([["Once", "Two"]])), NO_MESSAGES),
+    "tau array": (lambda model: model.generate("Once", tau=np.array([0.5])), "from 0 to 1"),
+    "tau float32": (lambda model: model.generate("Once", tau=np.float32(2)), "got 2.0"),
+    "no device": (lambda _: mars.load("mars-tiny", device=None), "The device must be"),
+    "save none": (lambda model: model.generate("Once", max_new_tokens=1).save(None), "A file"),
+    "save zero": (lambda model: model.generate("Once", max_new_tokens=1).save("a\0"), "A file"),
+    "show number": (lambda _: mars.show(3), "A file must be named"),
+    "show none": (lambda _: mars.show([None]), "A file must be named"),
+    "show zero": (lambda _: mars.show("a\0"), "A file must be named"),
     "many": (lambda _: mars.show(), f"show accepts 1 to {MAX_SHOWN} runs"),
 }
 
@@ -165,6 +181,45 @@ def test_an_interrupt_ends_the_runs(
             calls[call]()
     assert len(runs) == (1 if call == "generate" else 2)
     assert all(run.wait(60) and run.is_cancelled for run in runs)
+
+
+class Series:
+    """A column of a table, which like pandas' has no truth value."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["Once", "Two"])
+
+    def __getitem__(self, label: str) -> str:
+        return {"a": "Once", "b": "Two"}[label]
+
+    def __bool__(self) -> bool:
+        raise ValueError("The truth value of a Series is ambiguous.")
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [("Once", "Two"), (text for text in ["Once", "Two"]), np.array(["Once", "Two"]), Series()],
+    ids=["tuple", "generator", "array", "series"],
+)
+def test_several_prompts_are_any_iterable(prompts: Iterable[str], model: Model) -> None:
+    texts = [item.text for item in model.generate(prompts, max_new_tokens=4)]
+    assert texts == [model.generate(prompt, max_new_tokens=4).text for prompt in ["Once", "Two"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("max_new_tokens", np.int64(4), 4),
+        ("block_size", np.uint8(3), 3),
+        ("tau", np.float32(0.5), 0.5),
+        ("temperature", np.float64(0.5), 0.5),
+        ("lossless", np.bool_(False), False),
+        ("logit_bias", {np.int64(7): np.float32(-1)}, ((7, -1.0),)),
+    ],
+)
+def test_numbers_of_numpy_become_numbers_of_python(name: str, given: Any, value: object) -> None:
+    actual = getattr(DecodeSettings(**{name: given}), name)
+    assert (repr(actual), actual) == (repr(value), value)
 
 
 def test_a_conversation_is_answered_as_a_whole(model: Model) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from browser import needs_browser, playwright, shared
@@ -103,6 +105,7 @@ def test_outside_a_notebook_a_browser_opens_the_replay(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(notebook.webbrowser, "open", opened.append)
+    monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(notebook.tempfile, "tempdir", str(tmp_path))
     file = tmp_path / "run.jsonl"
     race.mars.save(file)
@@ -115,3 +118,51 @@ def test_outside_a_notebook_a_browser_opens_the_replay(
     assert [lane["lane"] for lane in json.loads(head)["lanes"]] == ["mars", "ar", "mars-2"]
     saved = [f"mars-2\t{line}" for line in file.read_text().splitlines()]
     assert lines[-len(saved) :] == saved
+
+
+def test_without_a_display_only_the_path_is_printed(
+    race: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(
+        notebook.webbrowser, "open", lambda _: order.append(capsys.readouterr().out)
+    )
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(notebook.sys, "platform", "linux")
+    show([race.mars])
+    assert (order, "replay.html" in capsys.readouterr().out) == ([], True)
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    show(race.mars)
+    assert "replay.html" in order[0]
+
+
+class Printer:
+    """Of IPython: writes the plain text of a value."""
+
+    def __init__(self) -> None:
+        self.written = ""
+
+    def text(self, text: str) -> None:
+        self.written += text
+
+
+def test_a_console_shows_the_answer(race: Comparison) -> None:
+    for shown in (race, race.mars):
+        printer = Printer()
+        shown._repr_pretty_(printer, cycle=False)
+        assert printer.written == race.mars.text
+
+
+def test_a_notebook_gets_the_answer_as_plain_text_too(
+    race: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[dict[str, str]] = []
+    module = SimpleNamespace(
+        display=SimpleNamespace(display=lambda data, raw: shown.append(data)),
+        get_ipython=lambda: SimpleNamespace(kernel=None),
+    )
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    show(race.mars)
+    assert shown[0]["text/plain"] == race.mars.text
+    assert "<iframe" in shown[0]["text/html"]
