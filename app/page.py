@@ -32,9 +32,13 @@ from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sen
 from app.ui.examples import set_for
 from app.ui.fields import OWN_SYSTEM, block_size_update
 from app.ui.recordings import Recording
-from app.ui.views import ConversationView, ExplainView, FrontierView, ReviewView
+from app.ui.views import ConversationView, FrontierView, ReviewView
 from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
 
+PAPER, CODE = "https://arxiv.org/abs/2604.07023", "https://github.com/Xalp/MARS"
+MASTHEAD = f"""# MARS live
+
+One model writes several tokens per forward pass. [Paper]({PAPER}) [Code]({CODE})"""
 ARRIVAL_SECONDS = 1.0  # time between two checks of whether the default checkpoint is loaded
 
 
@@ -48,11 +52,9 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
     )
     with page:
         with gr.Row(elem_id="top"):
-            gr.Markdown(
-                "# MARS live\n\nSeveral tokens per forward pass.",
-                elem_id="masthead",
-            )
-            _present_button()
+            gr.Markdown(MASTHEAD, elem_id="masthead")
+            _button("Reset", "reset", "window.mars.reset()")
+            _button("Present", "present", "window.mars.mountPresenter()")
         arriving = gr.Markdown("", elem_id="arrival")
         with _tabs():
             with _tab("Live", "live"):
@@ -69,8 +71,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                     compare_tab(engines.settings.max_import_bytes)
                 with _tab("Judge answers", "sets"):
                     ReviewView(elem_id="review")
-            with _tab("How it works", "how-it-works"):
-                ExplainView(elem_id="explain")
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
         checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live)
@@ -91,10 +91,10 @@ def _tab(title: str, name: str) -> gr.Tab:
     return gr.Tab(title, elem_id=f"{name}-tab")
 
 
-def _present_button() -> None:
-    """Build the button that starts the tour. The tour runs in the browser only."""
-    button = gr.Button("Present", size="sm", min_width=0, elem_id="present")
-    button.click(None, js="() => { window.mars.mountPresenter(); }", api_visibility="private")
+def _button(title: str, elem_id: str, script: str) -> None:
+    """Build a button that only runs a script in the browser."""
+    button = gr.Button(title, size="sm", min_width=0, elem_id=elem_id)
+    button.click(None, js=f"() => {{ {script}; }}", api_visibility="private")
 
 
 def _wire_arrival(
@@ -171,15 +171,14 @@ def _updates(choice: CheckpointChoice, block_size: Any) -> list[Any]:
     """Return updates of the notice, the B slider, the switch next to the slider, the footer, and
     the list of methods.
     """
-    footer = gr.skip() if choice.footer is None else choice.footer
     has_choice = choice.depth > 1
     return [
         choice.notice,
         block_size_update(choice.depth, block_size),
         gr.update(visible=has_choice) if has_choice else gr.update(visible=False, value=False),
-        footer,
+        choice.footer or choice.notice,
         gr.update(
             info=missing_sentence(choice.missing) or None,
-            elem_classes=[f"without-{name}" for name in choice.missing],
+            elem_classes=["segments", *(f"without-{name}" for name in choice.missing)],
         ),
     ]

@@ -15,6 +15,8 @@ from mars_runtime.serving.addresses import OriginsError, read_origins
 from mars_runtime.serving.limits import weak_key
 
 PREFIX = "MARS_"
+GRADIO = {"host": "GRADIO_SERVER_NAME", "port": "GRADIO_SERVER_PORT"}
+"""Gradio's own variables for these settings. The variable with the prefix overrides them."""
 ENVELOPE = 1000
 """Maximum number of bytes that a request with a sealed review set contains besides the set."""
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -121,9 +123,9 @@ class AppSettings:
         environment = os.environ if environment is None else environment
         chosen: dict[str, str | int | float | bool] = {}
         for setting in fields(cls):
-            text = environment.get(PREFIX + setting.name.upper(), "").strip()
-            if text:
-                chosen[setting.name] = _parse(PREFIX + setting.name.upper(), text, setting.default)
+            for variable in (GRADIO.get(setting.name, ""), PREFIX + setting.name.upper()):
+                if text := environment.get(variable, "").strip():
+                    chosen[setting.name] = _parse(variable, text, setting.default)
         return cls(**chosen)  # type: ignore[arg-type]
 
 

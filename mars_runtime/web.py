@@ -24,7 +24,6 @@ STYLES = (
     "views/race/layout.css",
     "text/text.css",
     "views/race/player.css",
-    "views/race/passes.css",
     "views/race/drawer.css",
     "views/conversation/conversation.css",
     "views/batch/batch.css",

@@ -24,7 +24,6 @@ from app.ui.controls import (
     DEFAULTS,
     LINKED,
     LIVE_SETTINGS,
-    PACES,
     POSTED,
     RACE,
     SHARED,
@@ -42,7 +41,7 @@ from app.ui.fields import (
 )
 from app.ui.files import file_address
 from app.ui.recordings import Recording
-from app.ui.views import Answer, ConversationView, RaceView
+from app.ui.views import Answer, ConversationView, ExplainView, RaceView
 from app.ui.wiring import (
     AT_ONCE,
     IN_BROWSER,
@@ -62,10 +61,16 @@ KNOWS_TASKS = "{} can only do tasks like these. Other prompts give nonsense."
 KNOWS_LANGUAGE = "This small model often gets facts wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
 """Script that runs when Run is pressed. It adds the page's conversation to the posted values."""
-FIRST_EXAMPLES = 3
-"""Number of examples next to the prompt. The others are under "More examples"."""
-EXPERT = ("metric", "tau_policy", "agreement_target", "mask_layout")
-"""Settings in the "Expert" section."""
+FIRST_EXAMPLES = 4
+"""Number of examples below the prompt. The others are under "More examples"."""
+TEXTS = [("Same text as AR", True), ("Unverified", False)]
+TAU_SAYS = (
+    '<p class="if-lossless">τ decides how sure a draft must be to be tried. '
+    "The text stays AR’s.</p>"
+    '<p class="if-unverified">A token is accepted if its confidence is at least τ. '
+    "A lower τ takes fewer passes and makes more mistakes.</p>"
+)
+"""What τ does in each mode. The style sheet shows the sentence of the chosen mode."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 
@@ -91,32 +96,27 @@ class LiveTab:
 def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
     """Build the tab. first: the recorded run to show until the visitor runs something."""
     tab, engines = LiveTab(), live.engines
-    with gr.Row(elem_id="live"):
-        with gr.Column(scale=0, min_width=340, elem_id="desk"):
-            with gr.Column(elem_id="bar"):
-                _prompt(tab, engines, live.book, first)
+    with gr.Column(elem_id="live"):
+        with gr.Column(elem_id="desk"):
+            _prompt(tab, engines, live.book, first)
             _examples(tab, engines, live.book)
-            # The remark is below the examples; above them, it would move their buttons.
+            with gr.Row(elem_id="controls"):
+                _controls(tab, engines)
+            gr.HTML(TAU_SAYS, elem_id="tau-says", padding=False)
             tab.remark = gr.Markdown("", elem_id="remark")
-            with gr.Column(elem_id="knobs"):
-                _knobs(tab, engines)
-            tab.controls["lossless"] = setting_field("lossless", "lossless")
-            _model(tab, engines)
-            with gr.Accordion("More", open=False, elem_id="more"):
-                _more(tab, engines)
-        with gr.Column(scale=1, min_width=300, elem_id="stage"):
-            opens_with = engines.entry_or_default(engines.default)
-            tab.conversation = ConversationView(
-                conversation_checkpoint(opens_with), elem_id="conversation"
-            )
-            value = first.value if first else ""
-            tab.race = RaceView(
-                *(value, file_address("replay.html")),
-                opens=True,
-                missed=live.logs.missed,
-                asks=links_of(live.shared),
-                elem_id="race",
-            )
+        tab.race = RaceView(
+            *(first.value if first else "", file_address("replay.html")),
+            opens=True,
+            missed=live.logs.missed,
+            asks=links_of(live.shared),
+            elem_id="race",
+        )
+        opens_with = engines.entry_or_default(engines.default)
+        tab.conversation = ConversationView(
+            conversation_checkpoint(opens_with), elem_id="conversation"
+        )
+        with gr.Accordion("How it works", open=False, elem_id="how-it-works"):
+            ExplainView(elem_id="explain")
     return tab
 
 
@@ -132,86 +132,82 @@ def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
     return shared, keep
 
 
-def _model(tab: LiveTab, engines: Engines) -> None:
-    tab.controls["checkpoint"] = gr.Dropdown(
-        engines.offered(),
-        value=engines.default,
-        label="Model",
-        elem_id="checkpoint",
-    )
-    opens_with = engines.entry_or_default(engines.default)
-    tab.notice = gr.Markdown(opens_with.in_words, elem_id="notice")
-
-
 def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording | None) -> None:
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
-    tab.prompt = tab.controls["prompt"] = gr.Textbox(
-        label="Prompt",
-        value=first.prompt if first else book.prompt(next(iter(families[chosen])), 0),
-        placeholder="Type a prompt or pick an example",
-        lines=4,
-        max_lines=8,
-        elem_id="prompt",
-    )
-    with gr.Row(elem_id="go"):
-        tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
-        tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
-        # The Share menu of the race view clicks this hidden button and shows the result.
-        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
-    # The suggestion is below Run; above, it would move Run while the visitor aims at it.
+    with gr.Row(elem_id="ask"):
+        tab.prompt = tab.controls["prompt"] = gr.Textbox(
+            label="Prompt",
+            value=first.prompt if first else book.prompt(next(iter(families[chosen])), 0),
+            placeholder="Type a prompt or pick an example",
+            lines=2,
+            max_lines=6,
+            elem_id="prompt",
+        )
+        with gr.Row(elem_id="go"):
+            # The style sheet shows one of the two.
+            tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
+            tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
+            # The Share menu of the race view clicks this hidden button and shows the result.
+            tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
 
 def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
-    tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
-    for family, labels in families.items():
-        with gr.Column(visible=family == chosen, elem_classes="examples") as tab.sets[family]:
-            names = list(labels)
-            _chips(tab, labels, names[:FIRST_EXAMPLES])
-            with gr.Accordion("More examples", open=False, elem_classes="more-examples"):
-                _chips(tab, labels, names[FIRST_EXAMPLES:])
+    with gr.Row(elem_id="examples"):
+        for family, labels in families.items():
+            with gr.Row(visible=family == chosen, elem_classes="examples") as tab.sets[family]:
+                names = list(labels)
+                _chips(tab, labels, names[:FIRST_EXAMPLES])
+                with gr.Accordion("More examples", open=False, elem_classes="pop-up"):
+                    _chips(tab, labels, names[FIRST_EXAMPLES:])
+        tab.examples = gr.Markdown(note_on(opens_with), elem_id="note")
 
 
 def _chips(tab: LiveTab, labels: Mapping[str, str], names: Sequence[str]) -> None:
-    with gr.Row(elem_classes="chips"):
-        for name in names:
-            classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
-            chip = gr.Button(labels[name], size="sm", min_width=0, elem_classes=classes)
-            tab.chips[name] = chip
+    for name in names:
+        classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
+        chip = gr.Button(labels[name], size="sm", min_width=0, elem_classes=classes)
+        tab.chips[name] = chip
 
 
-def _knobs(tab: LiveTab, engines: Engines) -> None:
-    opens_with = engines.entry_or_default(engines.default)
-    tab.controls["tau"] = setting_field("tau", "tau")
-    tab.controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
-    tab.controls["auto"] = gr.Checkbox(
-        DEFAULTS.is_auto, label="auto (fastest here)", elem_id="auto"
+def _controls(tab: LiveTab, engines: Engines) -> None:
+    """Build the line of controls above the result."""
+    opens_with, controls = engines.entry_or_default(engines.default), tab.controls
+    controls["lossless"] = gr.Radio(
+        TEXTS, value=DEFAULTS.lossless, label="Text", elem_id="lossless", elem_classes="segments"
     )
-    tab.controls["pace"] = gr.Radio(
-        list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
+    controls["tau"] = setting_field("tau", "tau", label="Threshold τ", info=None)
+    controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
+    controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto (fastest here)", elem_id="auto")
+    controls["view"] = gr.CheckboxGroup(
+        [(title, name) for name, title in TITLES.items()],
+        value=list(RACE),
+        label="Lanes",
+        elem_id="view",
+        elem_classes="segments",
     )
+    controls["checkpoint"] = gr.Dropdown(
+        engines.offered(), value=engines.default, label="Model", elem_id="checkpoint"
+    )
+    with gr.Accordion("More", open=False, elem_id="more", elem_classes="pop-up"):
+        _more(tab, engines)
 
 
 def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
-    controls["view"] = gr.CheckboxGroup(
-        [(title, name) for name, title in TITLES.items()],
-        value=list(RACE),
-        label="Methods to run side by side",
-        elem_id="view",
-    )
-    controls["system"] = system_field(engines.entry_or_default(engines.default).system)
+    opens_with = engines.entry_or_default(engines.default)
+    tab.notice = gr.Markdown(opens_with.in_words, elem_id="notice")
+    controls["system"] = system_field(opens_with.system)
     most = engines.settings.max_new_tokens
     controls["max_new_tokens"] = max_tokens_field("", DEFAULTS.max_new_tokens, most)
     for name in LIVE_SETTINGS:
-        if name not in (*controls, *EXPERT):
+        if name not in controls:
             controls[name] = setting_field(name, name)
-    with gr.Accordion("Expert", open=False, elem_id="expert"):
-        for name in EXPERT:
-            controls[name] = setting_field(name, name)
+    # The speed of the player sets this hidden field.
+    controls["pace"] = gr.Number(0, visible="hidden", elem_id="pace")
 
 
 def conversation_checkpoint(entry: Entry) -> str:

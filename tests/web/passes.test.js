@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { idleText } from "../../assets/web/core/folds.js";
 import { Playhead } from "../../assets/web/core/playhead.js";
 import { statusOf } from "../../assets/web/views/race/figures.js";
 import { secondsText } from "../../assets/web/core/result.js";
 import { ENDS, STATUS } from "../../assets/web/core/texts.js";
 import { headlineOf } from "../../assets/web/views/race/headline.js";
-import { skylineOf } from "../../assets/web/views/race/skyline.js";
+import { rowOf } from "../../assets/web/views/race/tape.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("what a race by passes comes to", () => {
@@ -59,7 +58,7 @@ describe("the sentence on the state of a run", () => {
   const run = { lanes: [laneOf(PLAIN), arOf([1, 2, 3, 5, 6, 7, END])], note: {}, fault: "", pace: 0 };
 
   test("is that it finished once all is shown, not while the last passes of a lane still land", () => {
-    const playhead = new Playhead(run, CLOCKS.passes);
+    const playhead = new Playhead(run);
     const over = ["finished", `Both ${ENDS.eos.all}.`];
     assert.deepEqual(statusOf(run, playhead), over);
     playhead.drawn = 6;
@@ -71,18 +70,13 @@ describe("the sentence on the state of a run", () => {
   });
 });
 
-describe("the skyline", () => {
-  test("a column for each pass: AR's own next to the line, what was drafted above it", () => {
-    const { columns, line, paths } = skylineOf([laneOf(LOSSLESS, LOSSLESS_SETTINGS), arOf([1, 2, 3, 4])]);
-    /** The left upper corners of squares, in whole columns and rows. */
-    const cells = (mark) => [...paths[mark].matchAll(/M([\d.]+) ([\d.]+)/g)].map(([, x, y]) => [Math.floor(x), y]);
-    assert.equal(columns, 40); // as much room as a short run has
-    assert.equal(line, 4);
-    assert.deepEqual(cells("masks"), [[1, "2.12"]]); // b, confirmed by the second forward
-    assert.deepEqual(cells("ar").slice(0, 3), [[0, "3.12"], [1, "3.12"], [2, "3.12"]]); // prettier-ignore
-    assert.deepEqual(cells("ar").slice(3).map(([x]) => x), [0, 1, 2, 3]); // prettier-ignore
-    assert.ok(cells("ar").slice(3).every(([, y]) => Number(y) > line)); // prettier-ignore
-  });
+test("a row of the tape has a column for each pass: AR's own token below, what was drafted above it", () => {
+  const { height, paths } = rowOf(laneOf(LOSSLESS, LOSSLESS_SETTINGS), 40);
+  /** The left upper corners of squares, in whole columns and rows. */
+  const cells = (mark) => [...paths[mark].matchAll(/M([\d.]+) ([\d.]+)/g)].map(([, x, y]) => [x, y].map(Math.floor));
+  assert.equal(height, 2);
+  assert.deepEqual(cells("masks"), [[1, 0]]); // b, confirmed by the second forward
+  assert.deepEqual(cells("ar"), [[0, 1], [1, 1], [2, 1]]); // prettier-ignore
 });
 
 describe("a lane that drafts nothing", () => {

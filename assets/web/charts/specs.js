@@ -1,276 +1,120 @@
-// Builds the Plotly data and layouts of the race's charts: tokens of each pass, and tokens by time. Colours are passed as
-// `c`. Pure; no DOM.
+// The two figures of a race: tokens of each pass of the main lane, and tokens by measured time of every lane. Colours
+// are passed as `c`. Pure; no DOM.
 
 import { runColours } from "../core/colours.js";
-import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
+import { folds, thinned } from "../core/folds.js";
+import { SOURCES } from "../core/sources.js";
 import { figure } from "../core/words.js";
 import { moveText } from "../text/settings.js";
-import { breakEven } from "../core/result.js";
-import { Boxes, finestOf, stepsIn } from "./marks.js";
+import { apart, axis, label, layout } from "./plot.js";
 
-/** @type {(c: Colours, title: string, more: Json) => Json} */
-export const axis = (c, title, more) => ({
-  title: { text: title, standoff: 8, font: { size: 12, color: c.muted } },
-  color: c.muted,
-  gridcolor: c.grid,
-  linecolor: c.line,
-  zeroline: false,
-  ticks: "outside",
-  ticklen: 3,
-  tickcolor: c.line,
-  tickfont: { size: 11 },
-  tickmode: "auto",
-  nticks: 7,
-  automargin: false,
-  ticklabeloverflow: "allow",
-  ...more,
-});
+const LEAST = 24; // minimum number of passes on the axis, so that the first bars are not too wide
+const MOST = 250; // maximum number of points of a line
+const BESIDE = { xref: "paper", xshift: 4 }; // position of a label to the right of the figure
+const RIGHT = { margin: { l: 52, r: 84, t: 8, b: 38 } };
 
-/** @type {(c: Colours, span: Span, clock: Clock) => Json} */
-const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from, to], showgrid: false });
-
-/** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
-export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 56, r: 92, t: 8, b: 36 }, // the same for all charts, so that their time axes are aligned
-  paper_bgcolor: c.page, // not transparent, for the picture that Plotly's camera button saves
-  plot_bgcolor: "rgba(0,0,0,0)",
-  font: { family: c.font, size: 12, color: c.muted },
-  showlegend: false,
-  hovermode: "closest",
-  dragmode: c.isCoarse ? false : "zoom",
-  uirevision: "keep",
-  modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
-  hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 12, color: c.ink } },
-  xaxis,
-  yaxis,
-  ...more,
-});
+/** @type {(c: Colours, mark: string) => string} */
+const colourOf = (c, mark) =>
+  ({ ar: c.bars[0], masks: c.mars, lookup: c.lookup, draft: c.runs[2], guess: c.runs[3] })[mark] ?? c.mars;
 
 /**
- * @param {number} time
- * @param {string} color
+ * Returns the bars of tokens per pass as one path for each source of tokens: Plotly would draw an element for each bar.
+ * @param {Step[]} steps
+ * @param {Colours} c
  */
-const momentLine = (time, color) => ({
-  type: "line",
-  xref: "x",
-  yref: "paper",
-  x0: time,
-  x1: time,
-  y0: 0,
-  y1: 1,
+function bars(steps, c) {
+  /** @type {Record<string, string>} */
+  const paths = {};
+  const margin = steps.length > 120 ? 0 : 0.08;
+  for (const { index, sources } of steps) {
+    const sorted = [...sources].sort((a, b) => Number(b === "ar") - Number(a === "ar"));
+    sorted.forEach((source, i) => {
+      const { mark } = SOURCES[source];
+      paths[mark] = `${paths[mark] ?? ""}M${index + margin},${i}H${index + 1 - margin}V${i + 1}H${index + margin}Z`;
+    });
+  }
+  const style = { type: "path", xref: "x", yref: "y", line: { width: 0 } };
+  return Object.entries(paths).map(([mark, path]) => ({ ...style, path, fillcolor: colourOf(c, mark) }));
+}
+
+/** @type {(y: number, color: string, dash: string) => Json} a horizontal line */
+const level = (y, color, dash) => ({
+  ...{ type: "line", xref: "paper", yref: "y", x0: 0, x1: 1, y0: y, y1: y },
+  line: { color, width: 1.5, dash },
+});
+
+/** @type {(x: number, color: string) => Json} a vertical line */
+const moment = (x, color) => ({
+  ...{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1 },
   line: { color, width: 1, dash: "dot" },
 });
 
 /**
- * Returns vertical lines at the times when settings were changed during the run, with labels at the top.
+ * Returns the figure of tokens per pass. Vertical lines mark changes of settings.
  * @param {Lane} lane
  * @param {Colours} c
- * @param {Span} span
- * @param {Clock} clock
+ * @param {boolean} hasAr whether plain AR, which writes one token per pass, runs too
  */
-function moveMarks(lane, c, span, clock) {
-  /** @param {Move} move */
-  const at = (move) => clock.begin(lane.steps[move.step]);
-  const moves = lane.moves.filter((move) => at(move) >= span.from);
-  /** @type {Json[]} */
-  const shapes = moves.map((move) => momentLine(at(move), c.warm));
-  // A change of settings is labelled only if there is enough space before the next change.
-  const labelWidth = (span.to - span.from) * 0.1;
-  /** @type {(move: Move, i: number) => boolean} */
-  const isLabelled = (move, i) => i === moves.length - 1 || at(moves[i + 1]) - at(move) > labelWidth;
-  /** @type {(move: Move) => Json} a label near the right end of the chart is placed to the left of its line */
-  const side = (move) =>
-    at(move) - span.from > 0.7 * (span.to - span.from) ? { xanchor: "right", xshift: -3 } : { xshift: 3 };
-  /** @type {Json[]} */
-  const annotations = moves.filter(isLabelled).map((move) => ({
-    ...endLabel(moveText(move), at(move), 1, c.warm, "top"),
-    yref: "paper",
-    font: { size: 11, color: c.warm },
-    ...side(move),
-  }));
-  return { shapes, annotations };
+export function passesFigure(lane, c, hasAr) {
+  const { steps, moves } = lane;
+  const tallest = steps.reduce((most, { count }) => Math.max(most, count), 4) + 0.4;
+  const mean = folds.perForward(lane);
+  const [heights, last] = [apart([mean, 1], tallest), moves.at(-1)];
+  const lines = Number.isFinite(mean) ? [level(mean, c.mars, "solid"), ...(hasAr ? [level(1, c.ar, "dot")] : [])] : [];
+  const texts = Number.isFinite(mean) ? [label(`mean ${figure(mean)}`, 1, heights[0], c.mars, BESIDE)] : [];
+  if (hasAr && texts.length) texts.push(label("AR 1", 1, heights[1], c.ar, BESIDE));
+  if (last)
+    texts.push(
+      label(moveText(last), last.step, 1, c.warm, { yref: "paper", yanchor: "top", ...side(last.step, steps) }),
+    );
+  const points = thinned(steps, MOST);
+  const data = [
+    {
+      ...{ type: "scatter", mode: "markers", marker: { opacity: 0, size: 9 } },
+      x: points.map(({ index }) => index + 0.5),
+      y: points.map(({ count }) => count),
+      customdata: points.map(({ index }) => index),
+      hovertemplate: points.map(({ index, count }) => `pass ${index + 1}: ${count}<extra></extra>`),
+    },
+  ];
+  const x = axis(c, "forward passes", { range: [0, Math.max(LEAST, steps.length)], showgrid: false });
+  const y = axis(c, "tokens", { range: [0, tallest], dtick: tallest > 8 ? 4 : 2, tick0: 0, tickmode: "linear" });
+  const shapes = [...bars(steps, c), ...lines, ...moves.map((move) => moment(move.step, c.warm))];
+  return { data, layout: layout(c, x, y, { ...RIGHT, shapes, annotations: texts }) };
 }
 
-const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // Plotly draws axes only if there is a trace
-
-const ROOM = 0.35; // share of the axis that the label of two lines needs
+/** @type {(at: number, steps: Step[]) => Json} on which side of a vertical line its label is */
+const side = (at, steps) => (at > 0.6 * Math.max(LEAST, steps.length) ? { xanchor: "right", xshift: -4 } : {});
 
 /**
- * Returns a line at the time when the faster lane ended, with a label that gives the slower lane's number of tokens at
- * that time.
+ * Returns the figure of tokens by measured time, with a named line for each lane. The time starts after prefill.
  * @param {Lane[]} lanes
  * @param {Colours} c
- * @param {Span} span
- * @param {Clock} clock
- * @returns {{ shapes: Json[], annotations: Json[] }}
  */
-function finishMarks(lanes, c, span, clock) {
-  const finish = photoFinish(lanes, clock);
-  if (!finish) return { shapes: [], annotations: [] };
-  const { time, first, other, tokens } = finish;
-  const [firstName, otherName] = [lineName(first, lanes), lineName(other, lanes)];
-  const label = endLabel(
-    `${firstName} finished, <br>${otherName} at ${tokens}`,
-    time,
-    0.02,
-    laneColour(other, c),
-    "bottom",
-  );
-  const fitsLeft = time - span.from > ROOM * (span.to - span.from);
-  // The label is at the bottom, where no curve ends.
-  const placed = { xanchor: fitsLeft ? "right" : "left", xshift: fitsLeft ? -4 : 4, yref: "paper" };
-  return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
-}
-
-/**
- * Returns a horizontal line at y, and a label to the right of the chart at `height`.
- * @type {(y: number, height: number, text: string, color: string, dash: string) => { shape: Json, label: Json }}
- */
-const levelLine = (y, height, text, color, dash) => ({
-  shape: { type: "line", xref: "paper", yref: "y", x0: 0, x1: 1, y0: y, y1: y, line: { color, width: 1.5, dash } },
-  label: { ...endLabel(text, 1, height, color), ...BESIDE, font: { size: 10, color } },
-});
-
-/**
- * Returns a line at the mean number of tokens per pass and, if plain AR ran too, a line at the break-even: the mean at
- * which the lane is as fast as AR.
- * @param {Lane} lane
- * @param {Lane | undefined} ar
- * @param {Colours} c
- * @param {number} top value at the top of the chart
- */
-function meanLines(lane, ar, c, top) {
-  const [mean, even] = [folds.perForward(lane), ar ? breakEven(lane, ar) : NaN];
-  if (!Number.isFinite(mean)) return { shapes: [], annotations: [] };
-  const hasEven = Number.isFinite(even) && even < top;
-  const heights = apart(hasEven ? [mean, even] : [mean], top * 1.3);
-  const lines = [levelLine(mean, heights[0], `mean ${figure(mean)}`, c.mars, "solid")];
-  if (hasEven) lines.push(levelLine(even, heights[1], `break-even ${figure(even)}`, c.ar, "dot"));
-  return { shapes: lines.map(({ shape }) => shape), annotations: lines.map(({ label }) => label) };
-}
-
-/**
- * Returns the chart of tokens per pass: a bar for each pass, coloured by its number of tokens; tokens of prompt lookup
- * have a separate colour. seen: the visible part of the span; bars outside it are left out. ar: the plain AR lane of
- * the race.
- * @param {Lane} lane
- * @param {Colours} c
- * @param {Span} span
- * @param {Clock} clock
- * @param {boolean} isLive
- * @param {Span} [seen]
- * @param {Lane} [ar]
- */
-export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = undefined) {
-  const steps = stepsIn(lane, span, clock);
-  const near = stepsIn(lane, seen, clock);
-  const finest = finestOf(near, seen);
-  const bars = [1, 2, 3, 4, 5].map((n) => new Boxes(c.bars[n - 1], finest, clock));
-  const copied = new Boxes(c.lookup, finest, clock);
-  const caps = new Boxes(c.mars, finest, clock);
-  const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
-  const free = finest ? 0 : 0.08;
-  for (const step of near) {
-    if (!step.count) continue; // a pass of block diffusion can fill positions without emitting tokens
-    bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
-    const num = step.sources.filter((source) => source === "look-up").length;
-    if (num) copied.add(step, free, step.count - num, step.count);
-    if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
-  }
-  const y = axis(c, "tokens", {
-    range: [0, tallest + 0.6],
-    tickmode: "linear",
-    tick0: 0,
-    dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
-  });
-  const marks = moveMarks(lane, c, span, clock);
-  const means = meanLines(lane, ar, c, tallest + 0.6);
-  marks.shapes.unshift(...[...bars, copied, caps].flatMap((boxes) => boxes.shapes));
-  marks.shapes.push(...means.shapes);
-  marks.annotations.push(...means.annotations);
-  return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
-}
-
-const BESIDE = { xref: "paper", xshift: 3 }; // position of a label to the right of the chart
-
-/** @type {(text: string, x: number, y: number, color: string, yanchor?: string) => Json} */
-export const endLabel = (text, x, y, color, yanchor = "middle") => ({
-  x,
-  y,
-  xref: "x",
-  yref: "y",
-  text,
-  showarrow: false,
-  xanchor: "left",
-  yanchor,
-  xshift: 4,
-  font: { size: 12, color },
-});
-
-const LABEL = 0.15; // height of a label as a share of the chart's height
-
-/**
- * Returns the heights of labels next to a chart: near their values, in the same order, and without overlap.
- * @param {number[]} values
- * @param {number} top value at the top of the chart
- */
-export function apart(values, top) {
-  const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b] || b - a); // of equal values, the first is on top
-  const [placed, labelHeight] = [[...values], LABEL * top];
-  order.forEach((at, k) => {
-    if (k) placed[at] = Math.max(placed[at], placed[order[k - 1]] + labelHeight);
-  });
-  const raised = placed.reduce((sum, y, i) => sum + y - values[i], 0) / values.length;
-  const shift = Math.min(raised, Math.min(...placed) - labelHeight / 2); // so that no label is below the chart
-  return placed.map((y) => y - shift);
-}
-
-/**
- * Returns the chart of tokens by time, with a line for each lane on the given clock, which starts after prefill.
- * @param {Lane[]} lanes
- * @param {Colours} c
- * @param {Span} span
- * @param {Clock} clock
- */
-export function timeFigure(lanes, c, span, clock) {
-  let most = 10;
-  const data = lanes.map((lane) => {
-    const drawn = thinned(lane.steps, 250);
-    most = Math.max(most, lane.tokens.length);
-    const isTwin = lanes.indexOf(lane) > 0 && lanes[0].method === lane.method;
+export function timeFigure(lanes, c) {
+  const most = 1.1 * Math.max(10, ...lanes.map(({ tokens }) => tokens.length));
+  const longest = Math.max(0.01, ...lanes.map(({ steps }) => steps.at(-1)?.clock ?? 0));
+  const colours = lanes.map((lane) => c.runs[runColours.placeOf(lane)]);
+  const data = lanes.map((lane, i) => {
+    const drawn = thinned(lane.steps, MOST);
+    const isTwin = i > 0 && lanes[0].method === lane.method;
     return {
-      type: "scatter",
-      mode: "lines",
-      x: [0, ...drawn.map((step) => clock.end(step))],
-      y: [0, ...drawn.map((step) => step.first + step.count)],
-      line: { shape: "hv", width: 2, color: laneColour(lane, c), dash: isTwin ? "dot" : "solid" },
-      hoverinfo: "skip", // the pass's card shows the values
+      ...{ type: "scatter", mode: "lines", name: lane.title },
+      x: [0, ...drawn.map(({ clock }) => clock)],
+      y: [0, ...drawn.map(({ first, count }) => first + count)],
+      line: { shape: "hv", width: 2, color: colours[i], dash: isTwin ? "dot" : "solid" },
+      hovertemplate: "%{y} tokens at %{x:.2f} s<extra></extra>",
     };
   });
-  const heights = apart(data.map(({ y }) => lastOf(y)), most * 1.12); // prettier-ignore
-  const annotations = data.map(({ line }, i) => ({
-    ...endLabel(lineName(lanes[i], lanes), 1, heights[i], line.color),
-    ...BESIDE,
-  }));
-  const y = axis(c, "tokens", { range: [0, most * 1.12] });
-  const finish = finishMarks(lanes, c, span, clock);
-  const more = { annotations: [...annotations, ...finish.annotations], shapes: finish.shapes };
-  return { data, layout: layout(c, clockAxis(c, span, clock), y, more) };
+  const heights = apart(
+    lanes.map(({ tokens }) => tokens.length),
+    most,
+  );
+  const annotations = lanes.map(({ title }, i) => label(short(title), 1, heights[i], colours[i], BESIDE));
+  const x = axis(c, "seconds of decoding", { range: [0, longest], showgrid: false });
+  const y = axis(c, "tokens", { range: [0, most] });
+  return { data, layout: layout(c, x, y, { ...RIGHT, annotations }) };
 }
 
-/** @type {(lane: Lane, c: Colours) => string} */
-const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
-
-/** @param {Lane[]} lanes */
-const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.method !== lanes[0].method);
-
-/**
- * Returns the name of a lane in a chart: its method's title or, if all lanes have the same method, its own title,
- * escaped for Plotly.
- * @param {Lane} lane
- * @param {Lane[]} lanes
- */
-function lineName(lane, lanes) {
-  if (isRace(lanes)) return lane.facts.title;
-  return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
-}
+/** @param {string} title */
+const short = (title) => (title.length > 11 ? `${title.slice(0, 10)}…` : title);

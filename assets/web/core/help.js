@@ -9,7 +9,7 @@ import { hasTab, openView } from "./tabs.js";
 export const HELP = {
   tau: {
     title: "τ, the threshold",
-    text: "The model gives each proposed token a confidence. Tokens are accepted from left to right until one falls below τ. A lower τ accepts more tokens, and more mistakes. With Lossless on, τ never changes the text; it only sets how aggressively the model drafts.",
+    text: "The model gives each proposed token a confidence. Tokens are accepted from left to right until one falls below τ. A lower τ accepts more tokens, and more mistakes. With the same text as AR, τ never changes the text; it only sets how sure a draft must be to be tried.",
     place: "ex-tau",
   },
   block_size: {
@@ -18,23 +18,13 @@ export const HELP = {
     place: "ex-run",
   },
   lossless: {
-    title: "Lossless",
+    title: "Same text as AR",
     text: "Each pass also verifies the tokens drafted by the pass before. Only tokens that ordinary decoding (AR) would have chosen are kept, so the text is AR's, token for token.",
     place: "ex-lossless",
-  },
-  pace: {
-    title: "Slow motion",
-    text: "The model pauses after each pass so that you can watch and change settings. Pauses are not counted in any time.",
-    place: "ex-run",
   },
   perForward: {
     title: "Tokens per pass",
     text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. An ordinary model (AR, autoregressive) writes one token per pass; MARS writes as many as it can predict.",
-    place: "ex-run",
-  },
-  clock: {
-    title: "Tokens, passes, plain AR",
-    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. Plain AR (autoregressive decoding) is the ordinary method: one token per pass. MARS predicts several tokens per pass, and each such pass does more work. So half the passes is not half the time: break-even is the number of tokens per pass above which MARS is faster on this machine.",
     place: "ex-run",
   },
   speedup: { title: "Speed over plain AR", text: DEFINITION, place: "ex-run" },

@@ -1,62 +1,36 @@
-// The displayed position in a run: one number on the chosen clock. Every lane shows the steps that end at or before
-// this position. On the clock "passes", a pass can be displayed once every running lane has completed it. No DOM and no
-// timers.
+// The displayed position in a run, counted in forward passes. Every lane shows its passes up to this position. A pass
+// can be displayed once every running lane has completed it. No DOM and no timers.
 
-import { lengthOf, mainLane, numUntil } from "./folds.js";
 import { capital, joined } from "./words.js";
 
 /**
- * Describes the displayed position in passes. Once a lane has finished, counts the passes of the lanes that continue.
+ * Describes the position in a run, and which lanes ended before it.
  * @param {Playhead} playhead
- * @returns {[pass: string, remark: string]}
  */
-export function passText({ run: { lanes }, now }) {
+export function positionText({ run: { lanes }, now, isLive }) {
   const pass = Math.floor(now);
-  const finished = lanes.filter(({ end, steps }) => end && steps.length < pass);
-  const others = lanes.filter((lane) => !finished.includes(lane));
-  if (finished.length)
-    return [
-      `${capital(others.map(({ title }) => title).join(", "))} pass ${pass}`,
-      joined(...finished.map(({ title, steps }) => `${title} finished at pass ${steps.length}`)),
-    ];
-  const all = lanes.length > 2 ? "all" : "both";
-  return [`Pass ${pass}`, lanes.length > 1 ? `each tick is one pass in ${all} lanes` : ""];
-}
-
-/**
- * Describes the position in a run: as a pass of the longest lane or, on the clock "seconds", as a time with the main
- * lane's pass.
- * @param {Playhead} playhead
- */
-export function positionText(playhead) {
-  const { clock, run, now, length, isLive } = playhead;
-  const main = mainLane(run);
-  /** @type {(lane: Lane, at: number) => string} */
-  const passOf = (lane, at) => `${run.lanes.length > 1 ? `${lane.title} ` : ""}pass ${at} of ${lane.steps.length}`;
-  if (clock.name === "seconds") return `${passOf(main, playhead.shown(main))} · ${clock.write(now)}`;
-  const longest = run.lanes.find(({ steps }) => steps.length === length);
-  return isLive || !longest ? clock.write(now) : passOf(longest, Math.floor(now));
+  const most = Math.max(...lanes.map(({ steps }) => steps.length));
+  const ended = lanes.filter(({ end, steps }) => end && steps.length < pass);
+  const remarks = ended.map(
+    ({ title, steps, end }) => `${title} ${end?.reason === "cancelled" ? "stopped" : "finished"} at ${steps.length}`,
+  );
+  return capital(joined(isLive ? `pass ${pass}` : `pass ${pass} of ${most}`, ...remarks));
 }
 
 export class Playhead {
-  /**
-   * @param {{ lanes: Lane[] }} run
-   * @param {Clock} clock
-   */
-  constructor(run, clock) {
+  /** @param {{ lanes: Lane[] }} run */
+  constructor(run) {
     this.run = run;
-    this.clock = clock;
-    this.time = Infinity; // position on the clock; Infinity follows the run and shows everything received
+    this.time = Infinity; // position in passes; Infinity follows the run and shows everything received
     this.drawn = Infinity; // limit while following, so that passes that arrived together can be shown one by one
   }
 
-  // The end of the longest lane on the clock. On the clock "passes" it is limited by the slowest running lane.
+  // The number of passes of the longest lane, limited by the slowest running lane.
   get length() {
-    const { clock, run } = this;
     /** @type {(lanes: Lane[]) => number[]} */
-    const lengths = (lanes) => lanes.map((lane) => lengthOf(lane, clock));
-    const running = clock.name === "passes" ? run.lanes.filter((lane) => !lane.end) : [];
-    return Math.min(Math.max(0, ...lengths(run.lanes)), ...lengths(running));
+    const lengths = (lanes) => lanes.map(({ steps }) => steps.length);
+    const { lanes } = this.run;
+    return Math.min(Math.max(0, ...lengths(lanes)), ...lengths(lanes.filter((lane) => !lane.end)));
   }
 
   get now() {
@@ -80,28 +54,21 @@ export class Playhead {
     return this.time === 0;
   }
 
-  /**
-   * Returns the displayed position on a clock. On the clock that is not chosen, this is the latest end of a displayed
-   * step.
-   * @param {Clock} clock
-   */
-  timeOn(clock) {
-    if (clock === this.clock) return this.now;
-    const last = this.run.lanes.map((lane) => lane.steps[this.shown(lane) - 1]);
-    return Math.max(0, ...last.filter(Boolean).map((step) => clock.end(step)));
+  // The measured seconds of decoding up to the displayed position: those of the lane that took longest.
+  get seconds() {
+    return Math.max(0, ...this.run.lanes.map((lane) => lane.steps[this.shown(lane) - 1]?.clock ?? 0));
   }
 
   /**
-   * Returns the number of displayed steps of a lane.
+   * Returns the number of displayed passes of a lane.
    * @param {Lane} lane
    */
   shown(lane) {
-    if (this.clock.name === "passes") return Math.min(lane.steps.length, Math.floor(this.now));
-    return this.isFollowing ? lane.steps.length : numUntil(lane, this.time, this.clock);
+    return Math.min(lane.steps.length, Math.floor(this.now));
   }
 
   /**
-   * Moves to a time. If the time is at or after the end of the run, new passes are displayed as they arrive.
+   * Moves to a position. At or after the end of the run, new passes are displayed as they arrive.
    * @param {number} time
    */
   seek(time) {
@@ -114,34 +81,20 @@ export class Playhead {
     this.drawn = Infinity;
   }
 
-  /**
-   * Switches to another clock and stays at the same step of the main lane.
-   * @param {Clock} clock
-   */
-  goBy(clock) {
-    const main = mainLane(this.run);
-    const step = main.steps[this.shown(main) - 1];
-    const isAtEnd = this.isAtEnd;
-    this.clock = clock;
-    this.seek(isAtEnd ? Infinity : step ? clock.end(step) : 0);
-  }
-
-  // Moves to the next pass. On the clock "seconds", moves to the end of the main lane's next step or, after its last
-  // step, to the end of all lanes.
   next() {
-    const main = mainLane(this.run);
-    if (this.clock.name === "passes") this.seek(Math.floor(this.now) + 1);
-    else this.seek(main.steps[this.shown(main)]?.clock ?? Infinity);
+    this.seek(Math.floor(this.now) + 1);
   }
 
   previous() {
-    const main = mainLane(this.run);
+    this.time = Math.max(0, Math.floor(this.now) - 1);
     this.drawn = Infinity;
-    if (this.clock.name === "passes") {
-      this.time = Math.max(0, Math.floor(this.now) - 1);
-      return;
-    }
-    const current = main.steps[this.shown(main) - 1]?.clock ?? 0;
-    this.time = main.steps.findLast((step) => step.clock < current)?.clock ?? 0;
   }
 }
+
+/**
+ * Returns how long one pass of every lane takes, from the measured passes of the main lane and of the others; 0 if
+ * nothing was measured.
+ * @param {Lane[]} lanes
+ */
+export const secondsPerBeat = (lanes) =>
+  lanes.reduce((sum, { seconds, steps }) => sum + (steps.length ? seconds / steps.length : 0), 0);

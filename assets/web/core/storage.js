@@ -36,3 +36,15 @@ export function storedBeforeReload(name) {
   const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
   return navigation?.type === "navigate" ? "" : stored("sessionStorage", name);
 }
+
+/**
+ * Removes everything that was stored.
+ * @param {"localStorage" | "sessionStorage"} kind
+ */
+export function forget(kind) {
+  try {
+    window[kind].clear();
+  } catch {
+    // storage is forbidden
+  }
+}

@@ -8,8 +8,10 @@ const VIEWS = {
   "trade-off": ["grid", "frontier"],
   review: ["compare", "sets"],
 };
-const SINGLE = ["live", "throughput", "how-it-works"];
+const SINGLE = ["live", "throughput"];
 const [FIRST] = SINGLE;
+/** @type {Record<string, string>} */
+const FOLDS = { "how-it-works": FIRST }; // the tab of each fold that has an address
 
 const buttonOf = (/** @type {string} */ name) => document.getElementById(`${name}-tab-button`);
 
@@ -18,7 +20,7 @@ const isOpen = (/** @type {string} */ name) => buttonOf(name)?.getAttribute("ari
 const parentOf = (/** @type {string} */ view) => Object.keys(VIEWS).find((name) => VIEWS[name].includes(view));
 
 // Returns whether the page has this tab. Exported pages have no tabs.
-export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(parentOf(name) ?? name));
+export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(FOLDS[name] ?? parentOf(name) ?? name));
 
 /**
  * Returns the view for an address: the name of a view, the name of a tab (its first view), a section of How it works, or
@@ -30,7 +32,7 @@ function knownView(hash) {
   if (hash.includes("=")) return name === "review" ? "sets" : null;
   if (name.startsWith("ex-")) return "how-it-works";
   if (VIEWS[name]) return VIEWS[name][0];
-  return SINGLE.includes(name) || parentOf(name) ? name : null;
+  return SINGLE.includes(name) || FOLDS[name] || parentOf(name) ? name : null;
 }
 
 /** @param {string} hash */
@@ -58,6 +60,15 @@ function press(button) {
   isOpening = false;
 }
 
+/** @param {string} name */
+function openFold(name) {
+  const query = () => /** @type {HTMLElement | null} */ (document.querySelector(`#${name} > button`));
+  whenThere(query, (opener) => {
+    if (!opener.classList.contains("open")) opener.click();
+    opener.scrollIntoView();
+  });
+}
+
 /**
  * Opens a view; if it is inside a tab, opens the tab first.
  * @param {string} view
@@ -66,9 +77,10 @@ export function openView(view) {
   const parent = parentOf(view);
   addToHistory(view);
   whenThere(
-    () => buttonOf(parent ?? view),
+    () => buttonOf(FOLDS[view] ?? parent ?? view),
     (tab) => {
       press(tab);
+      if (FOLDS[view]) openFold(view);
       if (parent) whenThere(() => buttonOf(view), press);
       delete document.documentElement.dataset.opening;
     },

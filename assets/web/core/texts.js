@@ -36,14 +36,6 @@ export const LEGEND = {
   more: "more marks",
 };
 
-export const CLOCK = {
-  name: "Playback clock",
-  passes: ["Passes", "Play pass by pass: each tick is one pass in every lane"],
-  seconds: ["Seconds", "Play at measured speed: each lane at its own pace"],
-};
-
-export const DENSITY = { text: "Compact", hint: "Smaller text, to fit more on the screen" };
-
 export const OPENING = "Recorded run, pass by pass.";
 
 export const SHARE = {

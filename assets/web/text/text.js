@@ -108,6 +108,10 @@ export class TokenView {
     const { element } = this;
     const before = element.scrollTop;
     element.scrollTop = element.scrollHeight;
+    const { lineHeight, paddingTop } = getComputedStyle(element);
+    const [line, top] = [parseFloat(lineHeight), parseFloat(paddingTop)];
+    const numLines = Math.ceil((element.scrollTop - top) / line);
+    if (numLines > 0) element.scrollTop = top + numLines * line; // the first visible line is whole
     if (element.scrollTop === before) return; // no scroll event will follow
     this.scrolledTo = element.scrollTop;
     this.isStuck = true;

@@ -65,6 +65,7 @@ type Attributes = Record<string, string | number | boolean>;
 // The events by which a view requests from its page what it cannot do itself, such as a new run.
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;
+  "mars-pace": CustomEvent<number>; // the chosen slow motion
   "mars-mount": Event; // dispatched when a LineView is mounted
 }
 

@@ -10,17 +10,6 @@ interface Box {
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
 
-interface ChartEntry {
-  node: PlotNode;
-  caption: HTMLElement;
-  clock?: Clock; // set if the chart does not use the chosen clock
-  overlay: import("../charts/charts.js").Overlay;
-  isInSight: boolean; // whether at least a part of the chart is visible
-  isPlotted: boolean;
-  isTall: boolean; // whether the visitor has zoomed the vertical axis
-  config?: Json;
-}
-
 type Side = import("../views/batch/side.js").Side;
 type Row = import("../views/batch/side.js").Row;
 

@@ -65,13 +65,6 @@ interface TextReport {
   choose?(lane: Lane, step: number, token: number): void;
 }
 
-interface ChartReport {
-  zoom(): void;
-  step(lane: Lane, index: number): void;
-  leave(): void;
-  choose(lane: Lane, step: number): void;
-}
-
 interface Recording {
   note: string;
   prompt: string;

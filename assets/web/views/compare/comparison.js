@@ -1,7 +1,7 @@
 // The comparison of the ticked runs: a table of figures, aligned texts, and charts with one line per run.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
-import { axis, endLabel, layout } from "../../charts/specs.js";
+import { axis, label, layout } from "../../charts/plot.js";
 import { coloursOf, runColours } from "../../core/colours.js";
 import { find, group, legendItem, make, put } from "../../core/dom.js";
 import { folds, lastOf, thinned } from "../../core/folds.js";
@@ -176,7 +176,7 @@ function labels(data, farthest, most) {
     const isNear = last && (end.y - last.y) / most < NEAR && Math.abs(end.x - last.x) / farthest < NEAR;
     shift = isNear ? shift + 13 : 0;
     last = end;
-    const label = endLabel(`<b>${end.trace.name}</b>`, end.x, end.y, end.trace.line.color);
-    return { ...label, xshift: 5, yshift: shift };
+    const text = label(end.trace.name, end.x, end.y, end.trace.line.color);
+    return { ...text, xshift: 5, yshift: shift };
   });
 }

@@ -1,11 +1,13 @@
-// Behaviour of the page as a whole: requests from views, links, and keyboard shortcuts. Ctrl+Enter or Cmd+Enter in a
-// prompt starts a run; Escape stops it. On a phone, starting a run scrolls to the results.
+// Behaviour of the page as a whole: requests from views, links, and keys. Ctrl+Enter or Cmd+Enter in a prompt starts a
+// run; Escape stops it. On Live, R starts a run, 1 to 4 pick an example, and F switches to big type; the player's keys
+// are in views/race/player.js. On a phone, starting a run scrolls to the results.
 
-import { NO_COPY, attribute, button, copied, find, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, attribute, button, copied, find, isModified, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
+import { forget } from "../../core/storage.js";
 import { mountTabs, openView } from "../../core/tabs.js";
 import { SHARE } from "../../core/texts.js";
 import { openLink, queryOf } from "../../export/link.js";
@@ -16,7 +18,7 @@ import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversatio
 
 /** @type {Record<string, string>} */
 const RUNS = {
-  run: "stage",
+  run: "race",
   "batch-run": "batch-stage",
   "grid-run": "grid-stage",
 }; // id of a Run button -> id of the stage with its results
@@ -41,6 +43,8 @@ export function mountPage() {
   mountHelp();
   mountPins();
   mountKeys();
+  mountLiveKeys();
+  mountPace();
   mountBoxes();
   mountLink();
   mountMemory();
@@ -50,6 +54,7 @@ export function mountPage() {
     asked,
     giveBack,
     remember,
+    reset,
     restore,
     checkpointBefore,
     share,
@@ -89,11 +94,6 @@ function mountKeys() {
     if (stage && window.innerWidth < 900) bringIntoSight(stage);
   });
 
-  // On a phone, a prompt box without the focus shows only one line of the prompt: scroll the box to its first line.
-  document.addEventListener("focusout", ({ target }) => {
-    if (target instanceof HTMLTextAreaElement && target.closest("#bar")) target.scrollTop = 0;
-  });
-
   document.addEventListener("keydown", (event) => {
     const prompt = around(event, PROMPTS);
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && prompt) {
@@ -107,6 +107,43 @@ function mountKeys() {
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "batch-stop", "grid-stop"].forEach(press);
   });
+}
+
+const FIELDS =
+  "input:not([type=range], [type=radio], [type=checkbox]), textarea, select, [contenteditable], [role=listbox], dialog";
+
+// Mounts the keys of Live: R, 1 to 4 and F.
+function mountLiveKeys() {
+  document.addEventListener("keydown", (event) => {
+    const target = targetOf(event);
+    const isLive = document.getElementById("live")?.offsetParent;
+    if (!isLive || event.defaultPrevented || isModified(event) || document.querySelector("dialog[open]")) return;
+    if (target instanceof Element && target.closest(FIELDS)) return;
+    const key = event.key.toLowerCase();
+    const chips = [...document.querySelectorAll("#examples .chip")].filter((chip) => chip.checkVisibility());
+    if (key === "r") document.getElementById("run")?.click();
+    else if (key === "f") document.documentElement.toggleAttribute("data-big");
+    else if (/^[1-4]$/.test(key)) /** @type {HTMLElement | undefined} */ (chips[Number(key) - 1])?.click();
+    else return;
+    event.preventDefault();
+  });
+}
+
+// Sets the hidden field of slow motion when the visitor chooses a speed in the player.
+function mountPace() {
+  document.addEventListener("mars-pace", ({ detail, target }) => {
+    const isLive = target instanceof Element && target.closest("#race");
+    const field = /** @type {HTMLInputElement | null} */ (document.querySelector("#pace input"));
+    if (!isLive || !field) return;
+    field.value = String(detail);
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+}
+
+// Opens the page as a new visitor sees it.
+function reset() {
+  forget("sessionStorage");
+  location.assign(location.pathname);
 }
 
 const MOST_CHARACTERS = 8000; // maximum length of a URL that common servers and proxies accept
@@ -195,12 +232,9 @@ function mountPrompt() {
 }
 
 /** @type {Record<string, { text: string, label: string, controls: string }>} */
-const FOLDS = {
-  "": { text: "τ · B", label: "Controls: τ, B, slow motion", controls: "knobs" },
-  ...Object.fromEntries(
-    ["batch-", "grid-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
-  ),
-}; // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
+const FOLDS = Object.fromEntries(
+  ["batch-", "grid-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
+); // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
 
 /**
  * Adds the button that shows and hides the controls on a phone. On a phone, the controls are in a bar at the bottom
@@ -238,7 +272,11 @@ function mountStates() {
   /** @type {(id: string, name: string, selector: string) => void} */
   const mark = (id, name, selector) => {
     const [element, state] = [document.getElementById(id), String(Boolean(document.querySelector(selector)))];
-    if (element && element.dataset[name] !== state) element.dataset[name] = state;
+    if (!element || element.dataset[name] === state) return;
+    const hasFocus = element.contains(document.activeElement);
+    element.dataset[name] = state;
+    // Live shows either Run or Stop; the keyboard stays at the one that is shown.
+    if (hasFocus && id === "go") document.getElementById(state === "true" ? "stop" : "run")?.focus();
   };
   const update = () => {
     for (const [id, selector] of Object.entries(RUNNING)) mark(id, "running", selector);
@@ -250,7 +288,7 @@ function mountStates() {
 
 // The controls with a help button, by id. The value is whether the button is displayed after the control's inputs.
 /** @type {Record<string, boolean>} */
-const HELPED = { tau: false, block_size: false, lossless: true, pace: false };
+const HELPED = { tau: false, block_size: false, lossless: false };
 
 // Adds a help button to each control in HELPED. Gradio builds its controls late and rebuilds some of them (B, when the
 // checkpoint changes), so the controls are checked after each change of the page.

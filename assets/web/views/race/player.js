@@ -1,12 +1,10 @@
-// The player's bar: play and pause, single steps, start and end, a scrubber, and the speed of a replay (passes per
-// second, or a factor of the measured speed). The skyline (skyline.js) is shown on the clock "passes". The player only
-// changes the position in the run (playhead.js). It calls `moved` when the visitor or a replay has changed the
-// position, and `landed`, within an animation frame, when the new position has to be drawn.
+// The tape of a run with its controls: play and pause, single passes, start and end, and one speed, which also slows a
+// live run down. The player only changes the position in the run (playhead.js) and reports it.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 import { positionText } from "../../core/playhead.js";
-import { Skyline } from "./skyline.js";
+import { Tape } from "./tape.js";
 
 /** @type {Record<string, string>} */
 const ICONS = {
@@ -17,115 +15,119 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
-const SLOWEST = 0.05; // factor of the measured speed at which each pass of a small model can be seen
-/** @type {Record<"passes" | "seconds", [name: string, speed: number, title: string][]>} */
-const SPEEDS = {
-  passes: [
-    ["step by step", 0, "one pass every 0.7 s"],
-    ["3/s", 3, "three passes per second"],
-    ["8/s", 8, "eight passes per second"],
-    ["20/s", 20, "twenty passes per second"],
-  ],
-  seconds: [
-    ["step by step", 0, "one pass every 0.7 s"],
-    ["1/20×", SLOWEST, "a twentieth of the measured speed"],
-    ["½×", 0.5, "half the measured speed"],
-    ["1×", 1, "the measured speed"],
-    ["2×", 2, "twice the measured speed"],
-  ],
-};
+const FASTEST = 20; // passes per second of a replay at full speed
+/** @type {[name: string, speed: number][]} */
+const SPEEDS = [
+  ["one pass at a time", 1.4],
+  ["3 passes/s", 3],
+  ["8 passes/s", 8],
+  ["full speed", Infinity],
+];
+const OPENING = 8; // passes per second of the recording with which the page opens
 const CATCH_UP = 2; // passes shown per second for each waiting pass, so that a live run is about half a second behind
-const RUSH = 3; // factor of the speed on the clock "passes" after the main lane has ended
-const HURRY = 20; // passes per second above which single passes cannot be seen
+const RUSH = 3; // factor of the replay's speed after the main lane has ended
 const FRAME = 45; // minimum milliseconds between two drawn passes, since the same machine may also be decoding
 const AHEAD = 10; // how many milliseconds before the next pass its frame is requested
-const REST = 0.7; // seconds for which each pass is shown at the speed "step by step"
 const LONGEST = 0.25; // maximum seconds that a frame advances the replay, so that it does not jump after a hidden page
-// Elements that handle the space bar themselves.
-const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
+// Elements that handle the player's keys themselves.
+const TYPING =
+  "input, textarea, select, [contenteditable], [role=tab], [role=slider], [role=listbox], [role=menu], dialog";
+const PRESSED = "button, a, summary";
 
 export class Player {
   /** @type {Playhead} */
-  playhead; // undefined before the first run; the bar is hidden until then
+  playhead; // undefined before the first run; the player is hidden until then
   /** @type {number} */
   frame;
   /** @type {number} */
   timer;
   /** @type {number} */
   since;
-  /** @type {number} */
-  rested;
+
   /**
+   * moved: the visitor or a replay changed the position. landed: the new position has to be drawn in this frame. paced:
+   * the visitor chose another speed. picked: the visitor clicked a pass (from 0) of a lane.
    * @param {HTMLElement} element
-   * @param {() => void} moved
-   * @param {() => void} landed
+   * @param {{ moved(): void, landed(): void, paced(): void, picked(lane: Lane, pass: number): void }} report
    */
-  constructor(element, moved, landed) {
+  constructor(element, report) {
     this.element = element;
-    this.moved = moved;
-    this.landed = landed;
+    this.report = report;
     this.isPlaying = false;
     this.isShown = false;
-    this.rate = 0; // passes per second in the latest frame, 0 when stepping
+    this.rate = 0; // passes per second in the latest frame
     this.drawnAt = -1; // the position that was drawn last
-    this.speeds = { passes: 8, seconds: 1 };
-    this.skyline = new Skyline();
+    this.tape = new Tape();
     attribute(element, { role: "group", "aria-label": "Replay" });
-    this.play = iconButton("play", "Play", () => this.toggle());
+    this.play = iconButton("play", "Play (space)", () => this.toggle());
     this.play.classList.add("pl-play");
     this.controls = [
-      iconButton("start", "To the start", () => this.seek(0)),
-      iconButton("back", "Previous pass", () => this.step(-1)),
+      iconButton("start", "To the start (Home)", () => this.seek(0)),
+      iconButton("back", "Previous pass (left arrow)", () => this.step(-1)),
       this.play,
-      iconButton("forward", "Next pass", () => this.step(1)),
-      iconButton("end", "To the end", () => this.seek(Infinity)),
+      iconButton("forward", "Next pass (right arrow)", () => this.step(1)),
+      iconButton("end", "To the end (End)", () => this.seek(Infinity)),
     ];
-    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, "aria-label": "Position in the run" });
+    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, step: 1 });
+    attribute(this.scrubber, { "aria-label": "Position in the run" });
     this.scrubber.addEventListener("input", () => {
       this.isPlaying = false;
       this.seek(Number(this.scrubber.value));
     });
+    this.scrubber.addEventListener("pointerdown", (press) => this.pressed(press));
     this.position = make("span", "pl-position rv-num");
     this.live = button("pl-live", "Back to live", () => this.seek(Infinity));
-    this.marks = make("div", "pl-marks");
-    this.choices = Object.entries(SPEEDS).flatMap(([clock, speeds]) =>
-      speeds.map(([name, speed, title]) => ({ clock, speed, button: this.speedButton(name, speed, title) })),
-    );
-    this.tempo = make("div", { class: "pl-speeds", role: "group", "aria-label": "Replay speed" });
-    this.track = make("div", "pl-track", this.skyline.element, this.marks, this.scrubber);
-    this.bar = make("div", "pl-controls", ...this.controls);
-    element.replaceChildren(this.bar, this.track, this.position, this.live, this.tempo);
-    this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
-    this.stillness.addEventListener("change", () => this.draw());
-  }
-
-  /**
-   * @param {string} name
-   * @param {number} speed
-   * @param {string} title
-   */
-  speedButton(name, speed, title) {
-    return button({ class: "rv-num", title }, name, () => {
-      this.speed = speed;
-      this.draw();
+    this.chosen = make("i", { class: "pl-chosen", hidden: "" });
+    this.choice = make("select", {
+      class: "pl-speed",
+      "aria-label": "Speed",
+      title: "Speed of replays and of live runs",
     });
+    this.choice.append(...SPEEDS.map(([name, speed]) => new Option(name, String(speed), false, speed === Infinity)));
+    this.choice.addEventListener("change", () => {
+      this.isOpening = false;
+      this.report.paced();
+    });
+    this.isOpening = false; // whether the recording of the opening page plays, at its own speed
+    this.track = make("div", "pl-track", this.tape.element, make("div", "pl-marks", this.chosen), this.scrubber);
+    this.bar = make(
+      "div",
+      "pl-bar",
+      make("div", "pl-controls", ...this.controls),
+      this.choice,
+      this.position,
+      this.live,
+    );
+    element.replaceChildren(this.track, this.bar);
+    this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");
   }
 
   /**
-   * Marks a span of time on the scrubber: the zoom, the chosen pass, or where the faster lane ended.
-   * @param {string} kind
-   * @param {Span | null | undefined} span
+   * Reports the pass on which the visitor clicked; a drag only moves the position.
+   * @param {PointerEvent} press
    */
-  mark(kind, span) {
-    const length = this.extent;
-    const mark = /** @type {HTMLElement} */ (this.marks.querySelector(`.pl-${kind}`) || make("i", `pl-${kind}`));
-    mark.hidden = !span || !length;
-    if (span && length) {
-      const [from, to] = [span.from, span.to].map((time) => Math.max(0, Math.min(1, time / length)));
-      mark.style.left = `${100 * from}%`;
-      mark.style.width = `${100 * (to - from)}%`;
-    }
-    if (!mark.parentNode) this.marks.append(mark);
+  pressed(press) {
+    const rows = [...this.tape.element.querySelectorAll(".pl-row")];
+    const row = rows.find((node) => press.clientY <= node.getBoundingClientRect().bottom);
+    const { left, width } = this.scrubber.getBoundingClientRect();
+    const pass = Math.floor(((press.clientX - left) / width) * this.extent);
+    const lane = this.playhead.run.lanes.find(({ name }) => name === row?.getAttribute("data-lane"));
+    /** @param {PointerEvent} event */
+    const released = ({ clientX }) => {
+      if (Math.abs(clientX - press.clientX) < 4 && lane && lane.steps[pass]) this.report.picked(lane, pass);
+    };
+    window.addEventListener("pointerup", released, { once: true });
+  }
+
+  /**
+   * Marks the chosen pass on the tape; null removes the mark.
+   * @param {Focus | null} chosen
+   */
+  mark(chosen) {
+    this.chosen.hidden = !chosen;
+    if (!chosen) return;
+    this.chosen.style.left = `${(100 * chosen.step) / this.extent}%`;
+    this.chosen.style.width = `${100 / this.extent}%`;
   }
 
   /** @param {Playhead | null} playhead */
@@ -133,21 +135,18 @@ export class Player {
     if (playhead) this.playhead = playhead;
     this.isShown = Boolean(playhead);
     this.isPlaying = false;
+    this.isOpening = false;
     this.element.hidden = !playhead;
   }
 
+  // The chosen speed in passes per second; Infinity is full speed.
   get speed() {
-    return this.speeds[this.playhead.clock.name];
-  }
-
-  set speed(speed) {
-    this.speeds[this.playhead.clock.name] = speed;
+    return Number(this.choice.value);
   }
 
   // The position at the end of the scrubber.
   get extent() {
-    const { clock, length } = this.playhead;
-    return clock.name === "passes" && length ? Math.max(length, this.skyline.columns) : length;
+    return Math.max(this.playhead.length, this.tape.columns);
   }
 
   // Whether the displayed position advances by itself: in a replay, or in a live run while passes arrive.
@@ -167,7 +166,7 @@ export class Player {
   /** @param {number} time */
   seek(time) {
     this.playhead.seek(time);
-    this.moved();
+    this.report.moved();
   }
 
   /** @param {number} direction */
@@ -175,7 +174,7 @@ export class Player {
     this.isPlaying = false;
     if (direction > 0) this.playhead.next();
     else this.playhead.previous();
-    this.moved();
+    this.report.moved();
   }
 
   toggle() {
@@ -186,31 +185,35 @@ export class Player {
     } else {
       this.isPlaying = true;
       if (playhead.now >= playhead.length) playhead.seek(0);
-      this.rested = 0;
       this.since = performance.now();
       this.nextTick();
     }
-    this.moved();
+    this.report.moved();
+  }
+
+  // Plays the recording with which the page opens.
+  open() {
+    this.isOpening = true;
+    this.toggle();
   }
 
   // Whether the passes are shown too fast to be seen one by one.
   get isHurried() {
-    return this.rate > HURRY;
+    return this.rate > FASTEST;
   }
 
-  // Requests the next frame. On the clock "passes" nothing changes between two passes, so the frame is requested just
-  // before the next pass.
+  // Requests the next frame just before the next pass, since nothing changes between two passes.
   nextTick() {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
-    const ask = () => {
-      this.frame = requestAnimationFrame((now) => this.tick(now));
-    };
-    const { clock, now } = this.playhead;
-    if (clock.name !== "passes") return ask();
+    const { now } = this.playhead;
     const left = this.rate ? (1000 * (Math.floor(now) + 1 - now)) / this.rate : 0;
-    this.timer = window.setTimeout(ask, Math.min(1000 * LONGEST, Math.max(FRAME, left)) - AHEAD);
-    return undefined;
+    this.timer = window.setTimeout(
+      () => {
+        this.frame = requestAnimationFrame((time) => this.tick(time));
+      },
+      Math.min(1000 * LONGEST, Math.max(FRAME, left)) - AHEAD,
+    );
   }
 
   /** @param {number} now */
@@ -223,7 +226,10 @@ export class Player {
     if (isLanding) this.advanceFollowed(passed);
     else this.advanceReplay(passed);
     const isLast = isLanding ? playhead.drawn === Infinity : !this.isPlaying;
-    if (isLast || this.place !== this.drawnAt || playhead.clock.name !== "passes") this.drawPosition(isLanding);
+    if (isLast || this.place !== this.drawnAt) {
+      if (!isLanding) this.report.moved(); // a live run that advances keeps the pass that the visitor chose
+      this.report.landed();
+    }
     this.nextTick();
   }
 
@@ -233,28 +239,14 @@ export class Player {
     return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }
 
-  // Draws the new position. isLanding: whether a live run advanced by itself, in which case the pass that the visitor
-  // chose stays chosen.
-  /** @param {boolean} isLanding */
-  drawPosition(isLanding) {
-    if (!isLanding) this.moved();
-    this.landed();
-  }
-
   /** @param {number} passed seconds */
   advanceReplay(passed) {
     const { playhead } = this;
-    this.rested += passed;
     const main = mainLane(playhead.run);
-    const isMainOver =
-      playhead.clock.name === "passes" && main.end !== null && playhead.shown(main) === main.steps.length;
-    const speed = this.stillness.matches ? 0 : this.speed * (isMainOver ? RUSH : 1);
-    this.rate = speed;
-    if (speed) playhead.seek(playhead.time + passed * speed);
-    else if (this.rested >= REST) {
-      this.rested = 0;
-      playhead.next();
-    }
+    const isMainOver = main.end !== null && playhead.shown(main) === main.steps.length;
+    const speed = this.stillness.matches ? SPEEDS[0][1] : this.isOpening ? OPENING : Math.min(this.speed, FASTEST);
+    this.rate = speed * (isMainOver ? RUSH : 1);
+    playhead.seek(playhead.time + passed * this.rate);
     if (playhead.isFollowing) this.isPlaying = false;
   }
 
@@ -262,66 +254,49 @@ export class Player {
   advanceFollowed(passed) {
     const { playhead } = this;
     const waiting = playhead.length - playhead.drawn;
-    this.rate = Math.max(this.speeds.passes || 1, CATCH_UP * waiting);
+    this.rate = Math.max(OPENING, CATCH_UP * waiting);
     if (waiting <= 0 && !playhead.isLive) playhead.drawn = Infinity;
     else playhead.drawn += Math.min(waiting, passed * this.rate);
   }
 
   /**
-   * Handles keys: Space plays or pauses, from anywhere in the view except elements that use Space themselves. Arrow
-   * keys, Home and End move the position while this bar has the focus.
+   * Handles the player's keys, except in elements that use them themselves.
    * @param {KeyboardEvent} event
    */
   key(event) {
     const { key } = event;
     const target = targetOf(event);
     if (!this.isShown || event.defaultPrevented || isModified(event) || event.shiftKey) return;
+    if (target !== this.scrubber && target.closest?.(key === " " ? `${TYPING}, ${PRESSED}` : TYPING)) return;
     /** @type {Record<string, () => void>} */
     const keys = {
+      " ": () => this.toggle(),
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
-      ArrowDown: () => this.step(-1),
-      ArrowUp: () => this.step(1),
       Home: () => this.seek(0),
       End: () => this.seek(Infinity),
     };
-    const isFree = key === " " && (target === this.scrubber || !target.closest(FREE));
-    const act = isFree ? () => this.toggle() : this.element.contains(target) ? keys[key] : undefined;
-    if (!act) return;
+    if (!(key in keys)) return;
     event.preventDefault();
     if (key !== " ") this.isPlaying = false;
-    act();
+    keys[key]();
   }
 
   draw() {
-    const { playhead, scrubber, track } = this;
+    const { playhead, scrubber } = this;
     if (!this.isShown) return;
     this.drawnAt = this.place;
-    const { clock, length, now } = playhead;
-    const isByPass = clock.name === "passes";
-    this.element.dataset.clock = clock.name;
-    const next = isByPass ? this.bar : this.position; // the skyline is above the buttons
-    if (this.track.nextSibling !== next) next.before(this.track);
-    if (isByPass) this.skyline.draw(/** @type {Run} */ (playhead.run));
-    const position = positionText(playhead);
-    put(this.position, position);
-    scrubber.step = isByPass ? "1" : "any";
+    this.tape.draw(/** @type {Run} */ (playhead.run));
+    const text = positionText(playhead);
+    put(this.position, text);
     scrubber.max = String(this.extent);
-    const value = String(isByPass ? Math.floor(now) : now);
+    const value = String(Math.floor(playhead.now));
     if (scrubber.value !== value) scrubber.value = value;
-    this.describe(position);
-    track.style.setProperty("--pl-share", `${length ? (100 * Number(value)) / this.extent : 0}%`);
-    dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause" : "Play");
-    for (const node of [...this.controls, scrubber]) node.disabled = length === 0;
+    this.describe(text);
+    this.track.style.setProperty("--pl-share", `${(100 * Number(value)) / this.extent}%`);
+    dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause (space)" : "Play (space)");
+    for (const node of [...this.controls, scrubber]) node.disabled = playhead.length === 0;
     this.live.hidden = !playhead.isLive || playhead.isFollowing;
-    const isStill = this.stillness.matches;
-    const choices = this.choices.filter((choice) => choice.clock === clock.name);
-    const nodes = choices.map((choice) => choice.button);
-    if (this.tempo.firstChild !== nodes[0]) this.tempo.replaceChildren(...nodes);
-    for (const { button: node, speed } of choices) {
-      node.hidden = isStill && speed > 0;
-      attribute(node, { "aria-pressed": speed === (isStill ? 0 : this.speed) });
-    }
   }
 
   /**

@@ -2,15 +2,13 @@
 // once per frame. Everything is drawn for one position in the run (playhead.js).
 
 import { Charts } from "../../charts/charts.js";
-import { CLOCKS } from "../../core/clocks.js";
-import { attribute, button, find, make, put, toggle } from "../../core/dom.js";
-import { headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
-import { helpFor } from "../../core/help.js";
+import { attribute, find, put } from "../../core/dom.js";
+import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
-import { Playhead, passText } from "../../core/playhead.js";
-import { store, stored } from "../../core/storage.js";
-import { CLOCK, DENSITY, OPENING, STATUS } from "../../core/texts.js";
+import { Playhead, secondsPerBeat } from "../../core/playhead.js";
+import { OPENING, STATUS } from "../../core/texts.js";
 import { Lane } from "../../core/trace.js";
+import { joined } from "../../core/words.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
 import { TextPane } from "../../text/pane.js";
@@ -19,7 +17,6 @@ import { Drawer } from "./drawer.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
 import { Headline } from "./headline.js";
 import { Player } from "./player.js";
-import { Pointing } from "./pointing.js";
 
 /**
  * Returns the race view with the type View, in which `run` is never null: its parts are drawn only while there is a
@@ -37,8 +34,7 @@ export class RaceView extends LineView {
   entries;
   /** @type {Playhead} */
   playhead;
-  /** @type {string} */
-  charted;
+  isByKey = false; // whether the visitor chooses tokens with the keyboard
 
   /** @param {ConstructorParameters<typeof LineView>} given */
   constructor(...given) {
@@ -49,31 +45,25 @@ export class RaceView extends LineView {
     this.panes = find(root, ".rv-panes");
     this.status = find(root, ".rv-status");
     this.note = find(root, ".rv-note");
-    this.charts = new Charts(root, {
-      step: (lane, index) => this.pointing.step(lane, index),
-      leave: () => this.pointing.leave(),
-      choose: (lane, index) => this.pointing.choose(lane, index),
-      zoom: () => this.zoomed(),
-    });
-    this.pointing = new Pointing(this);
+    this.charts = new Charts(root, find(root, ".rv-charts"), (lane, pass) => this.choose(lane, pass));
     this.voice = new Voice(find(root, ".rv-live"));
     /** @type {TextMarks} */
-    this.marks = "passes";
-    buildLegend(find(root, ".rv-legend"), (isOn) => this.mark(isOn ? "passes" : "sources"), true);
-    this.player = new Player(
-      find(root, ".rv-player"),
-      () => this.moved(),
-      () => this.drawFrame(),
-    );
-    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // passes in the Live tab and on separate pages
-    this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
-    this.beat = new Beat(find(root, ".rv-beat"));
+    this.marks = "sources";
+    buildLegend(find(root, ".rv-legend"), (isOn) => this.mark(isOn ? "passes" : "sources"), false);
+    this.player = new Player(find(root, ".rv-player"), {
+      moved: () => this.moved(),
+      landed: () => this.drawFrame(),
+      paced: () => this.paced(),
+      picked: (lane, pass) => this.choose(lane, pass),
+    });
     this.headline = new Headline(find(root, ".rv-headline"));
     this.isFresh = false; // whether nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.drawer = new Drawer(find(root, ".rv-drawer"), asView(this));
-    find(root, ".rv-top").append(densitySwitch(root), runMenu(asView(this)));
-    root.addEventListener("keydown", (event) => this.key(event));
+    find(root, ".rv-top").append(runMenu(asView(this)));
+    /** @type {HTMLElement | Document} */
+    const keyed = root.dataset.opens ? root.ownerDocument : root; // on Live the player's keys work everywhere
+    keyed.addEventListener("keydown", (event) => this.key(/** @type {KeyboardEvent} */ (event)));
     this.watchTheme();
     this.clear();
   }
@@ -107,7 +97,7 @@ export class RaceView extends LineView {
     this.entries = [];
     this.player.show(null);
     this.panes.replaceChildren();
-    this.charts.show(null, this.clock);
+    this.charts.show(null, null);
     this.draw();
   }
 
@@ -115,14 +105,14 @@ export class RaceView extends LineView {
   start(head) {
     this.selected = null;
     this.run = runOf(head);
-    this.playhead = new Playhead(this.run, this.clock);
+    this.playhead = new Playhead(this.run);
     this.player.show(this.playhead);
     this.isFresh = true;
-    if (this.clock === CLOCKS.passes && !head.recorded) this.player.land();
+    if (!head.recorded) this.player.land();
     /** @type {TextReport} */
     const report = {
-      token: (text, index, how) => this.pointing.token(text, index, how),
-      leave: () => this.pointing.leave(),
+      token: (text, index, how) => this.point(text, index, how),
+      leave: () => this.point(null),
       choose: (lane, step, token) => this.choose(lane, step, token),
     };
     const { lanes } = this.run;
@@ -145,21 +135,8 @@ export class RaceView extends LineView {
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length > 1);
     this.opening.meet(this.run);
-    this.charts.show(this.run, this.clock);
+    this.charts.show(this.run, this.playhead);
     this.schedule();
-  }
-
-  /**
-   * Switches to another clock, for this run and later ones.
-   * @param {Clock} clock
-   */
-  goBy(clock) {
-    this.clock = clock;
-    if (!this.run) return this.draw();
-    this.player.isPlaying = false;
-    this.playhead.goBy(clock);
-    this.charts.show(this.run, clock);
-    return this.moved();
   }
 
   // The number of displayed passes of the main lane: all of them, or those up to the position in a replay.
@@ -181,9 +158,17 @@ export class RaceView extends LineView {
     for (const pane of this.entries) pane.show(marks);
   }
 
-  // Whether the visitor chooses tokens with the keyboard.
-  get isByKey() {
-    return this.pointing.isByKey;
+  /**
+   * Announces the token that the visitor reached with the keyboard.
+   * @param {TokenView | null} text
+   * @param {number} [index]
+   * @param {string} [how]
+   */
+  point(text, index = -1, how = "") {
+    this.isByKey = how === "keyboard";
+    if (!text || !this.isByKey) return;
+    const { lane, tokens } = text;
+    put(this.voice.element, joined(lane.tokenName(lane.tokens[index].id), tokens[index].title));
   }
 
   /**
@@ -198,8 +183,7 @@ export class RaceView extends LineView {
     this.selected = complete && complete.steps[step] ? { lane: complete, step, token } : null;
     for (const pane of this.entries)
       pane.view.choose(complete === pane.lane ? step : -1, complete === pane.lane ? token : -1);
-    if (complete && this.selected && step >= this.playhead.shown(complete))
-      this.playhead.seek(this.clock.end(complete.steps[step]));
+    if (complete && this.selected && step >= this.playhead.shown(complete)) this.playhead.seek(step + 1);
     this.schedule();
   }
 
@@ -251,9 +235,7 @@ export class RaceView extends LineView {
       "data-state": state,
       "data-lanes": run ? run.lanes.length : 0,
       "data-steps": run && run.lanes.length ? mainLane(run).steps.length : 0,
-      "data-clock": this.clock.name,
     });
-    this.clockSwitch.draw(this.clock);
     put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted);
@@ -265,7 +247,7 @@ export class RaceView extends LineView {
     }
     attribute(root, { "data-at": this.at });
     const { isHurried, isMoving, stillness } = this.player;
-    const isBeat = this.clock === CLOCKS.passes && isMoving && !isHurried && !stillness.matches;
+    const isBeat = isMoving && !isHurried && !stillness.matches;
     for (const pane of this.entries)
       pane.draw(this.shown(pane.lane), { isBeat, shownOther: pane.against && this.shown(pane.against) });
     const comparison = run.lanes.length === 2 ? this.entries[0].comparison : null;
@@ -278,53 +260,31 @@ export class RaceView extends LineView {
       others.map((lane) => this.shown(lane)),
       comparison,
     );
-    if (this.clock === CLOCKS.passes) this.beat.draw(this.playhead);
-    this.drawAxis();
-    this.refreshCharts();
+    this.player.draw();
+    this.player.mark(this.selected);
+    this.charts.draw(this.selected);
     this.drawer.draw();
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
-    const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
+    const isHeard = this.root.contains(document.activeElement) && this.isByKey;
     if (!isHeard && !this.opening.sentence) this.voice.say(state, sentence, this.shown(main), this.playhead);
   }
 
-  // Shows the zoom, which the charts store, and the chosen pass in the charts, on the scrubber and in the texts. Also
-  // marks the slower lane's position at the time when the faster lane ended.
-  drawAxis() {
-    const { charts, entries, now, player, selected } = this;
-    const { zoom } = charts;
-    const { clock } = this;
-    const finish = photoFinish(now.lanes, clock);
-    charts.select(selected);
-    for (const { lane, view: text } of entries) {
-      text.range.draw(zoom, clock);
-      if (finish && lane === finish.other) text.range.finish(finish, clock);
-    }
-    const chosen = selected && selected.lane.steps[selected.step];
-    player.mark("zoom", zoom);
-    player.mark("chosen", chosen && { from: clock.begin(chosen), to: clock.end(chosen) });
-    player.mark("finish", finish && { from: finish.time, to: finish.time });
-    player.draw();
-  }
-
-  zoomed() {
-    for (const { view } of this.entries) view.range.reveal(this.charts.zoom, this.clock);
+  // Slows the run of the page down, or stops slowing it down, so that about as many passes are made per second as the
+  // player shows. A pause is a multiple of the time of a pass.
+  paced() {
+    const { run, player, root } = this;
+    const beat = run ? secondsPerBeat(run.lanes) : 0;
+    const pace = player.speed < Infinity && beat ? Math.max(0, 1 / (player.speed * beat) - 1) : 0;
+    root.dispatchEvent(new CustomEvent("mars-pace", { bubbles: true, detail: Math.round(pace) }));
     this.schedule();
-  }
-
-  // Redraws the charts if there are new passes. A change of position only moves their position marker.
-  refreshCharts() {
-    const state = this.now.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
-    if (state !== this.charted) this.charts.refresh();
-    this.charted = state;
-    this.charts.place(this.playhead);
   }
 
   // Closes the drawer if its pass is no longer displayed, because the displayed position has changed.
   moved() {
     const { selected } = this;
     if (selected && selected.step >= this.playhead.shown(selected.lane)) this.choose(null);
-    this.pointing.leave();
+    this.isByKey = false;
     this.schedule();
   }
 
@@ -333,58 +293,14 @@ export class RaceView extends LineView {
    * @param {KeyboardEvent} event
    */
   key(event) {
-    if (event.key !== "Escape" || !this.selected || event.defaultPrevented) return this.player.key(event);
+    if (!this.root.offsetParent || event.defaultPrevented) return;
+    if (event.key !== "Escape" || !this.selected) return this.player.key(event);
     event.preventDefault();
-    return this.choose(null);
-  }
-
-  recolour() {
-    this.charts.refresh();
+    this.choose(null);
   }
 }
 
 export const mountRaceView = mountOf(RaceView);
-
-// The two buttons that choose the clock (passes or seconds) by which the lanes are drawn.
-class ClockSwitch {
-  /**
-   * @param {HTMLElement} element
-   * @param {(clock: Clock) => void} chosen
-   */
-  constructor(element, chosen) {
-    attribute(element, { role: "group", "aria-label": CLOCK.name });
-    this.buttons = Object.values(CLOCKS).map((clock) => {
-      const [name, title] = CLOCK[clock.name];
-      return { clock, node: button({ title }, name, () => chosen(clock)) };
-    });
-    element.replaceChildren(...this.buttons.map(({ node }) => node));
-    element.after(helpFor("clock"));
-  }
-
-  /** @param {Clock} current */
-  draw(current) {
-    for (const { clock, node } of this.buttons) attribute(node, { "aria-pressed": clock === current });
-  }
-}
-
-// A dot that pulses with each pass, and the pass's number.
-class Beat {
-  /** @param {HTMLElement} element */
-  constructor(element) {
-    this.dot = make("i", { class: "rv-dot", "aria-hidden": true });
-    this.pass = make("b", "rv-num");
-    this.says = make("span");
-    element.replaceChildren(this.dot, this.pass, this.says);
-  }
-
-  /** @param {Playhead} playhead */
-  draw(playhead) {
-    const [pass, remark] = passText(playhead);
-    this.dot.dataset.tick = String(Math.floor(playhead.now) % 2); // alternates between two equal animations, to restart it at each pass
-    put(this.pass, pass);
-    put(this.says, remark);
-  }
-}
 
 // Handles the recording that the page shows when it is opened, and the label of recorded runs. The recording is played
 // once, pass by pass, when it is loaded and visible, unless the visitor has changed the prompt, started a run or used
@@ -438,35 +354,14 @@ class Opening {
       player.isPlaying = false;
       playhead.seek(Infinity);
     }
-    if (!isWanted || isInterrupted || playhead.clock !== CLOCKS.passes) this.isDue = false;
+    if (!isWanted || isInterrupted) this.isDue = false;
     else if (!this.isBegun && this.isInSight) this.begin();
   }
 
   begin() {
     this.isBegun = true;
-    this.view.player.toggle();
+    this.view.player.open();
   }
-}
-
-const COMPACT = "mars-compact";
-
-/**
- * Returns a button that switches between comfortable and compact text; the browser stores the choice.
- * @param {HTMLElement} root
- */
-function densitySwitch(root) {
-  /** @param {boolean} isCompact */
-  const set = (isCompact) => {
-    root.dataset.density = isCompact ? "compact" : "comfortable";
-  };
-  const isCompact = stored("localStorage", COMPACT) === "true";
-  set(isCompact);
-  const node = toggle(DENSITY.text, isCompact, (isOn) => {
-    set(isOn);
-    store("localStorage", COMPACT, String(isOn));
-  });
-  attribute(node, { class: "rv-density", title: DENSITY.hint });
-  return node;
 }
 
 /**

@@ -3,7 +3,7 @@
 // results of the automatic checks.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
-import { axis, layout } from "../../charts/specs.js";
+import { axis, layout } from "../../charts/plot.js";
 import { coloursOf } from "../../core/colours.js";
 import { make, put, watchTheme } from "../../core/dom.js";
 import { counted, figure, short } from "../../core/words.js";
