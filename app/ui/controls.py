@@ -39,7 +39,7 @@ PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """Base settings of tabs that override only the settings for which they have controls."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 1000.0
-"""Slowest motion. With the value N, a run pauses after each forward pass for the time of N passes."""
+"""Slowest motion. With the value N, a run pauses after each pass for the time of N passes."""
 RACE = ("mars", "ar")
 """Methods that are selected when the page opens. Old links call this selection ``race``."""
 MAX_LANES = 4
