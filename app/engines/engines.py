@@ -31,7 +31,7 @@ from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
-from mars_runtime.model.files import files_of, weight_files
+from mars_runtime.model.files import files_of
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.serving.metrics import Metrics
 
@@ -553,12 +553,14 @@ def num_weights(path: Path) -> int:
     """Return the number of weights of a checkpoint, or 0 for a damaged file, which loading will
     reject.
 
-    Raises CheckpointError if compressed weights cannot be decompressed.
+    Raises CheckpointError if there are no weights or they cannot be decompressed.
     """
+    from mars_runtime.model.load import chosen_weights
+
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
         return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)
-    return sum(map(_in_safetensors, weight_files(path)))
+    return sum(map(_in_safetensors, chosen_weights(path)))
 
 
 def _in_safetensors(path: Path) -> int:

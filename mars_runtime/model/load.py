@@ -51,6 +51,8 @@ from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 DEFAULT_BLOCK_SIZE = 4
 DIFFUSION_KEY = "block_diffusion_size"
 _log = logging.getLogger(__name__)
+WEIGHTS = "model.safetensors"
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
 FLOATS_OF_8_BITS = {
     torch.float8_e4m3fn,
@@ -168,7 +170,7 @@ class _Parts:
 def _read_folder(folder: Path) -> _Parts:
     check_sums(folder)
     raw = _read_json(folder / "config.json")
-    files = tuple(_weight_files(folder))
+    files = tuple(chosen_weights(folder))
     config, weights = _weights(folder, files, ModelConfig.from_dict(raw))
     spec, spec_config = read_spec(folder)
     diffusion_size = positive_int(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
@@ -179,7 +181,7 @@ def _read_folder(folder: Path) -> _Parts:
 
 def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """Return the configuration and the weights in a checkpoint's folder. Raises CheckpointError."""
-    return _weights(folder, _weight_files(folder), read_config(folder))
+    return _weights(folder, chosen_weights(folder), read_config(folder))
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -377,30 +379,44 @@ def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> M
     return replace(config, tie_word_embeddings=False)
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    files = weight_files(folder)
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = _read_json(index).get("weight_map")
-        is_plain = isinstance(names, Mapping) and all(
-            isinstance(name, str) and re.fullmatch(r"[\w.-]+\.safetensors", name)
-            for name in names.values()
-        )
-        if not isinstance(names, Mapping) or not is_plain:
-            raise CheckpointError(f"{index} is damaged: fetch the checkpoint again.")
-        shards = sorted({folder / name for name in names.values()})
-        for shard in shards:
-            if not shard.is_file():
-                raise CheckpointError(
-                    f"{index} names {shard.name}, which is missing: fetch that file, or remove the "
-                    "index if it belongs to another checkpoint."
-                )
-        return shards
-    if not files:
+def chosen_weights(folder: Path) -> list[Path]:
+    """Return the files of the checkpoint in a folder: ``model.safetensors``, else those that its
+    index names. Other files are ignored.
+
+    Source: transformers, modeling_utils.py, ``_get_resolved_checkpoint_files``.
+
+    Raises CheckpointError if there is neither, or the index is damaged or names a missing file.
+    """
+    files = weight_files(folder, WEIGHTS)
+    index = folder / f"{WEIGHTS}.index.json"
+    if files:
+        if index.exists():
+            _log.warning(
+                "%s contains several sets of weights: %s is read, as in transformers, and not the "
+                "files that %s names.",
+                folder,
+                WEIGHTS,
+                index.name,
+            )
+        return files
+    if not index.is_file():
+        pickled = [name for name in PICKLED if (folder / name).exists()]
+        found = f", only {pickled[0]}" if pickled else ""
         raise CheckpointError(
-            f"There are no safetensors files in {folder}: fetch a checkpoint in that format "
-            "(pickled weights are never opened)."
+            f"There is no {WEIGHTS} or {index.name} in {folder}{found}: fetch a checkpoint in "
+            "that format (pickled weights are never opened)."
         )
+    names = _read_json(index).get("weight_map")
+    if not isinstance(names, Mapping) or not all(
+        isinstance(name, str) and re.fullmatch(r"[\w.-]+\.safetensors", name)
+        for name in names.values()
+    ):
+        raise CheckpointError(f"{index} is damaged: fetch the checkpoint again.")
+    for name in sorted({*names.values()}):
+        shards = weight_files(folder, name)
+        if not shards:
+            raise CheckpointError(f"{index} names {name}, which is missing: fetch that file.")
+        files += shards
     return files
 
 

@@ -79,8 +79,16 @@ def _cut(num_bytes: int) -> Callable[[Path], object]:
 
 
 def _index(file_name: object) -> Callable[[Path], object]:
-    text = json.dumps({"weight_map": {"model.norm.weight": file_name}})
-    return lambda folder: (folder / "model.safetensors.index.json").write_text(text)
+    def index(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        write_index(folder, {"model.norm.weight": file_name})
+
+    return index
+
+
+def write_index(folder: Path, files: dict[str, Any]) -> None:
+    text = json.dumps({"metadata": {}, "weight_map": files})
+    (folder / "model.safetensors.index.json").write_text(text)
 
 
 DOWN = "model.layers.1.mlp.down_proj.weight"
@@ -113,7 +121,11 @@ SCALED = {
         (lambda folder: (folder / "config.json").write_text("[]"), "must contain a JSON object"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
         # Pickled weights are never opened.
-        (lambda folder: (folder / "model.safetensors").rename(folder / "x.bin"), "no safetensors"),
+        (lambda folder: (folder / "model.safetensors").rename(folder / "x.bin"), r"no model\.saf"),
+        *[
+            (lambda folder, name=name: (folder / "model.safetensors").rename(folder / name), name)
+            for name in ("pytorch_model.bin", "pytorch_model.bin.index.json")
+        ],
         (lambda folder: edit_config(folder, vocab_size=90), "rows"),
         (lambda folder: edit_config(folder, hidden_size=56), "config.json requires"),
         (lambda folder: edit_config(folder, num_hidden_layers=1), r"has \d+ unknown weights"),
@@ -446,22 +458,36 @@ def test_weights_in_8_bit_floats_are_their_values(folder: Path, dtype: torch.dty
         assert our_logits(folder, other).isfinite().all()
 
 
-@pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_weight_in_two_files_is_refused(folder: Path, is_indexed: bool) -> None:
+def test_a_weight_in_two_files_is_refused(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(folder / "a.safetensors")
     save_file({"model.norm.weight": weights["model.norm.weight"]}, folder / "z.safetensors")
-    if is_indexed:
-        names = {
-            **dict.fromkeys(weights, "model.safetensors"),
-            "model.norm.weight": "z.safetensors",
-        }
-        index = {"metadata": {}, "weight_map": names}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    sentence = r"model\.safetensors and z\.safetensors in .* both contain model\.norm\.weight"
+    files = dict.fromkeys(weights, "a.safetensors")
+    write_index(folder, {**files, "model.norm.weight": "z.safetensors"})
+    sentence = r"a\.safetensors and z\.safetensors in .* both contain model\.norm\.weight"
     with pytest.raises(CheckpointError, match=sentence):
         load_checkpoint(str(folder))
     with pytest.raises(CheckpointError, match=sentence):
         read_weights(folder)  # which a base of an adapter is read by
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("name", ["optimizer", "z", "consolidated", "model-00001-of-00002"])
+def test_of_several_sets_of_weights_the_one_of_transformers_is_read(
+    folder: Path, name: str, has_index: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = our_logits(folder)
+    weights = load_file(folder / "model.safetensors")
+    other = {key: weight + 1 for key, weight in weights.items()}
+    save_file(other, folder / f"{name}.safetensors")
+    if has_index:
+        write_index(folder, dict.fromkeys(other, f"{name}.safetensors"))
+    with caplog.at_level("INFO"):
+        assert torch.equal(our_logits(folder), wanted)
+    assert ("several sets of weights" in caplog.text) is has_index
+    (file,) = load_checkpoint(str(folder), device="cpu").weight_files
+    assert file.name == "model.safetensors"
+    check_like_transformers(folder)
 
 
 def test_a_weight_in_two_files_of_an_adapter_is_refused(tmp_path: Path) -> None:
@@ -471,14 +497,10 @@ def test_a_weight_in_two_files_of_an_adapter_is_refused(tmp_path: Path) -> None:
         read_tensors(tmp_path)
 
 
-@pytest.mark.parametrize("has_weights", [True, False])
-def test_a_stale_index_names_the_shard_that_is_missing(folder: Path, has_weights: bool) -> None:
+def test_an_index_names_the_shard_that_is_missing(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
-    names = dict.fromkeys(weights, "model-00001-of-00002.safetensors")
-    index = {"metadata": {}, "weight_map": names}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    if not has_weights:
-        (folder / "model.safetensors").unlink()
+    write_index(folder, dict.fromkeys(weights, "model-00001-of-00002.safetensors"))
+    (folder / "model.safetensors").unlink()
     sentence = r"index\.json names model-00001-of-00002\.safetensors, which is missing"
     with pytest.raises(CheckpointError, match=sentence):
         load_checkpoint(str(folder))
@@ -489,7 +511,7 @@ def test_control_characters_in_a_name_do_not_reach_the_terminal(folder: Path) ->
     with pytest.raises(CheckpointError, match=r"has \d+ unknown weights") as caught:
         load_checkpoint(str(folder))
     assert str(caught.value).isprintable()
-    (folder / "z\x1b[2J.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="missing, damaged or incomplete") as caught:
+    _index("z\x1b[2J.safetensors")(folder)
+    with pytest.raises(CheckpointError, match="damaged") as caught:
         load_checkpoint(str(folder))
     assert str(caught.value).isprintable()
