@@ -26,13 +26,12 @@ from app.live.tab import (
 )  # fmt: skip
 from app.review.compare_tab import compare_tab
 from app.throughput.batch_tab import batch_tab
-from app.tradeoff.frontier import frontier_json
 from app.tradeoff.grid_tab import grid_tab
 from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sentence
 from app.ui.examples import set_for
 from app.ui.fields import OWN_SYSTEM, block_size_update
 from app.ui.recordings import Recording
-from app.ui.views import ConversationView, FrontierView, ReviewView
+from app.ui.views import ConversationView, ReviewView
 from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
 
 PAPER, CODE = "https://arxiv.org/abs/2604.07023", "https://github.com/Xalp/MARS"
@@ -59,11 +58,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         with _tabs():
             with _tab("Live", "live"):
                 tab = live_tab(handlers.live, first)
-            with _tab("Trade-off", "trade-off"), _tabs("views"):
-                with _tab("Grid: one prompt", "grid"):
-                    grid_tab(page, handlers.grid, tab.controls)
-                with _tab("Frontier: many prompts", "frontier"):
-                    FrontierView(frontier_json, elem_id="frontier")
+            with _tab("Trade-off", "trade-off"):
+                grid_tab(page, handlers.grid, tab.controls)
             with _tab("Throughput", "throughput"):
                 batch_tab(page, handlers.batch, tab.controls)
             with _tab("Review", "review"), _tabs("views"):

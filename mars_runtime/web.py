@@ -32,7 +32,6 @@ STYLES = (
     "explain/explain.css",
     "tour/present.css",
     "views/grid/grid.css",
-    "views/frontier/frontier.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)

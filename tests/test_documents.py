@@ -16,7 +16,7 @@ from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.places import ASSETS
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 
-RESULTS = sorted(path for path in (ASSETS / "results").glob("*.json") if path.name != "paper.json")
+RESULTS = sorted((ASSETS / "results").glob("*.json"))
 BUNDLED = sorted(path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}"))
 
 

@@ -1,5 +1,5 @@
-"""Runs and handlers of the Grid tab: one prompt with every combination of τ and B, one cell at a
-time.
+"""Runs and handlers of the Trade-off tab: one prompt with plain AR, AR + lookup and every
+combination of τ and B, one cell at a time.
 
 The first line of a value (``run_log.py``) has the rows and columns. Further lines are the complete
 trace lines of a cell, so that any cell can be opened as a run. Lines tagged ``rounds`` have the
@@ -14,19 +14,29 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.engines.engines import Engines, Served
+from app.engines.engines import Served
 from app.engines.limits import RefusalError
-from app.tradeoff.grid_order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
-from app.ui.examples import GRID, ExampleBook, ExamplePages
+from app.tradeoff.grid_order import (
+    CONTROLS,
+    LOSSLESS,
+    MAX_TOKENS,
+    NUM_ROUNDS,
+    REFERENCE,
+    GridOrder,
+    read_grid_order,
+)
+from app.ui.examples import ExampleBook
 from app.ui.rounds import rounds_text
-from app.ui.run_log import RunLog, RunLogs
+from app.ui.run_log import RunLog
 from app.ui.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Transcript, Wait, writer_of
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
+from mars_runtime.methods import LOOKUP
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import Rounds
 from mars_runtime.text import Context
 
+REFERENCES = {REFERENCE, LOOKUP}
 FULL = "Waiting for a free slot to run the next cell."
 
 
@@ -49,13 +59,13 @@ class GridRun(TabRun[GridOrder]):
 
     @property
     def num_done(self) -> int:
-        """Number of finished cells, without the AR cell."""
-        return sum(cell.is_done for cell in self.drawn if cell.name != REFERENCE)
+        """Number of finished cells, without the two references."""
+        return sum(cell.is_done for cell in self.drawn if cell.name not in REFERENCES)
 
     def decode(self, served: Served) -> Iterator[Wait]:
         """Run all rounds, then check the answers."""
         until = time.monotonic() + self.max_seconds
-        for number in range(self.order.rounds):
+        for number in range(NUM_ROUNDS):
             for turn in self.order.turns(number):
                 if not (yield from self._turn(served, turn, until)):
                     break
@@ -69,8 +79,8 @@ class GridRun(TabRun[GridOrder]):
     def _turn(
         self, served: Served, turn: Sequence[tuple[str, DecodeSettings]], until: float
     ) -> Generator[Wait, None, bool]:
-        """Run AR and one row of cells, then log how they compare. Return False if one of them did
-        not finish.
+        """Run AR and one group of cells, then log how they compare. Return False if one of them
+        did not finish.
         """
         done: dict[str, Transcript] = {}
         for name, settings in turn:
@@ -135,34 +145,32 @@ class GridRun(TabRun[GridOrder]):
         elif self.num_done < self.order.num_cells:
             self.log.say(f"{self.time_is_over}: {counted}.", "stopped")
         else:
-            timed = rounds_text(self._num_rounds, self.order.rounds)
+            timed = rounds_text(self._num_rounds, NUM_ROUNDS)
             self.log.say(f"Finished: {counted}, {timed}.", "finished")
 
     def _running_sentence(self, name: str, settings: DecodeSettings) -> str:
         if name == REFERENCE:
-            if not self._drawn:
-                return f"Running plain AR, the baseline for all {self.order.num_cells} cells…"
-            return "Running plain AR again, the baseline for the next row…"
-        row = "lossless" if settings.lossless else f"τ {settings.tau:g}"
-        cell = f"{row}, B {settings.block_size}…"
+            cell = "plain AR, with which the others are compared"
+        elif name == LOOKUP:
+            cell = "AR + lookup"
+        else:
+            row = LOSSLESS if settings.lossless else f"τ {settings.tau:g}"
+            cell = f"{row}, B {settings.block_size}"
         if self._num_rounds:
-            return f"Round {self._num_rounds + 1} of {self.order.rounds}: {cell}"
-        return f"Cell {len(self._drawn - {REFERENCE}) + 1} of {self.order.num_cells}: {cell}"
+            return f"Timing round {self._num_rounds + 1} of {NUM_ROUNDS}: {cell}…"
+        return f"{self.num_done} of {self.order.num_cells} cells done. Running {cell}…"
 
 
 class GridHandlers(TabHandlers[GridRun]):
     most_tokens = MAX_TOKENS
 
-    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
-        super().__init__(engines, logs, book)
-        self.examples = ExamplePages(engines, book, 1, GRID, "".join)
-
-    def block_sizes(self, checkpoint: object) -> list[int]:
-        try:
-            depth = self.engines.limits(checkpoint).block_size
-        except RefusalError:
-            return list(BLOCK_SIZES)
-        return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
+    def check(self, values: Mapping[str, Any]) -> RefusalError | None:
+        """Return the error of a control of this tab. The run itself reports errors of the prompt
+        and other controls of the Live tab, because they are not visible here.
+        """
+        refusal = super().check(values)
+        is_here = refusal is not None and refusal.field in [control.name for control in CONTROLS]
+        return refusal if is_here else None
 
     def read(self, values: Mapping[str, Any]) -> GridRun:
         order = read_grid_order(values, self.limits(values))

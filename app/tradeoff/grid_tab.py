@@ -1,58 +1,37 @@
-"""The Grid tab: its components, their layout and their events."""
+"""The Trade-off tab: its components, their layout and their events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import gradio as gr
 
 from app.tradeoff.grid import GridHandlers
-from app.tradeoff.grid_order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
-from app.ui import rounds
-from app.ui.fields import Desk
+from app.tradeoff.grid_order import COLUMNS, GRID, LOSSLESS, ROWS
 from app.ui.views import GridView
-from app.ui.wiring import Field
+from app.ui.wiring import Field, pass_prompt_to_view, wire_memory, wire_stream
 
-NUM_TOKENS = 96  # initial value
+USUAL_ROWS, USUAL_COLUMNS = (LOSSLESS, 0.9, 0.7, 0.5), (2, 4, 8)
 
 
 def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> None:
-    """Build the tab and wire its events. live: the controls of the Live tab."""
-    desk, opens_with = Desk("grid", grid, live), grid.engines.default
-    with desk.laid_out(page, GRID, GridView, race=True):
-        another = desk.prompt_box(grid.examples)
-        titles = {tau: f"{tau:g}" for tau in TAUS}
-        desk.choices(gr.CheckboxGroup, "taus", titles, list(USUAL_TAUS), "Rows: τ")
-        desk.controls["lossless"] = gr.Checkbox(
-            True, label="Include lossless (τ 0)", **desk.named("lossless")
-        )
-        block_sizes = grid.block_sizes(opens_with)
-        titles = {block_size: str(block_size) for block_size in block_sizes}
-        chosen = _usual(block_sizes)
-        desk.choices(gr.CheckboxGroup, "block_sizes", titles, chosen, "Columns: B")
-        with gr.Column(**desk.named("knobs")):
-            desk.max_tokens(NUM_TOKENS)
-        desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
-
-    def follow(checkpoint: Any, chosen: Any) -> Any:
-        """Update the choices of B for a checkpoint. Chosen values that the checkpoint supports stay
-        chosen.
-        """
-        block_sizes = grid.block_sizes(checkpoint)
-        still_chosen = [
-            block_size
-            for block_size in block_sizes
-            if isinstance(chosen, list) and block_size in chosen
-        ]
-        choices = [(str(block_size), block_size) for block_size in block_sizes]
-        return gr.update(choices=choices, value=still_chosen or _usual(block_sizes))
-
-    desk.wire_examples("prompt", another, grid.examples, "block_sizes", follow)
-
-
-def _usual(block_sizes: list[int]) -> list[int]:
-    """Return the values of B that are chosen initially."""
-    return [
-        block_size for block_size in USUAL_BLOCK_SIZES if block_size in block_sizes
-    ] or block_sizes
+    """Build the tab and wire its events. live: the controls of the Live tab, which also has the
+    prompt.
+    """
+    rows = [(row if row == LOSSLESS else f"τ {row:g}", row) for row in ROWS]
+    columns = [(f"B {column}", column) for column in COLUMNS]
+    with gr.Row(elem_id="grid-bar"):
+        own: dict[str, Field] = {
+            "rows": gr.CheckboxGroup(rows, value=[*USUAL_ROWS], label="Rows", elem_id="grid-rows"),
+            "columns": gr.CheckboxGroup(
+                columns, value=[*USUAL_COLUMNS], label="Columns", elem_id="grid-columns"
+            ),
+        }
+        with gr.Row(elem_id="grid-go"):
+            run = gr.Button("Run", variant="primary", min_width=0, elem_id="grid-run")
+            stop = gr.Button("Stop", min_width=0, elem_id="grid-stop")
+    view = GridView(missed=grid.logs.missed, elem_id="grid")
+    inputs = {control.name: {**live, **own}[control.name] for control in GRID}
+    wire_stream(page, grid, [run.click], stop, inputs, [view])
+    wire_memory(page, "grid", own)
+    pass_prompt_to_view(live["prompt"], "grid")

@@ -20,7 +20,6 @@ ENTRIES = (
     "explain/explain.js",
     "tour/tour.js",
     "views/grid/view.js",
-    "views/frontier/view.js",
     "views/review/opening.js",
     "views/page/page.js",
 )

@@ -1,9 +1,8 @@
-"""Example prompts: one set for each type of checkpoint, and the initial prompts of Grid and
-Batch.
+"""Example prompts: one set for each type of checkpoint, and the initial prompts of Batch.
 
 ``prompts.json`` holds the requests. They were chosen by measurement: requests that
-SmolLM2-135M-Instruct answers acceptably, some marked requests that it gets wrong, and for Grid and
-Batch, requests for which τ, B and the method make a difference.
+SmolLM2-135M-Instruct answers acceptably, some marked requests that it gets wrong, and for Batch,
+requests for which τ, B and the method make a difference.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ Openings = Mapping[str, Sequence[str]]
 """Initial prompts by set of examples. For a set without initial prompts, a tab opens with the first
 examples of the set.
 """
-GRID: Openings = _FILE["grid"]
 BATCH: Openings = _FILE["batch"]
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.ui.results import tour_set
 from mars_runtime import web
 from mars_runtime.places import ASSETS
 from mars_runtime.trace import Trace, TraceError, read_trace
@@ -111,8 +110,6 @@ def read_value(value: str) -> dict[str, Trace]:
 
 
 def recorded(names: Sequence[str] = NAMES) -> str:
-    """Return the JSON for the page's script element: ``runs``, the recordings by name, and
-    ``frontier``, the measured results for the tour.
-    """
+    """Return the JSON for the page's script element: ``runs``, the recordings by name."""
     values_by_name = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
-    return web.script_data({"runs": values_by_name, "frontier": tour_set()})
+    return web.script_data({"runs": values_by_name})

@@ -14,6 +14,7 @@ import gradio as gr
 
 from app.ui import assets
 from app.ui.files import file_address
+from app.ui.results import points_json
 from mars_runtime import web
 
 Judge = Callable[[str, gr.Request], dict[str, Any]]
@@ -158,19 +159,25 @@ class BatchView(LineView):
 
 
 class GridView(LineView):
-    """Small charts of one prompt, by τ and B.
+    """The Trade-off view: agreement with AR by tokens per pass, and a heat map of τ and B.
 
     The first line is the grid as JSON (``run``, ``prompt``, ``rows``: [{"tau", "lossless"}],
     ``columns``: [B]). Further lines are ``<cell>\\t<trace line>``, ``rounds\\t{"cell", "kind",
     "ratio", "rate", ...}`` (``speedup.Rounds``), ``verdict\\t{"cell", "right"}`` and
-    ``status\\t{"text", "kind"}``. The names of cells are ``ar`` and ``r<row>c<column>``. A cell
-    that the visitor opens is shown in the race view with the ``elem_id`` ``grid-race``.
+    ``status\\t{"text", "kind"}``. The names of cells are ``ar``, ``lookup`` and
+    ``r<row>c<column>``.
     """
 
     page = "views/grid/grid.html"
     mount = "mountGridView"
     recorded = "grid.txt"
     lines = "grid line, then <cell>\\t<trace line> lines"
+
+    @classmethod
+    def template(cls, plotly: str) -> str:
+        """Return the static HTML, with the recorded results of many prompts."""
+        recorded = file_address(cls.recorded)
+        return web.template(cls.page, plotly=plotly, recorded=recorded, points=points_json())
 
 
 class ExplainView(LineView):
@@ -202,20 +209,6 @@ class CompareView(View):
         plotly = file_address("plotly.js")
         template = web.template(self.page, plotly=plotly, most=str(most_chars))
         super().__init__("", template, "element, server", [judge], **place)
-
-
-class FrontierView(View):
-    """Points and curves of measured results.
-
-    read_results: returns the data as JSON; called once, when the view opens.
-    """
-
-    page = "views/frontier/frontier.html"
-    mount = "mountFrontierView"
-
-    def __init__(self, read_results: Callable[[], str], **place: Any) -> None:
-        functions = [server_function("told", lambda _: read_results())]
-        super().__init__("", web.template(self.page), "element, server", functions, **place)
 
 
 class ReviewView(View):

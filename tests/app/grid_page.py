@@ -1,4 +1,4 @@
-"""A page for the Grid tab, on a scripted backend with a text that differs from AR's below
+"""A page for the Trade-off tab, on a scripted backend with a text that differs from AR's below
 tau 0.6.
 """
 
@@ -25,13 +25,21 @@ class GridBackend(ScriptedBackend):
     """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all.
 
     permits: where there are any, each forward of MARS takes one, so that a test can hold it.
-    begun: the settings of every run, in the order in which they began.
+    begun: the settings of every run, in the order in which they began; ``named``: in short.
     """
 
     def __init__(self) -> None:
         super().__init__(TEXT)
         self.permits: threading.Semaphore | None = None
         self.begun: list[DecodeSettings] = []
+
+    @property
+    def named(self) -> list[str]:
+        return [
+            s.method if s.method == "ar" else "lookup" if s.lookup else
+            f"{'lossless' if s.lossless else f'{s.tau:g}'}/{s.block_size}"
+            for s in self.begun
+        ]  # fmt: skip
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         self.begun.append(settings())
@@ -62,14 +70,12 @@ def make_page(folder: Path, **caps: object) -> tuple[Handlers, GridBackend]:
 
 
 def controls(**changes: object) -> dict[str, object]:
-    """What the tab sends for a run, with changes: two rows of two cells and the lossless row."""
+    """What the tab sends for a run, with changes: the lossless row and one of τ, two cells each."""
     return {
         "prompt": "Say ${HOME}<b>.",
-        "taus": [0.9, 0.5],
-        "block_sizes": [2, 4],
-        "lossless": True,
+        "rows": [0.5, "lossless"],
+        "columns": [4, 2],
         "max_new_tokens": 32,
-        "rounds": 3,
         "checkpoint": "scripted",
         **changes,
     }

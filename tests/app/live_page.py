@@ -24,11 +24,10 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 
 
 INSIDE = {
-    **dict.fromkeys(("grid", "frontier"), "trade-off"),
     **dict.fromkeys(("compare", "sets"), "review"),
 }
 """View -> the tab that it is in, by their names in addresses."""
-ALONE = {"batch": "throughput"}
+ALONE = {"batch": "throughput", "grid": "trade-off"}
 """View that is alone in its tab, by its element id -> the tab's name in addresses."""
 
 

@@ -59,7 +59,7 @@ def test_a_frame_in_a_page_of_another_site(address: str, place: ExitStack, tmp_p
 
 def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> None:
     """Use the page behind the proxy, or in a frame of the page that is opened: a race with its
-    charts, Frontier, Review, the tour, a run as a file. Fails on script errors and on requests to
+    charts, Trade-off, Review, the tour, a run as a file. Fails on script errors and on requests to
     anywhere else."""
     address = proxy.address
     context = shared().browser.new_context(
@@ -81,8 +81,8 @@ def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> No
     assert f"{address}favicon.ico" in linked
     assert [url for url in linked if not url.startswith(address)] == []  # fetched or not
     race_with_charts(frame)
-    open_tab(frame, "frontier")
-    frame.wait_for_selector("#frontier .mars-frontier[data-points]")
+    open_tab(frame, "grid")
+    frame.wait_for_selector("#grid .mars-grid[data-phase=finished] .main-svg >> nth=0")
     open_tab(frame, "sets")
     frame.wait_for_selector(".mars-review[data-phase=open] .rw-answer >> nth=1")
     present(page, frame)

@@ -60,14 +60,14 @@ def test_what_changes_the_text_is_the_same_everywhere(
         "checkpoint": "scripted",
     }  # fmt: skip
     grid = {
-        "prompt": "One.", "taus": [0.5], "block_sizes": [2], "lossless": True,
-        "max_new_tokens": 9, "checkpoint": "scripted",
+        "prompt": "One.", "rows": [0.5], "columns": [2], "max_new_tokens": 9,
+        "checkpoint": "scripted",
     }  # fmt: skip
     folder = str(write_checkpoint(tmp_path / "random"))
     request = ("--prompt", "Hi", "--max-new-tokens", "2", "--json")
     assert main(["generate", "--checkpoint", folder, *request]) == 0
     command = read_trace(capsys.readouterr().out.splitlines()).header
-    ar = dict(read_grid_order(grid, LIMITS).cells())["ar"]
+    ar = dict(read_grid_order(grid, LIMITS).turns(0)[0])["ar"]
     actual = {
         "live": read_live_order(opening, LIMITS).settings,
         "batch": read_batch_order(batch, LIMITS).settings,

@@ -1,34 +1,26 @@
-"""The Grid tab: its order, its lines, its ends, its visitors; then in a real browser."""
+"""The Trade-off tab: its order, its lines, its ends; then in a real browser."""
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
-from live_page import (
-    SETTINGS,
-    lane_trace,
-    lines_of,
-    only_run,
-    open_tab,
-    over,
-)
+from live_page import lane_trace, lines_of, only_run, open_tab, over
 from scripted_page import page_served
 
 from app.handlers import Handlers
 from app.tradeoff.grid import FULL, GridHandlers
-from app.tradeoff.grid_order import TAUS
+from app.tradeoff.grid_order import NUM_ROUNDS
+from app.ui.results import read_points
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
-from mars_runtime.trace import Trace
 from tests.engine.scripted import eventually
 
-CELLS = ["ar", "r0c0", "r0c1", "r1c0", "r1c1", "r2c0", "r2c1"]
+CELLS = ["ar", "lookup", "r0c0", "r0c1", "r1c0", "r1c1"]
 
 
 @pytest.fixture(scope="module")
@@ -51,60 +43,26 @@ def of_tag(value: str, tag: str) -> list[dict]:
     return [data for actual, data in lines_of(value)[1] if actual == tag]
 
 
-def traces(value: str) -> dict[str, Trace]:
-    """Cell -> its trace, in the order in which they began."""
-    names = dict.fromkeys(tag for tag, _ in lines_of(value)[1] if tag in CELLS)
-    return {name: lane_trace(value, name) for name in names}
-
-
-def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
-    grid, _ = page
+def test_every_cell_is_a_trace_and_is_timed_in_turn_with_ar(page) -> None:
+    grid, backend = page
     *_, last = grid.run("visitor", controls())
     head, lines = lines_of(last)
     assert head["columns"] == [2, 4]
-    assert head["rows"] == [
-        {"tau": 0.5, "lossless": False},
-        {"tau": 0.9, "lossless": False},
-        {"tau": 0.0, "lossless": True},
-    ]
-    tags = [tag for tag, _ in lines if tag in CELLS]
-    assert tags == sorted(tags, key=CELLS.index), "one after the other"
-    actual = traces(last)
-    assert list(actual) == CELLS
-    settings = {name: trace.header.settings for name, trace in actual.items()}
-    assert settings["ar"].method == "ar"
-    assert (settings["r0c1"].tau, settings["r0c1"].block_size) == (0.5, 4)
-    assert settings["r2c0"].lossless
-    assert folds.tpf(actual["ar"].events) == 1
-    assert folds.tpf(actual["r0c1"].events) == 4
-    parted = folds.first_divergence(actual["r0c1"].events, actual["ar"].events)
-    assert parted == WRONG_FROM
-    assert folds.first_divergence(actual["r0c0"].events, actual["ar"].events) is None
-    said = of_tag(last, "status")
-    assert said[0]["text"].startswith("Running plain AR")
-    assert "Cell 2 of 6: τ 0.5, B 4…" in [item["text"] for item in said]
-    assert "Round 3 of 3: lossless, B 4…" in [entry["text"] for entry in said]
-    finished = "Finished: 6 of 6 cells done, timed in 3 rounds."
-    assert said[-1] == {"text": finished, "kind": "finished"}
-
-
-def test_ar_is_timed_with_every_row_of_every_round(page) -> None:
-    """The order is reversed in every second round; a cell has the median and spread of them."""
-    grid, backend = page
-    *_, last = grid.run("visitor", controls(lossless=False))
-    turns = [["ar", "0.5/2", "0.5/4"], ["ar", "0.9/2", "0.9/4"]]
+    assert [row["lossless"] for row in head["rows"]] == [True, False]
+    assert list(dict.fromkeys(tag for tag, _ in lines if tag in CELLS)) == CELLS
+    traces = {name: lane_trace(last, name) for name in CELLS}
+    chosen = traces["r1c1"].header.settings
+    assert (chosen.tau, chosen.block_size, chosen.lossless, chosen.lookup) == (0.5, 4, False, False)
+    assert traces["r0c0"].header.settings.lossless
+    assert folds.tpf(traces["r1c1"].events) == 4
+    parted = [folds.first_divergence(traces[name].events, traces["ar"].events) for name in CELLS]
+    assert parted == [None] * 5 + [WRONG_FROM]
+    turns = [["ar", "lookup"], ["ar", "lossless/2", "lossless/4"], ["ar", "0.5/2", "0.5/4"]]
     back = [turn[::-1] for turn in turns[::-1]]
-    begun = ["ar" if s.method == "ar" else f"{s.tau:g}/{s.block_size}" for s in backend.begun]
-    assert begun == [name for turn in (*turns, *back, *turns) for name in turn]
+    assert backend.named == [name for turn in (*turns, *back, *turns) for name in turn]
     rounds = {line["cell"]: line for line in of_tag(last, "rounds")}
-    assert set(rounds) == {"ar", "r0c0", "r0c1", "r1c0", "r1c1"}
-    assert rounds["ar"]["rounds"] == 2 * 3
-    for name in ("r0c0", "r0c1", "r1c0", "r1c1"):
-        actual = rounds[name]
-        assert actual["rounds"] == 3
-        assert actual["rate"][1] <= actual["rate"][0] <= actual["rate"][2]
-        if actual["kind"] != "busy":
-            assert actual["low"] <= actual["ratio"] <= actual["high"] <= actual["limit"]
+    assert [rounds[name]["rounds"] for name in CELLS] == [3 * NUM_ROUNDS, *[NUM_ROUNDS] * 5]
+    assert of_tag(last, "status")[-1]["kind"] == "finished"
 
 
 def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
@@ -112,14 +70,14 @@ def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     backend.forward_seconds = 0.02
     values = grid.run("visitor", controls())
     for value in values:
-        if of_tag(value, "r0c0"):
+        if of_tag(value, "lookup"):
             break
     grid.stop("somebody else")
     grid.stop("visitor")
     *_, last = values
-    assert list(traces(last)) == ["ar", "r0c0"]
-    assert of_tag(last, "r0c0")[-1]["reason"] == "cancelled"
-    assert of_tag(last, "status")[-1] == {"text": "Stopped: 0 of 6 cells done.", "kind": "stopped"}
+    assert of_tag(last, "lookup")[-1]["reason"] == "cancelled"
+    assert not of_tag(last, "r0c0")
+    assert of_tag(last, "status")[-1]["kind"] == "stopped"
     assert len(grid.runs) == 0
 
 
@@ -135,49 +93,54 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
 
     monkeypatch.setattr(engine, "submit", crowded)
     monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
-    *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
-    said = [item["text"] for item in of_tag(last, "status")]
-    assert said[-1] == "Finished: 1 of 1 cells done, timed in 3 rounds."
-    assert FULL in said
+    *_, last = grid.run("visitor", controls(columns=[2]))
+    said = of_tag(last, "status")
+    assert said[-1]["kind"] == "finished"
+    assert FULL in [item["text"] for item in said]
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "sentence"),
+    ("changes", "field"),
     [
-        ({"taus": [], "lossless": False}, "taus", "Choose at least one τ, or the lossless row."),
-        ({"block_sizes": []}, "block_sizes", "Choose at least one B."),
-        ({"block_sizes": [2, 16]}, "block_sizes", "for a B of at most 8, but B is 16"),
-        ({"block_sizes": ["auto", 2]}, "block_sizes", "Choose values from the list."),
-        ({"taus": [1.5]}, "taus", "The threshold τ must be a number from 0 to 1, got 1.5."),
-        ({"taus": [0.5] * 10_000}, "taus", "Choose up to 20 values from the list."),
-        (
-            {"taus": list(TAUS), "block_sizes": [2, 4, 8]},
-            "taus",
-            "at most 20 cells (you chose 9 rows × 3",
-        ),
-        ({"rounds": 4}, "rounds", "Choose 3 or 5 rounds."),
-        (
-            {"max_new_tokens": 257},
-            "max_new_tokens",
-            "Choose at most 256 tokens per cell (you chose 257).",
-        ),
+        ({"rows": []}, "rows"),
+        ({"rows": [1.5]}, "rows"),
+        ({"rows": [["lossless"]]}, "rows"),
+        ({"columns": "2"}, "columns"),
+        ({"columns": ["auto"]}, "columns"),
+        ({"prompt": " "}, ""),  # not a control of this tab: the run reports it
     ],
 )
-def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None:
+def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) -> None:
     grid, backend = page
     refusal = grid.check(controls(**changes))
-    assert refusal is not None
-    assert refusal.field == field
-    assert sentence in str(refusal)
+    assert (refusal.field if refusal else "") == field
     *_, last = grid.run("visitor", controls(**changes))
     (status,) = of_tag(last, "status")
-    assert status == {"text": str(refusal), "kind": "error"}
+    assert status["kind"] == "error"
     assert backend.prompts == []
 
 
-PROMPT = "Say ${HOME}<b>."
-GRID = "#grid .mars-grid"
-AR, SAME, BOLD, LAST = ("ar", "r0c0", "r0c1", "r2c1")
+def test_what_the_checkpoint_does_not_support_is_left_out(page) -> None:
+    grid, _ = page
+    order = grid.read(controls(columns=[2, 4, 8], max_new_tokens=300)).order
+    assert (order.columns, order.max_new_tokens) == ((2, 4, 8), 96)
+    limits = grid.limits(controls())
+    assert max(order.columns) <= limits.block_size
+
+
+def test_the_results_of_many_prompts_are_shares_with_intervals() -> None:
+    points = read_points()
+    assert {point.checkpoint for point in points} >= {"mars-smollm2", "mars-tiny"}
+    for point in points:
+        assert 0 <= point.agreement.low <= point.agreement.value <= point.agreement.high <= 1
+        assert point.tpf.value >= 1
+        assert point.num_prompts >= 10
+
+
+VIEW = "#grid .mars-grid"
+HEAT = "#grid [data-chart=heat] .rv-plot"
+DRAWN = """(key) => document.querySelector(`#grid [data-chart=${key}] .rv-plot`).data
+  .map(({ x, y, z }) => z ?? x.map((value, i) => [value, y[i]]))"""
 
 
 @pytest.fixture(scope="module")
@@ -188,149 +151,45 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Grid
         yield url, backend, handlers
 
 
-@pytest.fixture(scope="module")
-def tab(served: tuple[str, GridBackend, Handlers]) -> Iterator[playwright.Page]:
-    """The tab as one visitor has it open, who asks for three rows of two cells; each test leaves it
-    as the next one needs it."""
-    with opened(served[0]) as page:
-        open_tab(page, "grid")
-        page.wait_for_selector(f"{GRID}[data-recorded-run=true]")
-        page.fill("#grid-prompt textarea", PROMPT)
-        page.fill("#grid-max_new_tokens input[type=number]", "32")
-        for unwanted in ("0.7", "0.8"):
-            page.get_by_label(unwanted, exact=True).uncheck()
-        page.locator("#grid-block_sizes").get_by_label("8", exact=True).uncheck()
-        yield page
-
-
-@pytest.fixture(scope="module")
-def ran(tab: playwright.Page) -> playwright.Page:
-    """The tab after a run."""
-    run(tab)
-    return tab
-
-
-def wait_phase(page: playwright.Page, phase: str) -> None:
-    page.wait_for_selector(f"#grid .mars-grid[data-phase={phase}]")
-
-
-def cell(name: str, inner: str = "") -> str:
-    return f"#grid .gv-cell[data-cell={name}] {inner}".strip()
-
-
-def run(page: playwright.Page) -> None:
-    over(page, lambda: page.click("#grid-run"), GRID, "data-phase")
-
-
 @needs_browser
-def test_refusals_examples_and_the_prompt_of_live(tab: playwright.Page) -> None:
-    page = tab
-    page.get_by_label("0.5", exact=True).uncheck()
-    page.get_by_label("0.9", exact=True).uncheck()
-    page.get_by_label("Include lossless").uncheck()
-    page.click("#grid-run")
-    page.wait_for_selector("#grid-taus :text('Choose at least one τ, or the lossless row.')")
-    assert page.get_attribute(GRID, "data-recorded-run") == "true"
-    assert page.input_value("#grid-prompt textarea") == PROMPT
-    prompt = page.locator("#grid-prompt textarea")
-    page.get_by_role("button", name="Another example").click()
-    page.wait_for_function(
-        "p => document.querySelector('#grid-prompt textarea').value !== p", arg=PROMPT
-    )
-    open_tab(page, "live")
-    page.fill("#prompt textarea", "From the other tab.")
-    open_tab(page, "grid")
-    page.get_by_role("button", name="Use the prompt from Live").click()
-    playwright.expect(prompt).to_have_value("From the other tab.")
-    prompt.fill(PROMPT)
-    page.click("#grid-taus [aria-label=Clear]")  # the sentence is above the control that it names
-    for wanted in ("0.5", "0.9"):
-        page.get_by_label(wanted, exact=True).check()
-    page.get_by_label("Include lossless").check()
+def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(served) -> None:
+    url, backend, handlers = served
+    with opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page:
+        page.wait_for_selector(f"{VIEW}[data-phase=finished][data-recorded-run=true]")
+        for name in ("τ 0.9", "τ 0.7", "B 8"):
+            page.get_by_label(name, exact=True).uncheck()
+        over(page, lambda: page.click("#grid-run"), VIEW, "data-phase")
+        playwright.expect(page.locator(f"{VIEW} .rv-prompt")).to_have_text("Say ${HOME}<b>.")
+        page.wait_for_function(f"document.querySelector('{HEAT}').data?.[0].z.length === 2")
+        (table,) = page.evaluate(DRAWN, "heat")
+        assert table[1] == [2, 4]
+        page.wait_for_function(
+            "document.querySelector('#grid [data-chart=scatter] .rv-plot').data.length === 5"
+        )
+        _, ar, lookup, lossless, bold = page.evaluate(DRAWN, "scatter")
+        assert (ar, lookup[0][1], lossless[1][1], bold[0]) == ([[1, 100]], 100, 100, [2, 100])
+        assert bold[1] == [4, pytest.approx(100 * WRONG_FROM / 32)]
+        page.click(f"{VIEW} [data-chart=scatter] button")
+        page.wait_for_selector(f"{VIEW}[data-across=speed]")
 
+        page.focus(HEAT)  # what a pointer does, with the keyboard
+        page.keyboard.press("End")
+        assert f"token {WRONG_FROM + 1}" in page.inner_text(f"{VIEW} .gv-readout")
+        page.keyboard.press("Home")
+        box = page.locator(f"{HEAT} .nsewdrag").bounding_box()
+        page.mouse.click(box["x"] + 0.75 * box["width"], box["y"] + 0.75 * box["height"])
+        page.wait_for_selector("#race .mars-race[data-state=finished][data-lanes='2']")
+        differs = page.inner_text("#race .rv-pane[data-lane=mars] .rv-differs")
+        assert str(WRONG_FROM + 1) in differs
+        assert page.locator("#race .rv-text b").count() == 0
 
-@needs_browser
-def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
-    page = ran
-    assert page.locator("#grid [role=row]").count() == 5
-    assert page.locator("#grid [role=gridcell]").count() == 7
-    rows = page.locator("#grid [role=rowheader]").all_inner_texts()
-    assert rows == ["plain AR", "τ 0.5", "τ 0.9", "lossless"]
-    assert page.locator("#grid [role=columnheader]").all_inner_texts() == ["τ × B", "B 2", "B 4"]
-    assert page.inner_text(cell(AR, ".gv-tpf")) == "1.00"
-    assert page.inner_text(cell(BOLD, ".gv-tpf")) == "4.00"
-    assert page.inner_text(cell(BOLD, ".gv-differs")) == f"differs at token {WRONG_FROM + 1}"
-    assert page.inner_text(cell(SAME, ".gv-differs")) == "same text"
-    ratio = page.inner_text(cell(LAST, ".gv-ratio"))
-    assert re.fullmatch(r"[\d.]+×", ratio)
-    assert float(ratio[:-1]) <= float(page.inner_text(cell(LAST, ".gv-tpf")))
-    assert "median of 3" in page.get_attribute(cell(LAST, ".gv-ratio"), "title")
-    assert page.inner_text(cell(LAST, ".gv-speed")).endswith(" tok/s")
-    marks = page.locator("#grid .gv-mark:not(:empty)").all_inner_texts()
-    assert sorted(marks) == sorted(["★", "▲", "▲"])
-    best = page.inner_text("#grid .gv-best")
-    assert best.startswith("Fastest: ")
-    assert "the same text as AR" in best
-    assert page.inner_text(cell(BOLD, ".gv-agreement")) == "31"  # the first ten of 32 tokens
-    assert page.inner_text(cell(SAME, ".gv-agreement")) == "100"
-    assert page.locator("#grid-race").is_hidden()
-
-    page.click(cell(BOLD))
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
-    race = page.locator("#grid-race")
-    assert page.inner_text("#grid .gv-opened") == "Shown below: τ 0.5, B 4 and plain AR."
-    assert "τ 0.5 · B 4" in race.locator(SETTINGS).get_attribute("title")
-    differs = race.locator(".rv-pane[data-lane=mars] .rv-differs").inner_text()
-    assert differs == f"differs at token {WRONG_FROM + 1}"
-    text = race.locator(".rv-pane[data-lane=ar] .rv-text").evaluate("e => e.textContent")
-    assert text.startswith("Say ${HOME}<b>bold</b>")
-    assert race.locator(".rv-pane b b, .rv-text b").count() == 0
-    assert page.get_attribute(cell(BOLD), "aria-selected") == "true"
-
-    page.click(cell(AR))
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='1']")
-    assert page.inner_text("#grid .gv-opened") == "Shown below: plain AR."
-
-
-@needs_browser
-def test_the_keyboard_runs_moves_opens_and_stops(tab: playwright.Page, served) -> None:
-    page, backend = tab, served[1]
-    page.focus("#grid-prompt textarea")
-    over(page, lambda: page.keyboard.press("Control+Enter"), GRID, "data-phase")
-    assert page.locator("#grid .gv-cell[tabindex='0']").count() == 1
-    page.focus(cell(AR))
-    for key in ("ArrowUp", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
-        page.keyboard.press(key)
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
-    focused = "document.activeElement.dataset.cell"
-    assert page.evaluate(focused) == "r1c1"
-    label = page.get_attribute(cell("r1c1"), "aria-label")
-    assert label.startswith("τ 0.9, B 4, 1.00 tokens per pass, 100 % agreement with AR, ")
-    assert label.endswith("shown below")
-    assert page.inner_text("#grid .gv-opened").startswith("Shown below: τ 0.9, B 4")
-    for key, reached in (("Home", "r1c0"), ("PageDown", "r2c0"), ("End", LAST), ("PageUp", AR)):
-        page.keyboard.press(key)
-        assert page.evaluate(focused) == reached
-    assert page.locator("#grid .gv-cell[tabindex='0']").count() == 1
-    page.keyboard.press("ArrowDown")
-    assert page.evaluate(focused) == BOLD  # the column was kept
-
-    backend.permits = threading.Semaphore(4)  # the prompt is read, three forwards are made
-    page.click("#grid-run")
-    page.wait_for_selector("#grid .gv-cell[data-cell=r0c0][data-state=running]")
-    assert page.inner_text("#grid .gv-status") == "Cell 1 of 6: τ 0.5, B 2…"
-    assert page.locator("#grid-race").is_hidden()  # that run is gone
-    page.dispatch_event(cell(LAST), "click")
-    assert page.locator("#grid .gv-opened").is_hidden()  # nothing to open yet
-    page.click(cell(SAME))
-    page.wait_for_selector("#grid-race .mars-race[data-state=running][data-steps='3']")
-    backend.permits.release()
-    page.wait_for_selector("#grid-race .mars-race[data-steps='4']")
-    stopped = only_run(served[2].grid)
-    page.keyboard.press("Escape")
-    assert eventually(lambda: stopped.is_cancelled)
-    backend.permits.release(100)
-    wait_phase(page, "stopped")
-    assert page.inner_text("#grid .gv-status") == "Stopped: 0 of 6 cells done."
-    page.wait_for_selector("#grid-race .mars-race[data-state=stopped]")
-    backend.permits = None
+        open_tab(page, "trade-off")
+        backend.permits = threading.Semaphore(4)
+        page.click("#grid-run")
+        page.wait_for_selector(f"{VIEW}[data-phase=running]")
+        stopped = only_run(handlers.grid)
+        page.keyboard.press("Escape")
+        assert eventually(lambda: stopped.is_cancelled)
+        backend.permits.release(100)
+        page.wait_for_selector(f"{VIEW}[data-phase=stopped]")
+        backend.permits = None

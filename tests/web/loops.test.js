@@ -8,7 +8,6 @@ import { loopsAt, upToLoop } from "../../assets/web/core/loops.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
 import { Lane } from "../../assets/web/core/trace.js";
-import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 
 /**
  * @param {number[]} phrase
@@ -67,23 +66,6 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(loopsAt(cut), -1);
   assert.equal(folds.perForward(cut), 11 / 3);
   assert.equal(loopRemark(cut), "");
-});
-
-test("a cell that goes round in circles is never the fastest, and says what it does", () => {
-  const timed = (/** @type {number} */ ratio) => ({ kind: "faster", ratio, low: ratio, high: ratio, limit: 9, rounds: 3, rate: [1, 1, 1] }); // prettier-ignore
-  const ar = { name: "ar", rounds: timed(1), lane: laneOf([[1], [2], [3]], "ar", "eos"), row: null, blockSize: 1 };
-  const good = {
-    name: "a",
-    lane: laneOf([[1, 2], [3]], "mars", "eos"),
-    row: { tau: 0.9, lossless: false },
-    blockSize: 2,
-    rounds: timed(1.2),
-  };
-  const garbage = { name: "b", rounds: timed(4), lane: looping(), row: { tau: 0, lossless: false }, blockSize: 8 };
-  const cells = /** @type {Cell[]} */ (/** @type {unknown} */ ([ar, good, garbage]));
-  assert.equal(fastest(cells)?.name, "a");
-  assert.match(textsOf(cells[2], cells[0]).differs, /^repeats itself/);
-  assert.doesNotMatch(textsOf(cells[1], cells[0]).differs, /repeats/);
 });
 
 // Plain AR's run with the same text as another.

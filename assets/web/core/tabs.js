@@ -1,14 +1,13 @@
-// The page's tabs and their addresses, such as #frontier. A tab with several views contains a second list of tabs, and
+// The page's tabs and their addresses, such as #throughput. A tab with several views contains a second list of tabs, and
 // the tab's address opens the first of these views. Gradio renders a view when it is first opened.
 
 import { indexForKey, targetOf, whenThere } from "./dom.js";
 
 /** @type {Record<string, string[]>} */
 const VIEWS = {
-  "trade-off": ["grid", "frontier"],
   review: ["compare", "sets"],
 };
-const SINGLE = ["live", "throughput"];
+const SINGLE = ["live", "trade-off", "throughput"];
 const [FIRST] = SINGLE;
 /** @type {Record<string, string>} */
 const FOLDS = { "how-it-works": FIRST }; // the tab of each fold that has an address

@@ -81,10 +81,10 @@ export function whenRecorded(act) {
 }
 
 const read = new Map();
-/** @type {{ runs: Record<string, string>, frontier?: FrontierSet | null } | null} */
+/** @type {{ runs: Record<string, string> } | null} */
 let shipped = null;
 
-// Returns the data that mountRecordings has loaded: the recordings by name, and the results for the tour's frontier.
+// Returns the data that mountRecordings has loaded: the recordings by name.
 export function came() {
   const element = document.getElementById("mars-recorded");
   shipped ||= element ? JSON.parse(element.textContent || "{}") : { runs: {} };

@@ -17,7 +17,6 @@ export const BUTTONS = {
 
 export const SENTENCES = {
   noRecording: "The recording of this stop was not loaded.",
-  noFigures: "The measured results of this stop were not loaded.",
   noNotes: "Allow pop-ups for this page to see the notes.",
   starting: "Starting…",
   failed: "The live run failed; this is a recording.",
@@ -65,12 +64,6 @@ export const TOUR = [
     notes:
       "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Pause at 0.5, where everybody can see that the text is broken.",
     scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
-  },
-  {
-    headline: "Passes against agreement",
-    says: "Further right: fewer passes. Higher: more answers that equal AR's, token for token. Lossless is at the top.",
-    notes: "Only the best lossless setting is shown. The Frontier has all of them, and each opens as a run.",
-    scene: { kind: "frontier" },
   },
   {
     headline: "Not every text gets faster",

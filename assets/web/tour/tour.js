@@ -9,7 +9,6 @@ import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, figure, whole } from "../core/words.js";
 import { recording, whenRecorded } from "../explain/explain.js";
-import { FrontierScene } from "./measured_scenes.js";
 import { AskScene, DialScene, RaceScene } from "./race_scene.js";
 import { BUTTONS, MODEL, SENTENCES, TOUR } from "./stops.js";
 
@@ -261,5 +260,4 @@ function figureLines({ lanes, note }) {
 /** @type {Record<string, new (element: HTMLElement, spec: SceneSpec, told: ShownRun | null) => Scene>} */
 const SCENES = {
   ...{ race: RaceScene, figure: FigureScene, dial: DialScene, ask: AskScene },
-  frontier: FrontierScene,
 };

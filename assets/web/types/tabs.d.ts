@@ -1,4 +1,4 @@
-// Types of the tour, the conversation, the Compare view and the grid.
+// Types of the tour, the conversation and the Compare view.
 
 // The tour.
 
@@ -113,7 +113,7 @@ interface TurnActions {
   send(turn: Turn, prompt: string): void;
 }
 
-// The Compare view and the grid.
+// The Compare view.
 
 type PinRow = import("../views/compare/rows.js").Row;
 
@@ -134,37 +134,6 @@ interface ComparedText extends Alignment {
   text: HTMLElement;
   marked: HTMLElement[];
   lit: HTMLElement | null;
-}
-
-// The number by which the cells of a grid are coloured.
-type Measure = "tpf" | "agreement" | "speed";
-
-interface CellParts {
-  node: HTMLElement;
-  tpf: HTMLElement;
-  agreement: HTMLElement;
-  ratio: HTMLElement;
-  speed: HTMLElement;
-  mark: HTMLElement;
-  differs: HTMLElement;
-  verdict: HTMLElement;
-}
-
-// The style of a cell and its point. level: step of the colour ramp, 0 for none. mark: "all", "row" or "". colour:
-// index of its run's colour in the palette, null if no other view shows the run.
-interface CellLook {
-  level: number;
-  mark: string;
-  isOpened: boolean;
-  colour: number | null;
-}
-
-type GridScale = ReturnType<typeof import("../views/grid/frontier.js").scaleOf>;
-
-interface GridPoint {
-  cell: Cell;
-  x: number;
-  y: number;
 }
 
 // The nodes of a row of a batch.

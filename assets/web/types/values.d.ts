@@ -67,3 +67,34 @@ interface Cell {
   lane: Lane;
   rounds: RoundsLine | null;
 }
+
+interface Estimate {
+  value: number;
+  low: number;
+  high: number;
+}
+
+// A method that was measured on many prompts (app/ui/results.py).
+interface MeasuredPoint {
+  checkpoint: string;
+  name: string;
+  num_prompts: number;
+  agreement: Estimate;
+  tpf: Estimate;
+  speed: Estimate | null;
+}
+
+// A cell in the chart. height: agreement in percent.
+interface GridMark {
+  cell: Cell;
+  across: Estimate;
+  height: number;
+}
+
+// What the charts of the Trade-off view show. references: AR, and AR + lookup.
+interface GridState {
+  rows: Cell[][];
+  references: Cell[];
+  points: MeasuredPoint[];
+  isSpeed: boolean;
+}

@@ -20,13 +20,12 @@ import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversatio
 const RUNS = {
   run: "race",
   "batch-run": "batch-stage",
-  "grid-run": "grid-stage",
-}; // id of a Run button -> id of the stage with its results
+  "grid-run": "grid",
+}; // id of a Run button -> id of the element with its results
 /** @type {Record<string, string>} */
 const PROMPTS = {
   prompt: "run",
   "batch-prompts": "batch-run",
-  "grid-prompt": "grid-run",
 };
 
 // Mounts the page's behaviour; called in the document's head. Functions that other scripts of the page call are added
@@ -233,7 +232,7 @@ function mountPrompt() {
 
 /** @type {Record<string, { text: string, label: string, controls: string }>} */
 const FOLDS = Object.fromEntries(
-  ["batch-", "grid-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
+  ["batch-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
 ); // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
 
 /**
@@ -406,7 +405,7 @@ function obeyed({ settings, facts }) {
 }
 
 /**
- * Returns the run to start when a view, such as the Frontier view, requests a method with certain settings, a prompt
+ * Returns the run to start when a view requests a method with certain settings, a prompt
  * and a checkpoint.
  * @param {WayDetail} given
  * @returns {Order}

@@ -1,0 +1,167 @@
+// The two Plotly figures of the Trade-off view. Pure; no DOM.
+
+import { axis, escaped, label, layout } from "../../charts/plot.js";
+import { folds } from "../../core/folds.js";
+import { figure } from "../../core/words.js";
+import { acrossOf, agreement, cellLines, cellName, percent, rowName } from "../../folds/grid.js";
+
+/** @type {(lines: string[]) => string} */
+const hover = (lines) => lines.map(escaped).join("<br>");
+
+/**
+ * Returns error bars from estimates in the unit of the axis.
+ * @param {Estimate[]} estimates
+ * @param {Json} [more]
+ */
+const bars = (estimates, more = {}) => ({
+  type: "data",
+  symmetric: false,
+  array: estimates.map(({ value, high }) => high - value),
+  arrayminus: estimates.map(({ value, low }) => value - low),
+  thickness: 1,
+  width: 0,
+  ...more,
+});
+
+/** @type {(estimate: Estimate) => Estimate} */
+const inPercent = ({ value, low, high }) => ({ value: 100 * value, low: 100 * low, high: 100 * high });
+
+/**
+ * Returns the recorded results of many prompts as faint crosses with their intervals.
+ * @param {MeasuredPoint[]} points
+ * @param {"tpf" | "speed"} measure
+ * @param {Colours} c
+ */
+function crosses(points, measure, c) {
+  const timed = points.filter((point) => point[measure]);
+  const across = timed.map((point) => /** @type {Estimate} */ (point[measure]));
+  const shares = timed.map((point) => inPercent(point.agreement));
+  const texts = timed.map(({ name, num_prompts: num }, i) => [
+    name,
+    `${num} prompts, recorded`,
+    `${figure(across[i].value)}${measure === "tpf" ? " tokens per pass" : " times AR's speed"}`,
+    `${percent(shares[i].value / 100)} of the answers are AR's`,
+  ]);
+  return {
+    ...{ type: "scatter", mode: "markers", opacity: 0.35, hoverinfo: "text" },
+    x: across.map(({ value }) => value),
+    y: shares.map(({ value }) => value),
+    hovertext: texts.map(hover),
+    marker: { symbol: "cross-thin", size: 8, color: c.muted, line: { width: 1.5, color: c.muted } },
+    error_x: bars(across, { color: c.muted }),
+    error_y: bars(shares, { color: c.muted }),
+  };
+}
+
+/**
+ * Returns agreement with AR by tokens per pass or by speed: a line of markers for each row, each with its B, and the two
+ * references.
+ * @param {GridState} grid
+ * @param {Colours} c
+ * @returns {Figure}
+ */
+export function scatterFigure({ rows, references, points, isSpeed }, c) {
+  const [ar, lookup] = references;
+  const lines = [[ar], [lookup], ...rows].map((cells) =>
+    cells.filter((cell) => isPlaced(cell, ar, isSpeed)).map((cell) => placed(cell, ar, isSpeed)),
+  );
+  const data = lines.map((marks) => {
+    const { cell } = marks[0] ?? {};
+    const isMars = Boolean(cell?.row);
+    const color = isMars ? c.mars : cell === ar ? c.ar : c.lookup;
+    const symbol = isMars ? (cell.row?.lossless ? "diamond" : "circle") : "square";
+    return {
+      ...{ type: "scatter", mode: "lines+markers+text", hoverinfo: "text", cliponaxis: false },
+      x: marks.map(({ across }) => across.value),
+      y: marks.map(({ height }) => height),
+      text: marks.map((mark) => (isMars ? String(mark.cell.blockSize) : "")),
+      textfont: { size: 12, color: c.page },
+      customdata: marks.map((mark) => mark.cell.name),
+      hovertext: marks.map((mark) => hover(cellLines(mark.cell, ar))),
+      line: { color, width: 1, dash: "dot" },
+      marker: { symbol, color, size: symbol === "diamond" ? 22 : isMars ? 18 : 13, line: { color: c.page, width: 1 } },
+      ...(isSpeed
+        ? {
+            error_x: bars(
+              marks.map(({ across }) => across),
+              { color },
+            ),
+          }
+        : {}),
+    };
+  });
+  const measured = crosses(points, isSpeed ? "speed" : "tpf", c);
+  const xs = [...data, measured].flatMap(({ x }) => x).filter(Number.isFinite);
+  const range = [Math.min(0.95, 0.95 * Math.min(...xs)), 1.08 * Math.max(1.4, ...xs)];
+  const across = axis(c, isSpeed ? "speed relative to AR" : "tokens per forward pass", { range, showgrid: false });
+  const down = axis(c, "agreement with AR's text, %", { range: [-6, 114], tickvals: [0, 25, 50, 75, 100] });
+  const annotations = labels(lines.flatMap((marks) => marks.slice(-1)), range, c); // prettier-ignore
+  const margin = { l: 56, r: 16, t: 8, b: 44 };
+  return { data: [measured, ...data], layout: layout(c, across, down, { margin, annotations }) };
+}
+
+/**
+ * Returns a label above the last mark of each line. A label that would overlap an earlier one is left out.
+ * @param {GridMark[]} marks
+ * @param {number[]} range of the horizontal axis
+ * @param {Colours} c
+ */
+function labels(marks, [from, to], c) {
+  /** @type {GridMark[]} */
+  const taken = [];
+  for (const mark of marks) {
+    /** @param {GridMark} other */
+    const isNear = (other) =>
+      Math.abs(other.across.value - mark.across.value) < 0.12 * (to - from) &&
+      Math.abs(other.height - mark.height) < 12;
+    if (!taken.some(isNear)) taken.push(mark);
+  }
+  return taken.map(({ cell, across, height }) => {
+    const name = cell.row ? rowName(cell.row) : cellName(cell);
+    return label(name, across.value, height, cell.row ? c.mars : c.muted, { xanchor: "center", xshift: 0, yshift: 19 });
+  });
+}
+
+/** @type {(cell: Cell, ar: Cell, isSpeed: boolean) => GridMark} */
+const placed = (cell, ar, isSpeed) => ({
+  ...{ cell, across: acrossOf(cell, isSpeed) },
+  height: 100 * agreement(cell.lane, ar.lane),
+});
+
+/** @type {(cell: Cell, ar: Cell, isSpeed: boolean) => boolean} */
+const isPlaced = (cell, ar, isSpeed) =>
+  Number.isFinite(agreement(cell.lane, ar.lane)) && Number.isFinite(acrossOf(cell, isSpeed).value);
+
+/**
+ * Returns tokens per pass by τ and B, with agreement in the text of each cell.
+ * @param {GridState} grid
+ * @param {Colours} c
+ * @returns {Figure | null}
+ */
+export function heatFigure({ rows, references: [ar] }, c) {
+  if (!rows.length) return null;
+  /** @param {(cell: Cell) => unknown} of */
+  const table = (of) => rows.map((cells) => cells.map(of));
+  /** @param {Cell} cell */
+  const tokens = ({ lane }) => (lane.steps.length ? folds.perForward(lane) : null);
+  const colours = [c.page, c.bars[1], c.bars[2]]; // the text is readable on all of them
+  const trace = {
+    ...{ type: "heatmap", hoverinfo: "text", showscale: false, xgap: 3, ygap: 3, zmin: 1 },
+    x: rows[0].map(({ blockSize }) => `B ${blockSize}`),
+    y: rows.map(([{ row }]) => (row ? rowName(row) : "")),
+    z: table(tokens),
+    zmax: Math.max(1.5, ...rows.flat().map((cell) => tokens(cell) ?? 0)),
+    customdata: table(({ name }) => name),
+    text: table((cell) => {
+      const value = tokens(cell);
+      return value === null ? "" : `<b>${figure(value)}</b><br>${percent(agreement(cell.lane, ar.lane))}`;
+    }),
+    hovertext: table((cell) => hover(cellLines(cell, ar))),
+    texttemplate: "%{text}",
+    textfont: { size: 13, color: c.ink },
+    colorscale: colours.map((color, i) => [i / (colours.length - 1), color]),
+  };
+  const plain = { showgrid: false, ticks: "", linecolor: c.page };
+  const [across, down] = [axis(c, "", { ...plain, side: "top" }), axis(c, "", { ...plain, autorange: "reversed" })];
+  return { data: [trace], layout: layout(c, across, down, { margin: { l: 76, r: 8, t: 28, b: 4 } }) };
+}
