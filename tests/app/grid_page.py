@@ -25,21 +25,13 @@ class GridBackend(ScriptedBackend):
     """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all.
 
     permits: where there are any, each forward of MARS takes one, so that a test can hold it.
-    begun: the settings of every run, in the order in which they began; ``named``: in short.
+    begun: the settings of every run, in the order in which they began.
     """
 
     def __init__(self) -> None:
         super().__init__(TEXT)
         self.permits: threading.Semaphore | None = None
         self.begun: list[DecodeSettings] = []
-
-    @property
-    def named(self) -> list[str]:
-        return [
-            s.method if s.method == "ar" else "lookup" if s.lookup else
-            f"{'lossless' if s.lossless else f'{s.tau:g}'}/{s.block_size}"
-            for s in self.begun
-        ]  # fmt: skip
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         self.begun.append(settings())

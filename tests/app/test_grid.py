@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright
@@ -11,13 +13,13 @@ from grid_page import WRONG_FROM, GridBackend, controls, make_page
 from live_page import lane_trace, lines_of, only_run, open_tab, over
 from scripted_page import page_served
 
-from app.handlers import Handlers
 from app.tradeoff.grid import FULL, GridHandlers
 from app.tradeoff.grid_order import NUM_ROUNDS
 from app.ui.results import read_points
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
+from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
 
 CELLS = ["ar", "lookup", "r0c0", "r0c1", "r1c0", "r1c1"]
@@ -37,6 +39,12 @@ def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBack
     made[1].prompts.clear()
     made[1].begun.clear()
     return made
+
+
+def short(settings: DecodeSettings) -> str:
+    if settings.method == "ar" or settings.lookup:
+        return "lookup" if settings.lookup else "ar"
+    return f"{'lossless' if settings.lossless else settings.tau}/{settings.block_size}"
 
 
 def of_tag(value: str, tag: str) -> list[dict]:
@@ -59,7 +67,9 @@ def test_every_cell_is_a_trace_and_is_timed_in_turn_with_ar(page) -> None:
     assert parted == [None] * 5 + [WRONG_FROM]
     turns = [["ar", "lookup"], ["ar", "lossless/2", "lossless/4"], ["ar", "0.5/2", "0.5/4"]]
     back = [turn[::-1] for turn in turns[::-1]]
-    assert backend.named == [name for turn in (*turns, *back, *turns) for name in turn]
+    assert [short(settings) for settings in backend.begun] == [
+        name for turn in (*turns, *back, *turns) for name in turn
+    ]
     rounds = {line["cell"]: line for line in of_tag(last, "rounds")}
     assert [rounds[name]["rounds"] for name in CELLS] == [3 * NUM_ROUNDS, *[NUM_ROUNDS] * 5]
     assert of_tag(last, "status")[-1]["kind"] == "finished"
@@ -81,7 +91,7 @@ def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     assert len(grid.runs) == 0
 
 
-def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
+def test_a_cell_waits_for_a_place_and_has_a_b_that_the_model_supports(page, monkeypatch) -> None:
     grid, _ = page
     engine = grid.engines.get("scripted").engine
     submit, is_busy = engine.submit, iter([False, True, True])  # the reference comes first
@@ -93,7 +103,10 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
 
     monkeypatch.setattr(engine, "submit", crowded)
     monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
-    *_, last = grid.run("visitor", controls(columns=[2]))
+    limits = replace(grid.limits(controls()), block_size=3)
+    monkeypatch.setattr(grid, "limits", lambda values: limits)
+    *_, last = grid.run("visitor", controls())
+    assert lines_of(last)[0]["columns"] == [2]
     said = of_tag(last, "status")
     assert said[-1]["kind"] == "finished"
     assert FULL in [item["text"] for item in said]
@@ -120,14 +133,6 @@ def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) ->
     assert backend.prompts == []
 
 
-def test_what_the_checkpoint_does_not_support_is_left_out(page) -> None:
-    grid, _ = page
-    order = grid.read(controls(columns=[2, 4, 8], max_new_tokens=300)).order
-    assert (order.columns, order.max_new_tokens) == ((2, 4, 8), 96)
-    limits = grid.limits(controls())
-    assert max(order.columns) <= limits.block_size
-
-
 def test_the_results_of_many_prompts_are_shares_with_intervals() -> None:
     points = read_points()
     assert {point.checkpoint for point in points} >= {"mars-smollm2", "mars-tiny"}
@@ -143,18 +148,14 @@ DRAWN = """(key) => document.querySelector(`#grid [data-chart=${key}] .rv-plot`)
   .map(({ x, y, z }) => z ?? x.map((value, i) => [value, y[i]]))"""
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, GridBackend, Handlers]]:
-    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    backend.forward_seconds = 0.001
-    with page_served(handlers) as url:
-        yield url, backend, handlers
-
-
 @needs_browser
-def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(served) -> None:
-    url, backend, handlers = served
-    with opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page:
+def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(tmp_path: Path) -> None:
+    handlers, backend = make_page(tmp_path, port=0)
+    backend.forward_seconds = 0.001
+    with (
+        page_served(handlers) as url,
+        opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page,
+    ):
         page.wait_for_selector(f"{VIEW}[data-phase=finished][data-recorded-run=true]")
         for name in ("τ 0.9", "τ 0.7", "B 8"):
             page.get_by_label(name, exact=True).uncheck()
