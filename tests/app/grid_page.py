@@ -1,11 +1,8 @@
-"""A page for the Trade-off tab, on a scripted backend with a text that differs from AR's below
-tau 0.6.
-"""
+"""A page for the Trade-off tab, on a scripted backend whose text differs from AR's at a low tau."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +19,7 @@ WRONG_FROM = 10
 
 
 class GridBackend(ScriptedBackend):
-    """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all.
-
-    permits: where there are any, each forward of MARS takes one, so that a test can hold it.
-    begun: the settings of every run, in the order in which they began.
-    """
+    """permits: each forward of MARS takes one. begun: settings of every run, in their order."""
 
     def __init__(self) -> None:
         super().__init__(TEXT)
@@ -40,8 +33,6 @@ class GridBackend(ScriptedBackend):
         for event in super().decode(request, settings):
             if self.permits and settings().method == "mars":
                 self.permits.acquire(timeout=60)
-            if settings().num_proposals > 1:  # masks make a forward longer
-                time.sleep(self.forward_seconds)
             yield swapped(event) if is_wrong and isinstance(event, Step) else event
 
 

@@ -15,7 +15,6 @@ from scripted_page import page_served
 
 from app.tradeoff.grid import FULL, GridHandlers
 from app.tradeoff.grid_order import NUM_ROUNDS
-from app.ui.results import read_points
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -25,20 +24,12 @@ from tests.engine.scripted import eventually
 CELLS = ["ar", "lookup", "r0c0", "r0c1", "r1c0", "r1c1"]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GridHandlers, GridBackend]]:
-    handlers, backend = make_page(tmp_path_factory.mktemp("made"))
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[tuple[GridHandlers, GridBackend]]:
+    handlers, backend = make_page(tmp_path)
+    backend.forward_seconds = 0.0
     yield handlers.grid, backend
     handlers.engines.close()
-
-
-@pytest.fixture
-def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBackend]:
-    """The same page for all, at full speed, that was asked nothing yet."""
-    made[1].forward_seconds = 0.0
-    made[1].prompts.clear()
-    made[1].begun.clear()
-    return made
 
 
 def short(settings: DecodeSettings) -> str:
@@ -75,22 +66,6 @@ def test_every_cell_is_a_trace_and_is_timed_in_turn_with_ar(page) -> None:
     assert of_tag(last, "status")[-1]["kind"] == "finished"
 
 
-def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
-    grid, backend = page
-    backend.forward_seconds = 0.02
-    values = grid.run("visitor", controls())
-    for value in values:
-        if of_tag(value, "lookup"):
-            break
-    grid.stop("somebody else")
-    grid.stop("visitor")
-    *_, last = values
-    assert of_tag(last, "lookup")[-1]["reason"] == "cancelled"
-    assert not of_tag(last, "r0c0")
-    assert of_tag(last, "status")[-1]["kind"] == "stopped"
-    assert len(grid.runs) == 0
-
-
 def test_a_cell_waits_for_a_place_and_has_a_b_that_the_model_supports(page, monkeypatch) -> None:
     grid, _ = page
     engine = grid.engines.get("scripted").engine
@@ -117,7 +92,6 @@ def test_a_cell_waits_for_a_place_and_has_a_b_that_the_model_supports(page, monk
     [
         ({"rows": []}, "rows"),
         ({"rows": [1.5]}, "rows"),
-        ({"rows": [["lossless"]]}, "rows"),
         ({"columns": "2"}, "columns"),
         ({"columns": ["auto"]}, "columns"),
         ({"prompt": " "}, ""),  # not a control of this tab: the run reports it
@@ -131,15 +105,6 @@ def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) ->
     (status,) = of_tag(last, "status")
     assert status["kind"] == "error"
     assert backend.prompts == []
-
-
-def test_the_results_of_many_prompts_are_shares_with_intervals() -> None:
-    points = read_points()
-    assert {point.checkpoint for point in points} >= {"mars-smollm2", "mars-tiny"}
-    for point in points:
-        assert 0 <= point.agreement.low <= point.agreement.value <= point.agreement.high <= 1
-        assert point.tpf.value >= 1
-        assert point.num_prompts >= 10
 
 
 VIEW = "#grid .mars-grid"
@@ -185,7 +150,7 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(tmp_path
         assert page.locator("#race .rv-text b").count() == 0
 
         open_tab(page, "trade-off")
-        backend.permits = threading.Semaphore(4)
+        backend.permits, num_begun = threading.Semaphore(4), len(backend.begun)
         page.click("#grid-run")
         page.wait_for_selector(f"{VIEW}[data-phase=running]")
         stopped = only_run(handlers.grid)
@@ -193,4 +158,4 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(tmp_path
         assert eventually(lambda: stopped.is_cancelled)
         backend.permits.release(100)
         page.wait_for_selector(f"{VIEW}[data-phase=stopped]")
-        backend.permits = None
+        assert len(backend.begun) <= num_begun + 2  # AR, and the first cell, which was held
