@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers
+from app.review.library import Library
+from app.review.making import Making
 from app.throughput.batch import BatchHandlers
 from app.tradeoff.grid import GridHandlers
 from app.ui.checkpoints import CheckpointHandlers
@@ -22,10 +24,13 @@ class Handlers:
     live: LiveHandlers
     batch: BatchHandlers
     grid: GridHandlers
+    library: Library
+    making: Making
 
 
 def make_handlers(engines: Engines) -> Handlers:
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
+    library = Library(engines.settings.data)
     return Handlers(
         engines,
         book,
@@ -34,4 +39,6 @@ def make_handlers(engines: Engines) -> Handlers:
         LiveHandlers(engines, logs, book, checkpoints.settle),
         BatchHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
+        library,
+        Making(engines, library),
     )

@@ -38,7 +38,7 @@ from mars_runtime.settings import (
     SettingsError,
     TauPolicy,
 )
-from mars_runtime.speedup import Speedup, run_speedup
+from mars_runtime.speedup import Speedup, passes_result, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
 from mars_runtime.trace import Header, Trace, read_trace
 
@@ -176,8 +176,9 @@ class Comparison:
     speedup: Speedup
 
     def __repr__(self) -> str:
-        num_mars, num_ar = len(self.mars.steps), len(self.ar.steps)
-        return f"<Comparison: {num_mars} forward passes instead of {num_ar}>"
+        mars, ar = (folds.up_to_loop(result.trace.events) for result in (self.mars, self.ar))
+        counts = folds.num_forwards(mars), folds.num_forwards(ar)
+        return f"<Comparison: {passes_result(*counts, 'AR', folds.first_divergence(mars, ar))}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.mars.text)

@@ -42,7 +42,8 @@ SLACK = 1.02
 
 NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
-    "busy": "the machine was busy; measure again",
+    "busy": "the machine was too busy to time",
+    "same": "no clear difference in time",
 }
 """Kind of speedup -> the reason, for visitors, why no ratio is shown."""
 
@@ -74,7 +75,8 @@ class Timed(NamedTuple):
 class Speedup:
     """A ratio of speeds with its 95 % range, and its upper limit (see the module).
 
-    ratio, low and high are NaN if kind is ``none``, ``short`` or ``busy``.
+    ratio, low and high are NaN if kind is ``none``, ``short`` or ``busy``. Only a ratio whose whole
+    range is above or below 1 is reported.
     """
 
     kind: Kind
@@ -86,7 +88,7 @@ class Speedup:
     @property
     def reported(self) -> float | None:
         """The ratio if it may be shown, else None."""
-        return None if self.kind in ("none", "short", "busy") else self.ratio
+        return self.ratio if self.kind in ("faster", "slower") else None
 
     @property
     def note(self) -> str:
@@ -126,6 +128,18 @@ def judged(ratio: float, low: float, high: float, limit: float, is_short: bool =
     ratio, low, high = min(ratio, limit), min(low, limit), min(high, limit)
     kind: Kind = "faster" if low > 1 else "slower" if high < 1 else "same"
     return Speedup(kind, ratio, low, high, limit)
+
+
+def passes_result(forwards: int, baseline: int, name: str, differs_at: int | None) -> str:
+    """Return the result of two finished runs in passes, as ``assets/web/core/result.js`` does.
+
+    name: the name of the baseline. differs_at: index of the first token that differs, or None.
+    """
+    same = f"{forwards:,} {'pass' if forwards == 1 else 'passes'} instead of {baseline:,}"
+    first = f"As many passes as {name} ({baseline:,})" if forwards == baseline else same
+    if differs_at is None:
+        return f"{first}, same text"
+    return f"{first}, different text (first difference at token {differs_at + 1:,})"
 
 
 class Rounds:

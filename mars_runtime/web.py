@@ -28,7 +28,7 @@ STYLES = (
     "views/conversation/conversation.css",
     "views/batch/batch.css",
     "export/menu.css",
-    "views/review/review.css",
+    "views/compare/compare.css",
     "explain/explain.css",
     "tour/present.css",
     "views/grid/grid.css",

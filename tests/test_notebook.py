@@ -55,7 +55,7 @@ def test_a_result_in_a_terminal_is_one_line(race: Comparison) -> None:
     assert re.fullmatch(
         r"<Result: \d+ tokens in \d+ forward passes, ended by eos>", repr(race.mars)
     )
-    assert re.fullmatch(r"<Comparison: \d+ forward passes instead of \d+>", repr(race))
+    assert re.fullmatch(r"<Comparison: .*\d.*, same text>", repr(race))
 
 
 @needs_browser

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mars_runtime.json_values import as_mapping, as_text, is_text
+from mars_runtime.json_values import is_text
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
     AR_LOOKUP,
@@ -20,7 +20,7 @@ from mars_runtime.settings import (
     read_settings,
 )
 
-MIN_METHODS, MAX_METHODS = 2, 12
+MIN_METHODS, MAX_METHODS = 2, 5
 MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -41,6 +41,9 @@ class ReviewMethod:
     name: str
     checkpoint: str = ""
     settings: DecodeSettings | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
@@ -120,8 +123,14 @@ def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[R
 
 
 def method_of_json(values: Mapping[str, Any]) -> ReviewMethod:
-    """Parse a method from JSON values. Raises SettingsError, KeyError, TypeError or ValueError."""
+    """Parse the result of ``ReviewMethod.as_json``. Raises SettingsError, KeyError, TypeError or
+    ValueError.
+    """
     settings = values["settings"]
-    name, checkpoint = as_text(values["name"]), as_text(values["checkpoint"])
-    read = None if settings is None else read_settings(as_mapping(settings))
-    return ReviewMethod(name[:MAX_NAME], checkpoint, read)
+    return ReviewMethod(
+        str(values["name"])[:MAX_NAME],
+        str(values["checkpoint"]),
+        None
+        if settings is None
+        else checked(ReviewMethod("", "", read_settings(settings))).settings,
+    )

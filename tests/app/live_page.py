@@ -23,15 +23,20 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 """The page is rendered, and its checkpoint is loaded."""
 
 
-TAB_OF = {"batch": "throughput", "grid": "trade-off"}
-"""View, by its element id -> the tab's name in addresses."""
+INSIDE = {
+    **dict.fromkeys(("compare", "sets"), "review"),
+}
+"""View -> the tab that it is in, by their names in addresses."""
+ALONE = {"batch": "throughput", "grid": "trade-off"}
+"""View that is alone in its tab, by its element id -> the tab's name in addresses."""
 
 
 def open_tab(page: playwright.Page | playwright.Frame, view: str) -> None:
-    """Open the tab of a view as a visitor would."""
-    button = page.locator(f"#{TAB_OF.get(view, view)}-tab-button")
-    if button.get_attribute("aria-selected") != "true":
-        button.click()
+    """Open a view of the page as a visitor would: its tab, then the view."""
+    for name in (INSIDE.get(view), ALONE.get(view, view)):
+        button = page.locator(f"#{name}-tab-button")
+        if name and button.get_attribute("aria-selected") != "true":
+            button.click()
 
 
 def only_run(tab: TabHandlers[R]) -> R:

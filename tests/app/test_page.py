@@ -51,7 +51,7 @@ def test_the_threshold_steers_a_run_and_stop_ends_it(
     page.click("#stop")
     wait_state(page, "stopped")
     assert all(lane.run.is_finished for lane in race.transcripts)
-    assert "–" not in page.inner_text("#race .rv-figure[data-key=perForward] .rv-value")
+    assert "–" not in page.inner_text("#race .rv-because [data-key=perPass]")
 
     set_knob(page, "tau", 0.7)
     page.click("#stop")  # once more

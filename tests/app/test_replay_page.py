@@ -198,8 +198,8 @@ def wait_until_drawn(page: playwright.Page) -> None:
     loop = find_loop(list(TEXT[:160].encode()))
     assert loop is not None
     said = page.inner_text(".mars-race .rv-saying")
-    assert said.startswith(f"The text repeats itself after token {loop.kept}. Up to that point: ")
-    assert f"passes instead of {loop.kept} for the same text" in said
+    assert f"passes instead of {loop.kept}" in said
+    assert f"token {loop.kept}" in said
     page.click(".mars-race .rv-clock button >> text=Seconds")  # the clock that shows every figure
     page.mouse.move(0, 0)  # not over what is scrolled under it
     see_charts(page)

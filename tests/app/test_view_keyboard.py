@@ -16,7 +16,8 @@ from scripted_page import page_served
 pytestmark = needs_browser
 VIEWS = {
     "batch": "#batch .mars-batch[data-phase=finished]",
-    "review": ".mars-review[data-phase=ready] .rv-pane >> nth=1",
+    "compare": "#compare .cv-texts .rv-pane >> nth=2",
+    "sets": ".mars-review[data-phase=open] .rw-answer >> nth=1",
 }
 """View -> what is there when it shows its first result."""
 

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import httpx
 
 ROOT = Path(__file__).parents[2]
+KEY = "a review key of a test"
 JSON = {"content-type": "application/json"}
 SECONDS = 2.0
-"""The most that the page, a completion or a run of another address takes during an attack."""
+"""The most that Review, a completion or a run of another address takes during an attack."""
 ATTACKER, OTHER = "127.0.0.2", "127.0.0.9"
 Place = tuple[str, int]
 LIMITED = """
@@ -43,10 +44,11 @@ def client_of(url: str, address: str = ATTACKER) -> httpx.Client:
 
 
 def assert_served(url: str, address: str = OTHER) -> None:
-    """The page and a completion are each answered within two seconds."""
+    """Review and a completion are each answered within two seconds."""
     chat = {"model": "scripted", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
     requests: list[tuple[str, Any]] = [
-        ("config", None),
+        ("review/sets", None),
+        ("review/sets/study/items/3", None),
         ("v1/chat/completions", chat),
     ]
     with client_of(url, address) as client:

@@ -4,55 +4,9 @@ import { describe, test } from "node:test";
 import { idleText } from "../../assets/web/core/folds.js";
 import { Playhead } from "../../assets/web/core/playhead.js";
 import { statusOf } from "../../assets/web/views/race/figures.js";
-import { secondsText } from "../../assets/web/core/result.js";
 import { ENDS, STATUS } from "../../assets/web/core/texts.js";
-import { headlineOf } from "../../assets/web/views/race/headline.js";
 import { rowOf } from "../../assets/web/views/race/tape.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
-
-describe("what a race by passes comes to", () => {
-  const text = [1, 2, 3, 5, 6, 7, END];
-  const SAME = { place: -1, isShown: false, isSame: true };
-
-  test("passes of both, and that the text is the same", () => {
-    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf(text)], SAME), [
-      "4 passes instead of 7",
-      " for the same text; too short to time.",
-    ]);
-  });
-
-  test("where the texts differ; one lane alone", () => {
-    const found = { place: 2, isShown: true, isSame: false };
-    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf([1, 2, 9])], found), [
-      "1.75 tokens per pass instead of 1.00",
-      "; too short to time. The texts diverge at token 3.",
-    ]);
-    assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", " 7 tokens."]);
-  });
-
-  test("one line on seconds, once both are over", () => {
-    const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
-    assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (needs at least 20 tokens in both texts)");
-    assert.equal(secondsText(mars, ar.at(3)), "");
-  });
-
-  test("texts of other lengths or content are compared per pass and per second", () => {
-    const mars = laneOf(PLAIN, { seconds: 0.25 }); // 7 tokens in 1 s
-    for (const other of [
-      [1, 2, 3],
-      [1, 2, 3, 5, 6, 8, END],
-      [...text, 9],
-    ]) {
-      // prettier-ignore
-      const ar = arOf(other, { seconds: 0.2 });
-      assert.equal(
-        secondsText(mars, ar),
-        "measured: 7.00 tokens per second, ar 5.00 (needs at least 20 tokens in both texts)",
-      );
-      assert.equal(headlineOf(mars, [ar], null)[0], "1.75 tokens per pass instead of 1.00");
-    }
-  });
-});
 
 describe("the sentence on the state of a run", () => {
   const run = { lanes: [laneOf(PLAIN), arOf([1, 2, 3, 5, 6, 7, END])], note: {}, fault: "", pace: 0 };

@@ -1,6 +1,7 @@
 // Base class of the views that receive their content as lines of text (format: core/wire.js). A view parses the lines
 // in portions, draws at most once per animation frame, and redraws when the theme changes.
 
+import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";
 import { STATUS } from "./texts.js";
 import { Feed } from "./wire.js";
@@ -119,12 +120,15 @@ export class LineView {
     this.fail();
   }
 
-  // Redraws the view when the theme changes.
+  // Redraws the view when its colours change: with the theme, and when runs are pinned.
   watchTheme() {
-    watchTheme(this.root, () => {
+    const changed = () => {
+      if (!this.root.isConnected) return void runColours.listeners.delete(changed);
       this.recolour();
-      this.schedule();
-    });
+      return this.schedule();
+    };
+    runColours.listeners.add(changed);
+    watchTheme(this.root, changed);
   }
 }
 

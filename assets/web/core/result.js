@@ -1,18 +1,173 @@
-// Texts that compare the costs of two runs: totals if both wrote the same text, otherwise tokens per pass and tokens
-// per second. Pure; no DOM.
+// The result of a race: its headline in passes, and the figures beside it. Every view takes its words from here.
+// `passesResult` is the same as `passes_result` in mars_runtime/speedup.py; both are tested on the cases in
+// tests/web/results.json. Pure; no DOM.
 
-import { folds } from "./folds.js";
-import { upToLoop } from "./loops.js";
-import { isTimed, laneSpeedup, speedupRange, speedupRemark } from "./speedup.js";
-import { counted, figure } from "./words.js";
+import { FINAL, divergence, folds } from "./folds.js";
+import { loopText, upToLoop } from "./loops.js";
+import { savedText } from "./sources.js";
+import { factorText, isTimed, laneSpeedup } from "./speedup.js";
+import { SPEED } from "./table.js";
+import { capital, counted, figure, joined, rounded, whole } from "./words.js";
+
+/** @param {number} number */
+const passes = (number) => counted(number, "pass", "passes");
 
 /**
- * Returns whether two lanes have finished with the same text, compared up to where it begins to repeat itself.
+ * Returns the headline of two finished runs: "96 passes instead of 189" and ", same text". differsAt: index of the
+ * first token that differs; -1 if the texts are the same.
+ * @param {{ forwards: number, baseline: number, name: string, differsAt: number }} given
+ * @returns {[first: string, rest: string]}
+ */
+export function passesResult({ forwards, baseline, name, differsAt }) {
+  const first =
+    forwards === baseline
+      ? `As many passes as ${name} (${whole(baseline)})`
+      : `${passes(forwards)} instead of ${whole(baseline)}`;
+  return [
+    first,
+    differsAt < 0 ? ", same text" : `, different text (first difference at token ${whole(differsAt + 1)})`,
+  ];
+}
+
+/**
+ * Returns the result in time, and the two numbers that it is computed from; ["", ""] before anything was measured.
+ * mine, other: seconds of the two runs, or of each token. device: "this CPU" or the name of a GPU.
+ * @param {Speedup} speedup
+ * @param {{ mine: number, other: number, unit: string, device: string }} given
+ * @returns {[value: string, numbers: string]}
+ */
+export function timeResult(speedup, { mine, other, unit, device }) {
+  if (speedup.kind === "none") return ["", ""];
+  const numbers = `${figure(mine)} ${unit} instead of ${figure(other)}`;
+  if (isTimed(speedup))
+    return [`${factorText(rounded(other) / rounded(mine), speedup)} times as fast on ${device}`, numbers];
+  return speedup.kind === "same"
+    ? [`${SPEED.notes.same} on ${device}`, numbers]
+    : [capital(SPEED.notes[speedup.kind]), ""];
+}
+
+/**
+ * Returns the index of the first token that differs, up to where the texts begin to repeat themselves; -1 if there is
+ * none.
  * @param {Lane} lane
  * @param {Lane} other
  */
-export const isSameText = (lane, other) =>
-  Boolean(lane.end && other.end) && upToLoop(lane).ids.join() === upToLoop(other).ids.join();
+export function differsAt(lane, other) {
+  const [mine, theirs] = [upToLoop(lane), upToLoop(other)];
+  const place = divergence(mine, theirs, 0);
+  const [a, b] = [mine.tokens.length, theirs.tokens.length];
+  return place >= 0 || a === b ? place : Math.min(a, b);
+}
+
+/** @param {Lane} lane */
+const isComplete = ({ end }) => FINAL.has(end?.reason ?? "");
+
+/**
+ * Returns whether two lanes have completed the same text.
+ * @param {Lane} lane
+ * @param {Lane} other
+ */
+export const isSameText = (lane, other) => isComplete(lane) && isComplete(other) && differsAt(lane, other) < 0;
+
+/** @param {Lane} lane */
+const nameOf = ({ isAr, title }) => (isAr ? "AR" : title);
+
+/**
+ * Returns the device of a run in words.
+ * @param {Lane} lane
+ * @param {boolean} isRecorded
+ */
+export function deviceOf({ header }, isRecorded) {
+  const hardware = header?.hardware || "CPU";
+  const device = /\bcores?\b|^CPU$/.test(hardware) ? "CPU" : hardware;
+  return isRecorded ? `the recorded ${device}` : `this ${device}`;
+}
+
+/**
+ * Returns the result of a race in its displayed state. kind: "none" before the first pass; "running"; "stopped" if a
+ * lane did not complete its text, so there is no verdict; "alone" for one lane; "same" or "different" for texts that
+ * are compared. first, rest: the headline. figures: tokens per pass, the lanes that are not in the headline, and time.
+ * @param {Lane} main
+ * @param {Lane[]} others
+ * @param {boolean} [isRecorded]
+ * @returns {RaceResult}
+ */
+export function resultOf(main, others, isRecorded = false) {
+  const [tokens, forwards] = [folds.tokens(main), folds.forwards(main)];
+  if (!forwards) return { kind: "none", first: "", rest: "", figures: [] };
+  const lanes = [main, ...others];
+  const loop = loopText(lanes);
+  const loopRest = loop ? ` ${loop}; only the text before that is counted.` : "";
+  const numbers = joined(
+    `${counted(tokens, "token")} in ${passes(forwards)}`,
+    savedText(main).includes(",") && savedText(main),
+  );
+  const perPass = { key: "perPass", value: figure(tokens / forwards), name: "tokens per pass", numbers };
+  if (lanes.some(({ end }) => !end) || !lanes.every(isComplete)) {
+    const isRunning = lanes.some(({ end }) => !end);
+    const first = isRunning ? "" : "Stopped. ";
+    const rest = `${progressText(lanes)}${loopRest}`;
+    return { kind: isRunning ? "running" : "stopped", first, rest, figures: [perPass] };
+  }
+  const baseline = others.find((lane) => lane.isAr) ?? others[0];
+  const device = deviceOf(main, isRecorded);
+  if (!baseline) {
+    const time = { key: "time", value: `${figure(folds.seconds(main))} s`, name: `on ${device}`, numbers: "" };
+    return { kind: "alone", first: `${numbers}.`, rest: loopRest, figures: [{ ...perPass, numbers: "" }, time] };
+  }
+  const [place, theirs] = [differsAt(main, baseline), folds.forwards(baseline)];
+  const [first, rest] = passesResult({ forwards, baseline: theirs, name: nameOf(baseline), differsAt: place });
+  const per = place < 0 ? { unit: "s", factor: () => 1 } : { unit: "ms per token", factor: msPerToken };
+  /** @param {Lane} lane */
+  const timeOf = (lane) => folds.seconds(lane) * per.factor(lane);
+  const time = timeResult(laneSpeedup(main, baseline), {
+    ...{ mine: timeOf(main), other: timeOf(baseline), unit: per.unit, device },
+  });
+  const third = others
+    .filter((lane) => lane !== baseline)
+    .map((lane) => ({
+      ...{ key: lane.name, value: passes(folds.forwards(lane)), name: lane.title },
+      numbers: differsAt(lane, baseline) < 0 ? "same text" : "different text",
+    }));
+  return {
+    kind: place < 0 ? "same" : "different",
+    ...{ first, rest: `${rest}.${loopRest}` },
+    figures: [perPass, ...third, { key: "time", value: time[0], name: "", numbers: time[1] }],
+  };
+}
+
+/** @param {Lane} lane */
+const msPerToken = (lane) => 1000 / folds.tokens(lane);
+
+/**
+ * Describes how far the lanes are, in one sentence if all have made the same number of passes.
+ * @param {Lane[]} lanes
+ */
+function progressText(lanes) {
+  const [first, ...others] = lanes.map((lane) => ({
+    ...{ name: nameOf(lane), tokens: folds.tokens(lane), forwards: folds.forwards(lane) },
+  }));
+  if (others.some(({ forwards }) => forwards !== first.forwards))
+    return [first, ...others]
+      .map(({ name, tokens, forwards }) => `${capital(name)}: ${counted(tokens, "token")} in ${passes(forwards)}.`)
+      .join(" ");
+  if (!others.length) return `${counted(first.tokens, "token")} in ${passes(first.forwards)}.`;
+  const rest = others.map(({ name, tokens }) => `, ${name} ${whole(tokens)}`).join("");
+  return `After ${passes(first.forwards)}: ${first.name} has written ${counted(first.tokens, "token")}${rest}.`;
+}
+
+/**
+ * Returns what a pass costs: the milliseconds of a pass, and how many passes of plain AR take as long.
+ * @param {Lane} main
+ * @param {Lane | undefined} ar
+ * @returns {[value: string, numbers: string]}
+ */
+export function passCost(main, ar) {
+  const [mine, theirs] = [main, ar].map((lane) => (lane ? 1000 * folds.secondsPerForward(lane) : NaN));
+  const value = figure(mine);
+  if (!Number.isFinite(theirs) || !ar?.isAr) return [value, ""];
+  return [value, `as much as ${figure(rounded(mine) / rounded(theirs))} passes of AR (${figure(theirs)} ms)`];
+}
 
 /**
  * Returns "56 passes" if the compared texts are the same, otherwise "2.00 tokens per pass".
@@ -20,65 +175,4 @@ export const isSameText = (lane, other) =>
  * @param {boolean} isSame
  */
 export const passesText = (lane, isSame) =>
-  isSame ? counted(folds.forwards(lane), "pass", "passes") : `${figure(folds.perForward(lane))} tokens per pass`;
-
-/**
- * Returns "0.84 s" if the compared texts are the same, otherwise "120 tokens per second".
- * @param {Lane} lane
- * @param {boolean} isSame
- */
-export const timeText = (lane, isSame) =>
-  isSame ? `${figure(folds.seconds(lane))} s` : `${figure(folds.perSecond(lane))} tokens per second`;
-
-/**
- * Returns the measured time of a lane and, if there is another lane, its time and the range of their speed ratio. Empty
- * until all lanes have ended. The headline contains the ratio itself, or the reason why there is no ratio.
- * @param {Lane} main
- * @param {Lane | undefined} other
- */
-export function secondsText(main, other) {
-  if (!main.end || (other && !other.end)) return "";
-  const isSame = !other || isSameText(main, other);
-  const mainText = `measured: ${timeText(main, isSame)}`;
-  if (!other) return mainText;
-  const ratio = laneSpeedup(main, other);
-  const range = speedupRange(ratio);
-  const remarks = [isTimed(ratio) ? `${range} times as fast` : range, speedupRemark(ratio)].filter(Boolean);
-  const ratioText = remarks.length ? ` (${remarks.join("; ")})` : "";
-  return `${mainText}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${ratioText}`;
-}
-
-const LEAST_STEPS = 8; // steps that each lane needs before its mean pass time is used
-
-/**
- * Returns the break-even: the number of tokens per pass at which a lane is as fast as plain AR. It is the ratio of
- * their mean pass times in this race; NaN before both lanes have enough steps.
- * @param {Lane} main
- * @param {Lane} ar
- */
-export const breakEven = (main, ar) =>
-  Math.min(main.steps.length, ar.steps.length) < LEAST_STEPS
-    ? NaN
-    : folds.secondsPerForward(main) / folds.secondsPerForward(ar);
-
-/**
- * Returns a lane's tokens per pass with the break-even; empty before the race has ended or without a plain AR lane.
- * @param {Lane} main
- * @param {Lane | undefined} ar
- */
-export function breakEvenText(main, ar) {
-  const even = ar?.isAr && main.end && ar.end ? breakEven(main, ar) : NaN;
-  return Number.isFinite(even)
-    ? `${figure(folds.perForward(main))} tokens per pass (break-even here: ${figure(even)})`
-    : "";
-}
-
-/**
- * Returns a note that the number of passes varies between runs, if automatic B of a finished lane depended on the
- * machine; otherwise "".
- * @param {Lane} lane
- */
-export const passesNote = ({ end, settings }) =>
-  end && settings?.block_size === "auto" && settings.auto_objective !== "passes"
-    ? "auto adapts to this machine, so the number of passes varies slightly between runs"
-    : "";
+  isSame ? passes(folds.forwards(lane)) : `${figure(folds.perForward(lane))} tokens per pass`;

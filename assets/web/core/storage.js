@@ -15,7 +15,6 @@ export function stored(kind, name) {
 }
 
 /**
- * Stores a value. Returns false if storage is forbidden or full.
  * @param {"localStorage" | "sessionStorage"} kind
  * @param {string} name
  * @param {string} value
@@ -23,9 +22,8 @@ export function stored(kind, name) {
 export function store(kind, name, value) {
   try {
     window[kind].setItem(name, value);
-    return true;
   } catch {
-    return false;
+    // storage is forbidden or full
   }
 }
 

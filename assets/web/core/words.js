@@ -16,14 +16,22 @@ export function probability(p) {
   return p.toFixed(3);
 }
 
+/** @param {number} number */
+const decimals = (number) => (number >= 100 ? 0 : number >= 10 ? 1 : 2);
+
+/**
+ * Rounds a number as `figure` prints it.
+ * @param {number} number
+ */
+export const rounded = (number) => Number(number.toFixed(decimals(number)));
+
 /**
  * Formats a number with at most three significant figures and two decimals: 712, 71.2, 7.12.
  * @param {number} number
  */
 export function figure(number) {
   if (!Number.isFinite(number)) return "–";
-  if (number >= 100) return whole(Math.round(number));
-  return number.toFixed(number >= 10 ? 1 : 2);
+  return number >= 100 ? whole(Math.round(number)) : number.toFixed(decimals(number));
 }
 
 const GROUPED = new Intl.NumberFormat("en-US");

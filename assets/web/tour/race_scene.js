@@ -7,10 +7,9 @@ import { LEGEND } from "../core/texts.js";
 import { CLOCKS } from "../core/clocks.js";
 import { divergence, folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
 import { afterLoop } from "../core/loops.js";
-import { isSameText, passesText } from "../core/result.js";
-import { laneSpeedup, speedClause } from "../core/speedup.js";
+import { resultOf } from "../core/result.js";
 import { Lane } from "../core/trace.js";
-import { capital, counted, figure, joined, probability, short, verdictText, whole } from "../core/words.js";
+import { capital, counted, figure, joined, probability, short, verdictText } from "../core/words.js";
 import { recording } from "../explain/explain.js";
 import { TauPicture } from "../explain/tau.js";
 import { TokenView } from "../text/text.js";
@@ -38,10 +37,8 @@ function refusal(steps) {
  * @param {Lane} other
  */
 export function resultText(main, other) {
-  const isSame = isSameText(main, other);
-  const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
-  const speed = speedClause(laneSpeedup(main, other));
-  return afterLoop([main, other], `${passesText(main, isSame)} instead of ${instead}${speed}.`);
+  const { first, rest, figures } = resultOf(main, [other]);
+  return joined(`${first}${rest}`, figures.find(({ key }) => key === "time")?.value);
 }
 
 /**

@@ -66,7 +66,6 @@ type Attributes = Record<string, string | number | boolean>;
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;
   "mars-pace": CustomEvent<number>; // the chosen slow motion
-  "mars-pinned": CustomEvent<ReviewSet>;
   "mars-mount": Event; // dispatched when a LineView is mounted
 }
 
@@ -78,7 +77,7 @@ interface Window {
 // Properties of elements: the view of a root element, and the index of a token or cell.
 interface Element {
   lineView?: import("../core/line_view.js").LineView & Partial<View>;
-  reviewView?: import("../views/review/view.js").ReviewView;
+  compareView?: import("../views/compare/view.js").CompareView;
   pictures?: Record<string, unknown>;
   rvToken?: number;
 }

@@ -93,8 +93,15 @@ interface Speedup {
   low: number;
   high: number;
   limit: number;
-  isBusy: boolean;
   rounds: number;
+}
+
+// What a race shows as its result (core/result.js). figures: each with a value, what it is, and the numbers behind it.
+interface RaceResult {
+  kind: "none" | "running" | "stopped" | "alone" | "same" | "different";
+  first: string;
+  rest: string;
+  figures: { key: string; value: string; name: string; numbers: string }[];
 }
 
 interface Timed {

@@ -10,7 +10,6 @@ from browser import needs_browser, playwright
 from race_browser import AR, MARS, ROOT, VIEW, ByHand, Show, wait_for_charts
 
 from mars_runtime import folds
-from mars_runtime.speedup import NOTES
 
 pytestmark = needs_browser
 SCRUBBER = ".pl-scrubber"
@@ -60,7 +59,7 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     cut = MAIN[:3]
     assert num_in_sight(page, MARS) == folds.num_tokens(cut)
     assert page.locator(f"{MARS} .rv-ghost").count() == 1
-    assert f"{folds.tpf(cut):.2f}" in page.inner_text(".rv-figure[data-key=perForward]")
+    assert f"{folds.tpf(cut):.2f}" in page.inner_text(".rv-because [data-key=perPass]")
     assert page.locator(".rv-later:visible").count() == 2
     time = clocks("mars")[1]
     assert position.inner_text() == f"MARS pass 2 of {NUM} · {time:.3f} s"
@@ -285,30 +284,3 @@ def test_a_forward_is_chosen_by_a_bar_a_click_or_enter_and_escape_lets_go(show: 
     for key in ("Home", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     assert page.evaluate(f"{VIEW}.selected.step") == 1
-
-
-def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Show) -> None:
-    """Ten times AR's speed at a quarter of its passes: other work slowed AR down."""
-    page = show("losslessdone")
-    set_clock(page, "Passes")
-    again = page.locator(".rv-headline .rv-again")
-    assert again.is_hidden()
-    page.evaluate(
-        f"""() => {{
-          window.mars.start = () => {{}};  // as on a page that can run it again
-          addEventListener("mars-ask", ({{ detail }}) => {{ window.asked = detail; }});
-          const [mars, ar] = {VIEW}.run.lanes;
-          mars.seconds = 0.01 * mars.steps.length;
-          ar.seconds = 0.1 * ar.steps.length;
-          {VIEW}.schedule();
-        }}"""
-    )
-    again.wait_for()
-    said = page.inner_text(".rv-because")
-    assert NOTES["busy"] in said
-    assert "times as fast" not in said
-    again.click()
-    request = page.evaluate("window.asked")
-    assert (request["kind"], request["settings"]["lossless"]) == ("way", True)
-    page.evaluate("delete window.mars.start")
-    set_clock(page, "Seconds")

@@ -137,7 +137,7 @@ const isUnsteady = (rounds) => spreadOf(rounds) > STEADY;
  * @param {RoundsLine} rounds
  * @returns {Speedup}
  */
-export const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "busy", isBusy: true } : ofRounds(rounds));
+export const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "busy" } : ofRounds(rounds));
 
 /**
  * Returns the end of the result's sentence: ", 1.4 times as fast", or why no speed is reported; "" before a round has

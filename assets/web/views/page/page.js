@@ -11,7 +11,7 @@ import { forget } from "../../core/storage.js";
 import { mountTabs, openView } from "../../core/tabs.js";
 import { SHARE } from "../../core/texts.js";
 import { openLink, queryOf } from "../../export/link.js";
-import { mountPins } from "../review/pins.js";
+import { PINS, mountPins } from "../compare/pin.js";
 import { mountBoxes } from "./boxes.js";
 import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
@@ -49,7 +49,7 @@ export function mountPage() {
   mountMemory();
   mountTabs();
   Object.assign(window.mars, {
-    answers: [...ANSWERED, "pin"],
+    answers: [...ANSWERED, ...PINS],
     asked,
     giveBack,
     remember,
@@ -363,7 +363,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
     asked: JSON.stringify({
       ...{ prompt, checkpoint, system, given: [...from.givenIds(), ...continued] },
       history: Object.fromEntries(run.lanes.map(({ name, header }) => [name, header?.history || []])),
-      ...(kind === "branch" ? { view: [main.method], history: { [main.method]: from.header?.history || [] } } : {}),
+      ...(kind === "branch" ? raced(from, main, token) : {}),
     }),
     settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
     view: kind === "branch" || run.lanes.some(isFirst) ? null : names,
@@ -378,6 +378,21 @@ function orderOf({ kind, lane, token, id, settings }, run) {
 function laneOf(run, lane) {
   const name = typeof lane === "string" ? lane : lane.name;
   return run.lanes.find((candidate) => candidate.name === name) || mainLane(run);
+}
+
+/**
+ * Returns the part of a branch's request that adds a second lane for comparison. The second lane continues with the
+ * token that the branch replaces. There is no second lane if that token ended the text. Both lanes use the run's main
+ * method.
+ * @param {Lane} from
+ * @param {Lane} main
+ * @param {number} index
+ */
+function raced(from, main, index) {
+  const token = from.tokens[index];
+  const history = { [main.method]: from.header?.history || [] };
+  const instead = token && !token.isEnd ? token.id : null;
+  return { view: [main.method], history, instead };
 }
 
 /**

@@ -1,22 +1,20 @@
 // The race view's row of figures, line about hardware, status sentence, legend, and announcements for screen readers.
 
 import { find, legendItem, make, put, toggle } from "../../core/dom.js";
-import { folds, loopRemark } from "../../core/folds.js";
-import { HELP, helpFor } from "../../core/help.js";
+import { FINAL, folds } from "../../core/folds.js";
+import { helpFor } from "../../core/help.js";
 import { afterLoop } from "../../core/loops.js";
-import { laneSpeedup, speedupParts, speedupRange, speedupRemark } from "../../core/speedup.js";
+import { passCost } from "../../core/result.js";
+import { laneSpeedup, speedupRange, speedupText } from "../../core/speedup.js";
 import { ENDS, LEGEND, STATUS } from "../../core/texts.js";
-import { capital, counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
+import { capital, counted, environment, figure, joined, milliseconds, short, whole } from "../../core/words.js";
 
-const BIG = [
-  ["perForward", "tokens per pass", ""],
-  ["speedup", "speed over plain AR", ""],
-  ["perSecond", "tokens per second", "tok/s"],
-  ["forward", "mean time per pass", "ms"],
-];
-const SMALL = [
-  ["first", "time to first token"],
-  ["saved", "passes saved"],
+/** @type {[key: string, name: string, unit: string][]} */
+const TIME = [
+  ["seconds", "time to decode", "s"],
+  ["speedup", "speed over AR", ""],
+  ["pass", "what a pass costs here", "ms"],
+  ["first", "time to first token", "ms"],
 ];
 
 /**
@@ -39,22 +37,19 @@ export function bigFigure(key, name, unit) {
 }
 
 /**
- * Draws a speed comparison as a large number, with its range and a remark below it.
+ * Draws a speed comparison, with its range below it.
  * @param {ReturnType<typeof bigFigure>} cell
  * @param {Speedup} speedup
  * @param {string} name
  */
-export function drawSpeedup({ list, title, number, unit, sub }, speedup, name) {
-  const [value, words] = speedupParts(speedup);
+export function drawSpeedup({ list, title, number, sub }, speedup, name) {
   list.dataset.kind = speedup.kind;
   put(title, name);
-  put(number, value);
-  put(unit, words);
-  const remark = [speedupRange(speedup), speedupRemark(speedup)].filter(Boolean).join("; ");
-  put(sub, remark);
-  sub.title = remark; // narrow pages truncate the text
+  put(number, speedupText(speedup));
+  put(sub, speedupRange(speedup));
 }
 
+// The figures of time, and a line about the hardware.
 export class Figures {
   /** @type {Record<string, ReturnType<typeof bigFigure>>} */
   big;
@@ -63,18 +58,14 @@ export class Figures {
   constructor(root) {
     this.element = find(root, ".rv-figures");
     this.env = find(root, ".rv-env");
-    this.small = Object.fromEntries(SMALL.map(([key]) => [key, make("dd", "", "–")]));
   }
 
   /** @param {boolean} hasRace */
   build(hasRace) {
-    this.big = Object.fromEntries(
-      BIG.filter(([key]) => hasRace || key !== "speedup").map(([key, name, unit]) => [key, bigFigure(key, name, unit)]),
-    );
-    for (const [key, { title }] of Object.entries(this.big)) if (key in HELP) title.after(" ", helpFor(key));
-    const rows = SMALL.flatMap(([key, name]) => [make("dt", "", name), this.small[key]]);
-    const lists = Object.values(this.big).map(({ list }) => list);
-    this.element.replaceChildren(...lists, make("dl", "rv-small rv-num", ...rows));
+    const shown = TIME.filter(([key]) => hasRace || key !== "speedup");
+    this.big = Object.fromEntries(shown.map(([key, name, unit]) => [key, bigFigure(key, name, unit)]));
+    this.big.speedup?.title.after(" ", helpFor("speedup"));
+    this.element.replaceChildren(...Object.values(this.big).map(({ list }) => list));
     put(this.env, "");
   }
 
@@ -83,50 +74,31 @@ export class Figures {
    * @param {Lane | undefined} other
    */
   update(main, other) {
-    const speed = folds.perSecond(main);
-    const base = other ? folds.perSecond(other) : NaN;
-    const baseline = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
-    const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
+    /** @type {(lane: Lane | undefined, text: (lane: Lane) => string) => string} */
+    const beside = (lane, text) => (lane?.steps.length ? `${lane.title} ${text(lane)}` : "");
+    const reused = main.reused ? `${counted(main.reused, "prompt token")} reused` : "";
+    const [cost, compared] = passCost(main, other);
+    this.set(
+      "seconds",
+      figure(folds.seconds(main)),
+      beside(other, (lane) => `${figure(folds.seconds(lane))} s`),
+    );
+    this.set("pass", cost, compared);
+    const first = beside(other, (lane) => `${milliseconds(folds.toFirst(lane))} ms`);
+    this.set("first", milliseconds(folds.toFirst(main)), joined(first, reused));
     if (other) drawSpeedup(this.big.speedup, laneSpeedup(main, other), `speed over ${other.title}`);
-    this.set(
-      "perForward",
-      figure(folds.perForward(main)),
-      loopRemark(main) || (forwards ? `${whole(num)} in ${counted(forwards, "pass", "passes")}` : ""),
-    );
-    this.set("perSecond", figure(speed), baseline ? `${baseline.title} ${figure(base)}` : "");
-    this.set(
-      "forward",
-      milliseconds(folds.secondsPerForward(main)),
-      baseline ? `${baseline.title} ${milliseconds(folds.secondsPerForward(baseline))} ms` : "",
-    );
-    put(this.small.first, forwards ? firstText(main, baseline) : "–");
-    put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
   }
 
   /**
-   * @param {"perForward" | "perSecond" | "forward"} key
+   * @param {string} key
    * @param {string} value
    * @param {string} sub
    */
   set(key, value, sub) {
-    const cell = this.big[key];
-    if (!cell) return;
-    put(cell.number, value);
-    put(cell.sub, sub);
+    put(this.big[key].number, value);
+    put(this.big[key].sub, sub);
   }
-}
-
-/**
- * Describes the time to the first token, and how many prompt tokens were reused from the KV cache.
- * @param {Lane} main
- * @param {Lane | undefined} baseline
- */
-export function firstText(main, baseline) {
-  const parts = [`${milliseconds(folds.toFirst(main))} ms`];
-  if (baseline) parts.push(`${baseline.title} ${milliseconds(folds.toFirst(baseline))} ms`);
-  if (main.reused) parts.push(`${counted(main.reused, "prompt token")} reused`);
-  return parts.join(" · ");
 }
 
 /**
@@ -143,8 +115,7 @@ export function statusOf(run, playhead) {
   if (failed) return ["error", failed.end?.message || STATUS.failed];
   if (lanes.length && lanes.every((lane) => lane.end)) {
     if (!playhead.isFollowing) return ["finished", STATUS.earlier];
-    const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
-    return playhead.isAtEnd || isStopped ? finished(run) : ["finished", STATUS.landing];
+    return playhead.isAtEnd || isStopped(lanes) ? finished(run) : ["finished", STATUS.landing];
   }
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || STATUS.waiting];
@@ -156,16 +127,20 @@ export function statusOf(run, playhead) {
 }
 
 /**
+ * Returns whether the text of a lane was not completed.
+ * @param {Lane[]} lanes
+ */
+const isStopped = (lanes) => lanes.some(({ end }) => !FINAL.has(end?.reason ?? ""));
+
+/**
  * @param {Run} run
  * @returns {[state: string, sentence: string]}
  */
-function finished(run) {
-  const { lanes } = run;
-  const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
+function finished({ lanes }) {
   const message = lanes.map((lane) => lane.end?.message).find(Boolean);
-  const lengths = lanes.map(({ title, tokens }) => `${whole(tokens.length)} (${title})`).join(" and ");
-  const length = lanes.length > 1 ? `${lengths} tokens` : counted(lanes[0].tokens.length, "token");
-  if (isStopped) return ["stopped", message || `Stopped at ${length}.`];
+  const lengths = lanes.map((lane) => `${whole(folds.tokens(lane))} (${lane.title})`).join(" and ");
+  const length = lanes.length > 1 ? `${lengths} tokens` : counted(folds.tokens(lanes[0]), "token");
+  if (isStopped(lanes)) return ["stopped", message || `Stopped at ${length}.`];
   if (message) return ["finished", message];
   const reasons = lanes.map((lane) => lane.end?.reason || "");
   const text =

@@ -12,7 +12,7 @@ import { joined } from "../../core/words.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
 import { TextPane } from "../../text/pane.js";
-import { pinButton } from "../review/pins.js";
+import { pinButton } from "../compare/pin.js";
 import { Drawer } from "./drawer.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
 import { Headline } from "./headline.js";
@@ -34,8 +34,6 @@ export class RaceView extends LineView {
   entries;
   /** @type {Playhead} */
   playhead;
-  /** @type {Lane | null} */
-  parent = null; // the lane from which the visitor branched last
   isByKey = false; // whether the visitor chooses tokens with the keyboard
 
   /** @param {ConstructorParameters<typeof LineView>} given */
@@ -106,7 +104,7 @@ export class RaceView extends LineView {
   /** @param {RaceHead} head */
   start(head) {
     this.selected = null;
-    this.run = runOf(head, this.parent);
+    this.run = runOf(head);
     this.playhead = new Playhead(this.run);
     this.player.show(this.playhead);
     this.isFresh = true;
@@ -119,9 +117,15 @@ export class RaceView extends LineView {
     };
     const { lanes } = this.run;
     const reference = lanes.find((lane) => lane.isAr) || lanes[0];
-    // Of more than two lanes, each is compared with plain AR or the first lane.
+    // The lanes of a branch differ by design. Of more than two lanes, each is compared with plain AR or the first lane.
     const againstOf = (/** @type {Lane} */ lane) =>
-      lane !== reference ? reference : lanes.length === 2 ? lanes[1 - lanes.indexOf(lane)] : null;
+      lanes.some(isFirst)
+        ? null
+        : lane !== reference
+          ? reference
+          : lanes.length === 2
+            ? lanes[1 - lanes.indexOf(lane)]
+            : null;
     this.entries = lanes.map(
       (lane) =>
         new TextPane(lane, report, { against: againstOf(lane), marks: this.marks, isFollowing: !head.recorded }),
@@ -145,7 +149,7 @@ export class RaceView extends LineView {
    * @param {Lane} lane
    */
   shown(lane) {
-    return isFirst(lane) ? lane : lane.at(this.playhead.shown(lane));
+    return lane.at(this.playhead.shown(lane));
   }
 
   /** @param {TextMarks} marks */
@@ -187,11 +191,10 @@ export class RaceView extends LineView {
    * Sends the page a request that the view cannot fulfil itself, such as a new run. Returns whether the page supports
    * the request (`mars.answers`).
    * @param {string} kind
-   * @param {any} data
+   * @param {object} data
    */
   ask(kind, data) {
     if (!this.canAsk(kind)) return false;
-    if (kind === "branch") this.parent = data.lane;
     this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind, ...data } }));
     return true;
   }
@@ -247,15 +250,14 @@ export class RaceView extends LineView {
     const isBeat = isMoving && !isHurried && !stillness.matches;
     for (const pane of this.entries)
       pane.draw(this.shown(pane.lane), { isBeat, shownOther: pane.against && this.shown(pane.against) });
-    const comparison = run.lanes.length === 2 ? this.entries[0].comparison : null;
-    const others = run.lanes.filter((lane) => lane !== main && !isFirst(lane)); // figures are not compared with the original run of a branch
+    const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
     const shownMain = this.shown(main);
     this.figures.update(shownMain, other && this.shown(other));
     this.headline.draw(
       shownMain,
       others.map((lane) => this.shown(lane)),
-      comparison,
+      Boolean(run.recorded),
     );
     this.player.draw();
     this.player.mark(this.selected);
@@ -362,30 +364,16 @@ class Opening {
 }
 
 /**
- * Returns a run that has not received any trace line yet. The original run is shown next to a branch.
+ * Returns a run that has not received any trace line yet.
  * @param {RaceHead} head
- * @param {Lane | null} parent the lane from which the visitor branched last
  * @returns {Run}
  */
-function runOf(head, parent) {
-  const lanes = head.lanes.map((lane) => new Lane(lane));
-  const isBranch = lanes.length === 1 && lanes[0].title === BRANCH && !head.recorded;
-  if (isBranch && parent) lanes.push(originalOf(parent));
-  const { run, recorded, pace = 0 } = head;
-  return { id: String(run), head, pace, note: { text: "", kind: "" }, fault: "", lanes, recorded };
-}
-
-const BRANCH = "branch"; // title of a lane that continues given tokens (app/live/order.py)
-const STOPPED = { reason: "cancelled", message: "" };
-
-/**
- * Returns a copy of a lane, as it is shown next to its branch.
- * @param {Lane} lane
- * @returns {Lane}
- */
-const originalOf = (lane) =>
-  Object.assign(Object.create(Lane.prototype), lane, {
-    name: "first",
-    title: "original run",
-    end: lane.end ?? STOPPED,
-  });
+const runOf = (head) => ({
+  id: String(head.run),
+  head,
+  pace: head.pace || 0,
+  note: { text: "", kind: "" },
+  fault: "",
+  lanes: head.lanes.map((lane) => new Lane(lane)),
+  recorded: head.recorded,
+});

@@ -1,643 +1,627 @@
-// The Review tab: a list of prompts with their marks, two or three answers side by side, votes and notes.
+// The Review tab: holds the current set, prompt and pair, and connects the bar, the answers, the form for judgements,
+// the table, the charts, the keys and the storage.
 
-import { button, find, isModified, make, put, targetOf, toggle } from "../../core/dom.js";
-import { download, textBlob } from "../../core/files.js";
-import { nameOf } from "../../core/methods.js";
+import { find, make, put } from "../../core/dom.js";
+import { textOf } from "../../core/files.js";
 import { store, stored } from "../../core/storage.js";
-import { REVIEW } from "../../core/table.js";
-import { valueOf } from "../../core/wire.js";
-import { counted, verdictText } from "../../core/words.js";
-import { TextPane } from "../../text/pane.js";
-import { Drawer } from "../race/drawer.js";
-import { Making, makingForm, missingOf } from "./making.js";
-import { PINNED, sets } from "./pins.js";
-import { MARKS, SetError, columnsOf, isMade, labelOf, laneOf, readSet, selected, setText } from "./sets.js";
-import { BAD, EQUAL, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
+import { capitalised, counted, whole } from "../../core/words.js";
+import { Charts } from "./charts.js";
+import { mergedRows, replayOf, saveFile } from "./files.js";
+import { Bar, Keeping, details, keptText, keysHelp, originText, sealedText } from "./frame.js";
+import { Judging, noteOf } from "./judging.js";
+import { HOLD, listen } from "./keys.js";
+import { Judgements, Seen } from "./kept.js";
+import { Making } from "./making.js";
+import {
+  LEGEND,
+  Reading,
+  allColumns,
+  askedNodes,
+  maskedColumns,
+  nothingText,
+  pairColumns,
+  seenText,
+} from "./reading.js";
+import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, titleOf, unitOf, without } from "./rows.js";
+import { Ahead, Server, pathOf } from "./server.js";
+import { ALL, Table, filterOf, filtered, linesOf, linkOf } from "./table.js";
 
-const STUDY = "study"; // value of the study in the list of sets
-const OPENED = "mars-review-set";
-const FORGOTTEN =
-  "This browser does not store votes (storage is full or blocked). Export them before you close the page.";
-const UNREAD = "The study could not be loaded. Check the connection and reload the page, or open a set file.";
-/** @type {[key: string, label: string][]} */
-const OTHER_VOTES = [["0", "equal"], ["x", "both bad"]]; // prettier-ignore
-const KEYS = "j next · k previous · 1 to 3 better · 0 equal · x both bad · n note";
+const NEAR = [1, -1, 2, 3]; // prompts to fetch ahead, relative to the current one
+const KEY = "mars-review-key";
+const NO_SETS = "This server has no review sets.";
+const STUDY = "study";
+const PAUSE = 300; // milliseconds without a judgement before charts are redrawn
 
 export class ReviewView {
-  /** @type {ReviewSet | null} */
-  set = null;
-  /** @type {ReviewItem | null} */
-  item = null;
-  /** @type {Record<string, Vote>} */
-  votes = {};
-  /** @type {Map<string, ReviewSet>} */
-  known = new Map(); // sets of this browser and opened files
-  /** @type {TextPane[]} */
-  panes = [];
-  /** @type {Focus | null} */
-  selected = null; // the pass whose drawer is open
-  /** @type {Run} */
-  run;
-  /** @type {Set<number>} */
-  chosen = new Set(); // methods to show; empty for the first three
+  /** @type {ReviewAbout} */
+  about;
   /** @type {number[]} */
-  columns = []; // methods in the order of their panes
-  isBlind = false;
-  isByKey = false;
+  order = []; // numbers of the prompts in reading order
+  at = 0; // index of the current prompt in `order`
+  other = 0; // index of the method that is compared with the reference
+  isWide = false; // whether all methods are shown instead of the pair
+  masked = /** @type {"" | "each" | "end"} */ ("");
+  filter = ALL;
+  timer = 0;
+  token = 0; // number of the latest request for a prompt; responses to earlier requests are dropped
+  /** @type {ReviewPrompt | null} */
+  prompt = null;
+  /** @type {MaskedPrompt | null} */
+  hidden = null;
 
-  /**
-   * @param {HTMLElement} root
-   * @param {{ prompts(posted: string): Promise<any> }} server
-   */
-  constructor(root, server) {
+  /** @param {HTMLElement} root */
+  constructor(root) {
     this.root = root;
-    this.making = new Making((set, item) => this.made(set, item));
-    this.form = makingForm(
-      JSON.parse(root.dataset.checkpoints || "[]"),
-      (text, name) => server.prompts(JSON.stringify({ text, name })),
-      (set) => this.begin(set),
+    this.status = find(root, ".rw-status");
+    this.server = new Server();
+    this.server.key = stored("sessionStorage", KEY);
+    this.judgements = new Judgements(this.server, () => this.renew());
+    this.seen = new Seen();
+    this.bar = new Bar({
+      open: (name) => this.open(name),
+      pair: (way) => this.pairWith(way),
+      mask: (how) => this.mask(/** @type {"" | "each" | "end"} */ (how)),
+      widen: () => this.widen(!this.isWide),
+      go: (by) => this.go(by),
+    });
+    this.keeping = new Keeping({
+      renamed: () => this.renew(),
+      unlock: (key) => this.unlock(key),
+      save: (form) => this.save(form),
+      merge: (file) => this.merge(file),
+    });
+    this.keeping.key.value = this.server.key;
+    this.said = make("p", { class: "rw-said", role: "status" });
+    this.asked = make("div", { class: "rw-asked", translate: "no" });
+    this.legend = make("p", "rw-hint");
+    const answers = make("div", { class: "rw-answers", translate: "no" });
+    const judging = make("div", "rw-judging");
+    this.reading = new Reading(answers, { open: (way) => this.openLive(way) });
+    this.judging = new Judging(judging, {
+      say: (said) => this.say(said),
+      note: (text, isDone) => this.noted(text, isDone),
+    });
+    this.table = new Table({ filter: (filter) => this.filterBy(filter), go: (number) => this.goTo(number) });
+    this.charts = new Charts(root);
+    this.charted = details("Results", this.charts.element, () => this.drawCharts());
+    this.tabled = details("All prompts", this.table.element, () => this.table.draw(true));
+    this.making = new Making(this.server, this.judgements.sets, { made: (name, title) => this.keepSet(name, title) });
+    this.made = details("New set", this.making.element, () => this.openMaking());
+    this.body = find(root, ".rw-body");
+    this.body.replaceChildren(
+      this.bar.element,
+      this.asked,
+      answers,
+      this.legend,
+      this.said,
+      judging,
+      this.keeping.element,
+      keysHelp(),
+      this.tabled,
+      this.charted,
+      this.made,
     );
-    /** @type {(label: string, className?: string) => HTMLElement} */
-    const line = (label, className = "") =>
-      make("p", { class: `rw-line ${className}`, role: "status", "aria-label": label });
-    this.select = make("select", { "aria-label": "Set" });
-    this.select.addEventListener("change", () => this.chooseSet(this.select.value));
-    const file = make("input", { type: "file", hidden: "", "aria-label": "Set file" });
-    file.addEventListener("change", () => {
-      const [chosen] = file.files ?? [];
-      if (chosen) this.importFile(chosen);
-      file.value = "";
-    });
-    /** @type {(text: string, name: string, act: () => void) => HTMLElement} */
-    const entry = (text, name, act) =>
-      button({ "data-act": name }, text, () => {
-        menu.open = false;
-        act();
-      });
-    const menu = make(
-      "details",
-      "rw-menu",
-      make("summary", "", "File"),
-      make(
-        "div",
-        "",
-        entry("Open a set…", "open", () => file.click()),
-        entry("Save votes as CSV", "csv", () => this.save("votes.csv", votesCsv, "text/csv")),
-        entry("Save votes as JSONL", "jsonl", () => this.save("votes.jsonl", votesJsonl, "application/jsonl")),
-        entry("Save the set with votes", "set", () => this.save("jsonl", setText, "application/jsonl")),
-        entry("Delete this set", "delete", () => this.remove()),
-      ),
-      file,
-    );
-    this.maker = toggle("New set", false, (isOn) => this.showForm(isOn));
-    this.fault = line("Message", "rw-fault");
-    this.progress = make("span", "rv-num");
-    this.go = button("rw-go", "Continue", () => (this.making.set ? this.making.stop() : this.make()));
-    this.makingLine = make("div", { class: "rw-row", hidden: "" }, this.progress, this.go);
-    this.tally = line("Votes", "rw-tally rv-num");
-    this.search = make("input", { type: "search", placeholder: "Search", "aria-label": "Search prompts and answers" });
-    this.search.addEventListener("input", () => this.drawList());
-    const options = Object.entries(MARKS).map(([name, { mark, text }]) => make("option", { value: name }, `${mark} ${text}`.trim())); // prettier-ignore
-    this.filter = make("select", { "aria-label": "Filter" }, make("option", { value: "" }, "all prompts"), ...options);
-    this.filter.addEventListener("change", () => this.drawList());
-    this.list = make("ol", "rw-list");
-    const left = make(
-      "div",
-      "rw-left",
-      make("div", "rw-row", this.select, menu, this.maker),
-      this.fault,
-      this.makingLine,
-      this.tally,
-      make("div", "rw-row", this.search, this.filter),
-      this.list,
-    );
-
-    this.place = make("span", "rw-place rv-num");
-    this.blind = toggle("Blind", false, (isOn) => {
-      this.isBlind = isOn;
-      this.drawItem();
-    });
-    this.blind.title = "Hide the methods and shuffle the answers until you vote";
-    this.methods = make("span", "rw-methods");
-    this.live = button("rw-live", "Open in Live", () => this.openLive());
-    /** @type {(label: string, text: string, by: number) => HTMLElement} */
-    const step = (label, text, by) => button({ "aria-label": label, class: "rw-step" }, text, () => this.move(by));
-    const head = make("div", "rw-row", step("Previous prompt", "‹", -1), this.place, step("Next prompt", "›", 1), this.methods, this.blind, this.live); // prettier-ignore
-    this.prompt = make("div", { class: "rw-prompt", translate: "no" });
-    this.switch = make("div", { class: "rw-switch", role: "group", "aria-label": "Answer" });
-    this.answers = make("div", { class: "rw-answers rv-counts", translate: "no" });
-    this.buttons = make("div", { class: "rw-votes", role: "group", "aria-label": "Vote" });
-    this.note = make("input", {
-      class: "rw-note",
-      maxlength: REVIEW.note,
-      placeholder: "Note (n)",
-      "aria-label": "Note",
-    });
-    this.note.addEventListener("input", () => this.vote({ note: this.note.value }));
-    this.note.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" && event.key !== "Enter") return;
-      event.stopPropagation();
-      this.note.blur();
-    });
-    const foot = make("div", "rw-foot", this.buttons, this.note, make("p", "rw-keys", KEYS));
-    this.reading = make("div", { class: "rw-reading", hidden: "" }, head, this.prompt, this.switch, this.answers, foot);
-    this.root.replaceChildren(left, this.reading, this.form);
-    const drawer = make("aside", { class: "rv-drawer", hidden: "" });
-    this.reading.append(drawer);
-    this.drawer = new Drawer(drawer, /** @type {any} */ (this));
-    document.addEventListener("keydown", (event) => this.key(event));
-    document.addEventListener("mars-pinned", ({ detail }) => {
-      this.remember(detail);
-      if (this.set?.id === PINNED) this.open(detail);
-    });
-    this.start();
+    listen(root, this);
+    window.addEventListener("hashchange", () => this.follow());
+    this.begin();
   }
 
-  async start() {
-    for (const set of await sets().all()) this.remember(set);
-    const last = stored("localStorage", OPENED);
-    this.remember(null);
-    await this.chooseSet(this.known.has(last) ? last : STUDY);
+  get reviewer() {
+    return this.keeping.name.value;
   }
 
-  /**
-   * Adds a set to the list of sets.
-   * @param {ReviewSet | null} set
-   */
-  remember(set) {
-    if (set) this.known.set(set.id, set);
-    const own = [...this.known.values()].map(({ id, header }) => make("option", { value: id }, header.name || id));
-    const value = this.select.value;
-    this.select.replaceChildren(make("option", { value: STUDY }, "Study: 100 prompts"), ...own);
-    if (value) this.select.value = value;
-  }
-
-  /** @param {string} id */
-  async chooseSet(id) {
-    this.showForm(false);
-    store("localStorage", OPENED, id);
-    const set = this.known.get(id);
-    if (set) return this.open(set);
-    this.root.dataset.phase = "opening";
+  async begin() {
     try {
-      const { body, ok } = await fetch(this.root.dataset.study || "");
-      if (!ok || !body) throw new Error("missing");
-      let isFirst = true;
-      const { set: study } = await readSet(body, (reader) => {
-        if (isFirst && reader.header)
-          this.open({ id: reader.header.id, header: reader.header, items: reader.items }, {}, STUDY); // prettier-ignore
-        else this.drawList();
-        isFirst = false;
-      });
-      if (this.set?.id === study.id) this.open(study, {}, STUDY, this.item?.id);
+      const { sets, keeps } = await this.server.json("sets");
+      this.canKeep = keeps;
+      this.keeping.keyLabel.hidden = !keeps;
+      this.bar.list(sets);
+      for (const set of await this.judgements.sets.all()) {
+        if (set.asked) this.made.open = true;
+        else this.bar.listOwn(set);
+      }
+      if (!sets.length) throw Object.assign(new Error(), { sentence: NO_SETS });
+      this.root.dataset.sets = String(sets.length);
+      await this.follow(true);
     } catch (error) {
-      this.say(error instanceof SetError ? error.message : UNREAD);
-      this.root.dataset.phase = "error";
+      this.fail(error);
     }
-    return undefined;
+  }
+
+  openMaking() {
+    this.making.resume();
+    return this.trying(async () => this.making.bound((await this.server.json("sets")).making));
   }
 
   /**
-   * @param {ReviewSet} set
-   * @param {Record<string, Vote>} [votes] that a file brought
-   * @param {string} [value] in the list of sets
-   * @param {string} [at] the item to show
+   * Stores a new set in this browser, sealed by the server, and opens it.
+   * @param {string} name
+   * @param {string} title
    */
-  open(set, votes = {}, value = set.id, at = "") {
-    const own = this.set?.id === set.id ? this.votes : votesOf(set.id);
-    Object.assign(this, { set, votes: mergedVotes(own, votes) });
-    if (this.set?.id !== set.id) this.chosen.clear();
-    if (Object.keys(votes).length) this.keep();
-    this.select.value = value;
-    this.item = set.items.find(({ id }) => id === at) ?? set.items[0] ?? null;
-    this.root.dataset.set = set.id;
-    this.root.dataset.phase = "ready";
-    this.drawAll();
+  async keepSet(name, title) {
+    const { sealed, why } = await this.server.sealed(name);
+    if (sealed) await this.judgements.sets.put({ id: name, name: title, sealed });
+    else await this.judgements.sets.remove(name);
+    this.bar.listOwn({ id: name, name: title });
+    await this.open(name);
+    if (why && this.root.dataset.phase === "open") put(this.status, why);
   }
 
-  drawAll() {
-    this.drawProgress();
-    this.drawList();
-    this.drawItem();
+  // Shows the state that the page's address contains: a set, a prompt, a pair, whether labels are hidden, and the
+  // filter.
+  async follow(isFirst = false) {
+    const query = new URLSearchParams(location.hash.slice(1));
+    if (!isFirst && (!query.has("review") || location.hash === this.hash)) return;
+    const masked = query.get("masked");
+    // Hide the labels if the address contains no state; otherwise follow the address, so that a link shows what its
+    // sender saw.
+    this.masked = masked === "each" || masked === "end" ? masked : query.has("review") ? "" : "each";
+    this.other = Number(query.get("beside")) || 0;
+    this.isWide = query.has("all");
+    this.filter = filterOf(query);
+    if (Object.keys(linkOf(this.filter)).length) this.tabled.open = true;
+    await this.open(query.get("review") || STUDY, query.get("at") || "");
   }
 
-  /** @param {string} [sentence] */
-  say(sentence = "") {
-    put(this.fault, sentence);
+  /**
+   * @param {string} address
+   * @param {string} [item] id of the prompt to show first
+   */
+  async open(address, item = "") {
+    put(this.status, "Opening…");
+    try {
+      await this.bring(address);
+      const path = pathOf(address);
+      const pair = this.masked ? this.maskedPair(path) : "";
+      const about = await this.server.json(pair ? `${path}/masked/${pair}` : path);
+      this.about = about;
+      const { ways, reference } = this.about;
+      if (!ways[this.other] || this.other === reference) this.other = ways.findIndex((_, way) => way !== reference);
+      /** @type {Ahead<ReviewPrompt>} */
+      this.prompts = new Ahead((number) => this.server.json(`${path}/items/${number}`));
+      /** @type {Ahead<MaskedPrompt>} */
+      this.maskeds = new Ahead((number) => this.server.json(`${path}/masked/${pair}/${number}`));
+      this.fillBar();
+      this.seen.open(this.about.id);
+      await this.judgements.open(this.about, Boolean(this.masked));
+      this.table.build(this.about.items, this.judgements.rows.values());
+      this.arrange(item);
+      this.charted.hidden = Boolean(this.masked);
+      this.drawCharts();
+      this.body.hidden = false;
+      this.root.dataset.phase = "open";
+      put(this.status, originText(this.about));
+      await this.draw();
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
-  // The list.
-
-  get shown() {
-    return this.set ? selected(this.set.items, this.votes, this.filter.value, this.search.value.trim()) : [];
+  // Sends the server the sealed copy of a set that is stored in this browser, in case the server no longer has the set.
+  /** @param {string} address */
+  async bring(address) {
+    const set = (await this.judgements.sets.all()).find(({ id }) => id === address);
+    if (set) await this.server.bring(set.sealed);
   }
 
-  drawList() {
-    const { shown } = this;
-    this.root.dataset.shown = String(shown.length);
-    this.list.replaceChildren(...shown.map((item) => this.row(item)));
-    this.drawTally();
-    if (!shown.length) this.list.append(make("li", "rw-none", this.set?.items.length ? "No prompt matches." : "No prompts yet. Pin a run on Live.")); // prettier-ignore
+  // Returns the server's name for the compared pair. The order of the methods in the name does not reveal which method
+  // is on which side, because the server assigns the sides.
+  /** @param {string} path */
+  maskedPair(path) {
+    const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
+    return `${known}-${this.other === known ? (known === 0 ? 1 : 0) : this.other}`;
   }
 
-  drawTally() {
-    this.root.dataset.votes = String(Object.values(this.votes).filter(({ vote }) => vote).length);
-    put(this.tally, this.set && !this.hidesMethods ? tally(this.set.header.methods, this.votes) : "");
-  }
-
-  /** @param {ReviewItem} item */
-  row(item) {
-    const vote = this.votes[item.id];
-    const marks = Object.values(MARKS).filter(({ mark, is }) => mark && is(item, vote));
-    const node = button(
-      { "data-item": item.id, ...(item === this.item ? { "aria-current": "true" } : {}) },
-      [
-        make("span", "rw-id", item.id),
-        make("span", { class: "rw-marks", title: marks.map(({ text }) => text).join(", ") }, marks.map(({ mark }) => mark).join(" ")), // prettier-ignore
-        make("span", { class: "rw-text", dir: "auto", translate: "no" }, item.prompt.slice(0, 120)),
-      ],
-      () => this.show(item),
+  /** @param {unknown} error */
+  fail(error) {
+    put(
+      this.status,
+      /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown. Reload the page.",
     );
-    return make("li", "", node);
+    this.root.dataset.phase = "error";
+    this.body.hidden = !this.root.dataset.sets; // the list of sets stays
   }
 
-  /** @param {ReviewItem} item */
-  redraw(item) {
-    const row = this.list.querySelector(`[data-item="${CSS.escape(item.id)}"]`)?.parentElement;
-    row?.replaceWith(this.row(item));
-    this.drawTally();
+  fillBar() {
+    this.bar.fill(this.about, this.other, this.masked, this.isWide);
+    this.keeping.exports.hidden = Boolean(this.masked);
+    this.root.dataset.masked = this.masked;
   }
 
-  /** @param {ReviewItem} item */
-  show(item) {
+  // Updates the list of prompts to read: those that pass the filter and, for a masked pair, have different texts. Stays
+  // at the current prompt if possible.
+  arrange(item = "") {
+    const { items } = this.about;
+    const before = item || items[this.order[this.at]]?.id || "";
+    const lines = this.lines();
+    const passing = filtered(lines, this.filter);
+    this.order = passing.map(({ number }) => number);
+    this.at = Math.max(
+      0,
+      this.order.findIndex((number) => items[number].id === before),
+    );
+    this.table.show(passing, lines.length, this.filter);
+  }
+
+  lines() {
+    return linesOf(this.about.items, this.other, (item) => this.rowOf(item));
+  }
+
+  /** @param {ReviewFilter} filter */
+  filterBy(filter) {
+    this.leaveNote();
     const before = this.item;
-    this.item = item;
-    if (before) this.redraw(before);
-    this.redraw(item);
-    this.drawItem();
-    const row = this.list.querySelector("[aria-current]");
-    row?.scrollIntoView({ block: "nearest" });
+    this.filter = filter;
+    this.arrange();
+    return before === this.item ? this.link() : this.draw();
+  }
+
+  /** @param {number} number */
+  goTo(number) {
+    this.to(this.order.indexOf(number));
+    this.root.scrollIntoView({ block: "start" });
+  }
+
+  // Redraws the charts after a pause without further calls: sends all rows to the server, which computes the figures.
+  drawCharts() {
+    clearTimeout(this.timer);
+    if (!this.charted.open || this.masked) return;
+    this.timer = setTimeout(() => this.trying(() => this.fetchFigures()), PAUSE);
+  }
+
+  async fetchFigures() {
+    const { about } = this;
+    const rows = [...this.judgements.rows.values()].map(sendable);
+    const figures = await this.server.json(`${pathOf(about.address)}/figures`, { rows });
+    if (!this.masked && about === this.about) this.charts.show(about, figures, this.other);
+  }
+
+  get number() {
+    return this.order[this.at] ?? -1;
   }
 
   /** @param {number} by */
-  move(by) {
-    const { shown, item } = this;
-    const all = this.set?.items ?? [];
-    const at = item ? shown.indexOf(item) : -1;
-    // After a vote, the filter may no longer select the displayed item: continue with its neighbours.
-    const place = item ? all.indexOf(item) : 0;
-    const later = by > 0 ? shown.find((other) => all.indexOf(other) > place) : shown.findLast((other) => all.indexOf(other) < place); // prettier-ignore
-    const next = at < 0 ? later : shown[at + by];
-    if (next) this.show(next);
+  go(by) {
+    this.to(this.at + by);
   }
 
-  // The displayed item.
-
-  get hidesMethods() {
-    return this.isBlind && Boolean(this.item && !this.votes[this.item.id]?.vote);
-  }
-
-  drawItem() {
-    const { set, item } = this;
-    this.reading.hidden = !item || !this.form.hidden;
-    this.choose(null);
-    if (!set || !item) return;
-    const vote = this.votes[item.id];
-    const isHidden = this.hidesMethods;
-    this.columns = columnsOf(set, item, this.chosen, this.isBlind);
-    this.root.dataset.item = item.id;
-    this.root.dataset.blind = String(isHidden);
-    put(this.place, `${set.items.indexOf(item) + 1} of ${set.items.length}`);
-    const before = [...(item.system ? [["system", item.system]] : []), ...item.turns];
-    this.prompt.replaceChildren(
-      ...before.map(([role, text]) => make("p", "rw-before", make("b", "", `${role}: `), text)),
-      make("p", "", item.prompt),
-      ...(item.reference ? [make("p", "rw-before", make("b", "", "expected: "), item.reference)] : []),
-    );
-    this.prompt.scrollTop = 0;
-    const titles = this.columns.map((method, i) =>
-      isHidden ? `Answer ${i + 1}` : labelOf(set.header.methods[method]),
-    );
-    this.drawMethods(isHidden);
-    this.drawAnswers(titles, isHidden);
-    this.drawVotes(titles, vote);
-    this.note.value = vote?.note ?? "";
-    this.live.hidden = isHidden || !this.run.lanes.length;
-    this.drawTally();
-  }
-
-  /** @param {boolean} isHidden */
-  drawMethods(isHidden) {
-    const methods = this.set?.header.methods ?? [];
-    const boxes = methods.map((method, i) => {
-      const node = toggle(labelOf(method), this.columns.includes(i), (isOn) => {
-        const some = new Set(this.columns);
-        if (isOn) some.add(i);
-        else some.delete(i);
-        this.chosen = new Set([...some].slice(-3));
-        this.drawItem();
-      });
-      return node;
-    });
-    this.methods.replaceChildren(...(methods.length > 2 && !isHidden ? boxes : []));
-  }
-
-  /**
-   * @param {string[]} titles
-   * @param {boolean} isHidden
-   */
-  drawAnswers(titles, isHidden) {
-    const { set, item, columns } = this;
-    if (!set || !item) return;
-    const answers = columns.map((method) => /** @type {ReviewAnswer} */ (item.answers[method]));
-    const lanes = answers.map((answer, i) => (isHidden ? null : laneOf(answer, `m${columns[i]}`, labelOf(set.header.methods[columns[i]])))); // prettier-ignore
-    this.run = /** @type {Run} */ ({ id: item.id, lanes: lanes.filter((lane) => lane !== null) });
-    this.panes = [];
-    const nodes = answers.map((answer, i) => {
-      const lane = lanes[i];
-      const found = answers.findIndex((other) => isMade(other) && other.text !== answer.text);
-      const other = found < 0 ? Number(i === 0) : found;
-      if (!lane) return plainPane(titles[i], answer, answers[other] ?? answer);
-      const pane = new TextPane(
-        lane,
-        { choose: (on, step, token) => this.choose(on, step, token) },
-        { against: lanes[other] ?? null },
-      );
-      pane.draw(lane);
-      if (answer.is_same && !lane.isAr) pane.head.append(make("span", "rw-same", "same text as plain AR"));
-      this.panes.push(pane);
-      return pane.element;
-    });
-    this.answers.replaceChildren(...nodes);
-    this.answers.style.setProperty("--columns", String(nodes.length || 1));
-    this.switchTo(0);
-    this.switch.replaceChildren(...titles.map((title, i) => button("", title, () => this.switchTo(i))));
-    for (const pane of this.panes) pane.view.toTop();
-    this.fit();
-  }
-
-  // Makes the tab end at the end of the window, so that the page does not scroll.
-  fit() {
-    const { top, bottom } = this.root.getBoundingClientRect();
-    const below = document.documentElement.scrollHeight - scrollY - bottom;
-    this.root.style.setProperty("--rw-around", `${Math.ceil(top + scrollY + below)}px`);
-  }
-
-  // On a phone, one answer is visible at a time.
   /** @param {number} index */
-  switchTo(index) {
-    [...this.answers.children].forEach((node, i) => node.classList.toggle("rw-away", i !== index));
-    [...this.switch.children].forEach((node, i) => node.setAttribute("aria-pressed", String(i === index)));
+  to(index) {
+    this.leaveNote();
+    this.at = Math.max(0, Math.min(this.order.length - 1, index));
+    return this.draw();
   }
 
-  /**
-   * @param {string[]} titles
-   * @param {Vote | undefined} vote
-   */
-  drawVotes(titles, vote) {
-    const { methods } = this.set?.header ?? { methods: [] };
-    /** @type {[key: string, label: string, vote: string][]} */
-    const entries = [
-      ...titles.map((title, i) => /** @type {[string, string, string]} */ ([String(i + 1), title, methods[this.columns[i]].name])), // prettier-ignore
-      ...OTHER_VOTES.map(([key, label]) => /** @type {[string, string, string]} */ ([key, label, key === "0" ? EQUAL : BAD])), // prettier-ignore
-    ];
-    this.buttons.replaceChildren(
-      ...entries.map(
-        ([key, label, value]) =>
-        button({ "data-key": key, "aria-pressed": vote?.vote === value }, [make("kbd", "", key), make("span", "", label)], () => this.cast(value)), // prettier-ignore
-      ),
-    );
-  }
-
-  // Votes.
-
-  /**
-   * Casts a vote for the displayed item; the same vote again removes it.
-   * @param {string} value
-   */
-  cast(value) {
-    if (!this.item) return;
-    const isSame = this.votes[this.item.id]?.vote === value;
-    this.vote({ vote: isSame ? "" : value, is_blind: this.hidesMethods });
-    this.drawItem();
-  }
-
-  /** @param {Partial<Vote>} changes */
-  vote(changes) {
-    const { item } = this;
-    if (!item) return;
-    const before = this.votes[item.id] ?? { vote: "", note: "", time: "", is_blind: false };
-    this.votes = { ...this.votes, [item.id]: { ...before, ...changes, time: new Date().toISOString() } };
-    const { vote, note } = this.votes[item.id];
-    if (!vote && !note) delete this.votes[item.id];
-    this.keep();
-    this.redraw(item);
-  }
-
-  keep() {
-    if (!this.set || keepVotes(this.set.id, this.votes) || this.hasWarned) return;
-    this.hasWarned = true;
-    this.say(FORGOTTEN);
-  }
-
-  /** @param {KeyboardEvent} event */
-  key(event) {
-    const isTyping = targetOf(event).closest?.(
-      "input:not([type=checkbox]), textarea, select, [contenteditable], dialog",
-    );
-    if (isTyping || isModified(event) || event.defaultPrevented || this.reading.offsetParent === null) return;
-    const vote = /** @type {HTMLElement | null} */ (
-      this.buttons.querySelector(`[data-key="${CSS.escape(event.key)}"]`)
-    );
-    if (event.key === "j") this.move(1);
-    else if (event.key === "k") this.move(-1);
-    else if (event.key === "n") this.note.focus();
-    else if (event.key === "Escape" && this.selected) this.choose(null);
-    else if (vote) vote.click();
-    else return;
-    event.preventDefault();
-  }
-
-  // The drawer of a pass (views/race/drawer.js), for which this view is the view of a run.
-
-  /**
-   * @param {Lane | null} lane
-   * @param {number} [step]
-   * @param {number} [token]
-   */
-  choose(lane, step = -1, token = -1) {
-    this.selected = lane ? { lane, step, token } : null;
-    for (const pane of this.panes) pane.view.choose(pane.lane === lane ? step : -1);
-    const column = this.panes.findIndex((pane) => pane.lane === lane);
-    this.reading.dataset.drawer = column > 0 && column === this.panes.length - 1 ? "left" : "right";
-    this.drawer.draw();
-  }
-
-  /** @param {Lane} lane */
-  paneOf(lane) {
-    return this.panes.find((pane) => pane.lane === lane);
-  }
-
-  canAsk() {
-    return false;
-  }
-
-  // Files.
-
-  /**
-   * @param {string} ending
-   * @param {(set: ReviewSet, votes: Record<string, Vote>) => string} write
-   * @param {string} type
-   */
-  save(ending, write, type) {
-    const { set } = this;
-    if (!set) return;
-    const name = set.header.name.replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "") || "set";
-    download(`${name}.${ending}`, textBlob(write(set, this.votes), type));
-  }
-
-  /** @param {File} file */
-  async importFile(file) {
-    this.say();
-    try {
-      if (file.size > REVIEW.file) throw new SetError(`This file is larger than ${REVIEW.file / 1e6} MB. Split it.`);
-      const stream = file.name.endsWith(".gz") ? file.stream().pipeThrough(/** @type {any} */ (new DecompressionStream("gzip"))) : file.stream(); // prettier-ignore
-      const { set, votes } = await readSet(stream);
-      if (!set.items.length) return this.addVotes(set, votes);
-      const known = set.id === this.set?.id && !this.known.has(set.id);
-      if (known) return this.open(/** @type {ReviewSet} */ (this.set), votes, this.select.value, this.item?.id); // the study
-      this.remember(set);
-      store("localStorage", OPENED, set.id);
-      this.open(set, votes);
-      this.say(await sets().put(set));
-    } catch (error) {
-      this.say(error instanceof SetError ? error.message : "This file cannot be read.");
+  toUnjudged() {
+    const { items } = this.about;
+    const { length } = this.order;
+    for (let step = 1; step <= length; step += 1) {
+      const index = (this.at + step) % length;
+      if (!this.rowOf(items[this.order[index]].id)?.preference) return this.to(index);
     }
+    put(this.said, "You have judged all of these prompts.");
     return undefined;
   }
 
+  /** @param {number} other */
+  pairWith(other) {
+    this.leaveNote();
+    this.other = other;
+    this.arrange();
+    this.drawCharts();
+    if (this.masked) return this.open(this.about.address);
+    this.fillBar();
+    return this.draw();
+  }
+
+  /** @param {boolean} isWide */
+  widen(isWide) {
+    this.isWide = isWide;
+    this.fillBar();
+    return this.draw();
+  }
+
+  // Hides or shows the labels. Showing them also reveals the sides of all masked judgements.
+  /** @param {"" | "each" | "end"} masked */
+  async mask(masked) {
+    this.leaveNote();
+    const isOpen = masked || (await this.trying(() => this.judgements.reveal([...this.judgements.rows.values()])));
+    if (!isOpen) {
+      this.bar.sides.select.value = this.masked;
+      return;
+    }
+    const item = this.about.items[this.number]?.id || "";
+    this.masked = masked;
+    this.forget();
+    await this.open(this.about.address, item);
+  }
+
+  // Removes all received and drawn content at once and ignores pending requests, so that hidden labels cannot be found
+  // on the page.
+  forget() {
+    this.token += 1;
+    Object.assign(this, { prompt: null, hidden: null, prompts: null, maskeds: null });
+    this.asked.replaceChildren();
+    this.reading.show([]);
+    this.table.show([], 0, this.filter);
+    this.charts.clear();
+  }
+
+  async draw() {
+    const { number, about } = this;
+    this.link();
+    if (number < 0) return this.drawNothing();
+    this.token += 1;
+    const { token } = this;
+    try {
+      if (this.masked) {
+        const hidden = await this.maskeds.get(number);
+        if (token !== this.token) return;
+        this.hidden = hidden;
+        this.prompt = null;
+        this.drawAsked(hidden);
+        await this.drawMasked();
+      } else {
+        const prompt = await this.prompts.get(number);
+        if (token !== this.token) return;
+        Object.assign(this, { prompt, hidden: null });
+        this.drawAsked(prompt);
+        this.seen.add(prompt.id);
+        this.reading.show(
+          this.isWide ? allColumns(about, prompt, this.other) : pairColumns(about, prompt, about.reference, this.other),
+        );
+      }
+    } catch (error) {
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
+      return;
+    }
+    put(this.said, this.reading.said);
+    this.root.dataset.at = about.items[number].id;
+    this.drawJudgement();
+    const near = NEAR.map((by) => this.order[this.at + by]).filter((number) => number !== undefined);
+    (this.masked ? this.maskeds : this.prompts).fetch(near);
+  }
+
+  drawNothing() {
+    this.asked.replaceChildren(make("p", "", nothingText(Boolean(this.masked))));
+    this.reading.show([]);
+    this.drawJudgement();
+  }
+
+  // Draws the texts of a masked pair. Once its judgement is revealed, also draws the labels, passes and checks.
+  async drawMasked() {
+    const { hidden, about } = this;
+    if (!hidden) return;
+    const row = this.rowOf(hidden.id);
+    if (row?.left === undefined) {
+      this.reading.show(maskedColumns(hidden));
+      return;
+    }
+    const prompt = await this.prompts.get(this.number);
+    if (hidden !== this.hidden) return;
+    this.prompt = prompt;
+    this.seen.add(hidden.id);
+    put(this.legend, LEGEND.shown);
+    this.reading.show(pairColumns(about, prompt, wayOf(about, row.left), wayOf(about, row.right)));
+  }
+
+  /** @param {ReviewAsked} asked */
+  drawAsked(asked) {
+    this.asked.replaceChildren(...askedNodes(asked, Boolean(this.masked)));
+    const lines = this.lines();
+    const numItems = this.about.items.length;
+    const same = this.masked ? numItems - lines.length : 0;
+    const { ways, reference } = this.about;
+    const identical = same || lines.filter(({ mark }) => mark?.is_same).length;
+    const pair = capitalised([this.other, reference].map((way) => titleOf(ways[way].name)).join(" and "));
+    put(
+      find(this.root, ".rv-finding"),
+      `${pair} give the same answer to ${whole(identical)} of ${counted(numItems, "prompt")}.`,
+    );
+    const identicalText = same ? `, ${same} identical` : "";
+    put(this.bar.place, `${this.at + 1} of ${this.order.length}${identicalText}`);
+    const numSeen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
+    put(this.legend, this.masked ? `${LEGEND.masked}${seenText(numSeen)}` : LEGEND.shown);
+  }
+
+  // The names of the left and the right method; null while they are masked.
+  get sidesShown() {
+    if (this.masked) return null;
+    const { ways, reference } = this.about;
+    return { left: ways[reference].name, right: ways[this.other].name };
+  }
+
+  get pair() {
+    const { ways, reference } = this.about;
+    return pairOf(ways[reference].name, ways[this.other].name);
+  }
+
   /**
-   * Adds the votes of a file without prompts to its set, if that set is open.
-   * @param {ReviewSet} set
-   * @param {Record<string, Vote>} votes
+   * Returns the reviewer's judgement of a prompt for the current pair. While labels are hidden, judgements that were
+   * made with visible labels do not count.
+   * @param {string} item
    */
-  addVotes(set, votes) {
-    if (!this.set || this.set.id !== set.id) throw new SetError("This file has no prompts. Open its set first.");
-    this.open(this.set, votes, this.select.value, this.item?.id);
+  rowOf(item) {
+    const row = this.judgements.counting.get(unitOf({ reviewer: this.reviewer, item, pair: this.pair }));
+    return row && this.masked && !row.is_masked ? undefined : row;
   }
 
-  async remove() {
-    const { set } = this;
-    if (!set || !this.known.has(set.id)) return this.say("The study cannot be deleted.");
-    if (this.making.set === set) this.making.stop();
-    this.known.delete(set.id);
-    await sets().remove(set.id);
-    keepVotes(set.id, {});
-    this.select.value = STUDY;
-    this.remember(null);
-    return this.chooseSet(STUDY);
+  get item() {
+    return this.about.items[this.number]?.id || "";
   }
 
-  openLive() {
-    const { lanes } = this.run;
-    const names = lanes.map(({ settings }, i) => {
-      const name = settings ? nameOf(settings) : "mars";
-      return lanes.slice(0, i).some((other) => other.settings && nameOf(other.settings) === name)
-        ? `${name}-${i}`
-        : name;
-    });
-    const heads = lanes.map(({ title }, i) => ({ lane: names[i], title }));
-    const head = {
-      run: `review-${this.set?.id}-${this.item?.id}`,
-      lanes: heads,
-      pace: 0,
-      recorded: this.set?.header.name,
+  get draftOf() {
+    return JSON.stringify([this.about.id, unitOf({ reviewer: this.reviewer, item: this.item, pair: this.pair })]);
+  }
+
+  drawJudgement() {
+    const row = this.rowOf(this.item);
+    const said = (row && saidOf(row, this.sidesShown)) || NOTHING;
+    const sides =
+      this.sidesShown ||
+      (row?.left === undefined ? { left: "Left", right: "Right" } : { left: row.left, right: row.right || "" });
+    this.judging.show(said, [sides.left, sides.right].map(titleOf), this.judgements.notes.get(this.draftOf));
+    this.judging.disable(this.number < 0);
+    this.root.dataset.judged = String(this.numJudged);
+    this.showStorage();
+  }
+
+  get numJudged() {
+    const { reviewer } = this;
+    return [...this.judgements.counting.values()].filter((row) => row.reviewer === reviewer && row.preference).length;
+  }
+
+  // Redraws the judgement, the table and the charts after rows have changed in this window, in another one or on the
+  // server.
+  renew() {
+    if (!this.about) return;
+    this.drawJudgement();
+    this.table.renew(this.lines());
+    this.drawCharts();
+    if (this.masked && this.hidden && !this.prompt && this.rowOf(this.hidden.id)?.left !== undefined) this.drawMasked();
+  }
+
+  /** @param {Said} said */
+  async say(said) {
+    const { hidden, masked, number } = this;
+    if (number < 0 || (masked && !hidden)) return;
+    const { reviewer, item, pair } = this;
+    const known = [...this.judgements.rows.values()].filter((row) => unitOf(row) === unitOf({ reviewer, item, pair }));
+    const isKnown = this.seen.has(item) || known.some((row) => !row.is_masked || row.left !== undefined);
+    const row = this.rowOf(item);
+    const open = masked && row?.left !== undefined ? { left: row.left, right: row.right } : this.sidesShown;
+    const sides = open || { sealed: hidden?.sealed };
+    const note = noteOf(this.root).value;
+    const judgement = {
+      ...said,
+      note,
+      reviewer,
+      item,
+      pair,
+      is_masked: Boolean(masked),
+      is_revealed: Boolean(masked) && isKnown,
+      undoes: "",
+      ...sides,
     };
-    const value = valueOf(head, lanes.map(({ lines, verdict }, i) => ({ name: names[i], lines, verdict }))); // prettier-ignore
-    this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind: "replay", value } }));
-  }
-
-  // New sets.
-
-  /** @param {boolean} isOn */
-  showForm(isOn) {
-    this.form.hidden = !isOn;
-    this.maker.setAttribute("aria-pressed", String(isOn));
-    this.reading.hidden = isOn || !this.item;
-  }
-
-  /** @param {ReviewSet} set */
-  async begin(set) {
-    this.remember(set);
-    this.showForm(false);
-    store("localStorage", OPENED, set.id);
-    this.open(set);
-    this.say(await sets().put(set));
-    await this.make();
-  }
-
-  async make() {
-    const { set } = this;
-    if (!set) return;
-    this.say();
-    const running = this.making.run(set);
-    this.drawProgress();
-    const sentence = await running;
-    this.say(sentence);
-    this.drawProgress();
+    const draft = this.draftOf;
+    const added = await this.judgements.add(judgement);
+    this.judgements.drop(draft);
+    if (masked === "each" && added.preference && added.sealed !== undefined)
+      await this.trying(() => this.judgements.reveal([added]));
   }
 
   /**
-   * Stores an answer and draws it if it is on the screen.
-   * @param {ReviewSet} set
-   * @param {ReviewItem} item
+   * @param {string} text
+   * @param {boolean} isDone
    */
-  async made(set, item) {
-    const sentence = await sets().put(set);
-    if (sentence) this.say(sentence);
-    if (this.set !== set) return;
-    this.redraw(item);
-    if (this.item === item) this.drawItem();
-    this.drawProgress();
+  noted(text, isDone) {
+    this.judgements.draft(this.draftOf, text);
+    if (isDone) this.leaveNote();
   }
 
-  drawProgress() {
-    const { set, making } = this;
-    const missing = set && set.header.made.by === "page" ? missingOf(set) : 0;
-    const isMaking = Boolean(set && making.set === set);
-    this.makingLine.hidden = !missing && !isMaking;
-    this.root.dataset.missing = String(missing);
-    this.root.dataset.making = String(isMaking);
-    put(this.go, isMaking ? "Stop" : "Continue");
-    put(this.progress, missing ? `${counted(missing, "answer")} missing` : "All answers are made");
+  // Adds the typed note to the judgement, or drops the note if the judgement already has the same one.
+  leaveNote() {
+    const text = this.judgements.notes.get(this.draftOf);
+    if (text === undefined) return;
+    const row = this.rowOf(this.item);
+    const said = (row && saidOf(row, this.sidesShown)) || NOTHING;
+    if (isSaidAlike(said, { ...said, note: text })) this.judgements.drop(this.draftOf);
+    else this.say({ ...said, note: text });
+  }
+
+  // Undoes the latest judgement and shows its prompt.
+  undo() {
+    const last = lastOfReviewer(this.judgements.rows.values(), this.reviewer);
+    if (!last) return put(this.said, "There is nothing to undo.");
+    const index = this.order.findIndex((number) => this.about.items[number].id === last.item);
+    if (index >= 0 && index !== this.at) this.to(index);
+    put(this.said, "Your last judgement was undone.");
+    return this.judgements.add({ ...without(last, "id", "set", "time", "isSent"), ...NOTHING, undoes: last.id });
+  }
+
+  // Shows where the judgements are stored, and how many there are.
+  showStorage() {
+    const { judgements, masked } = this;
+    const num = judgements.unsent.length;
+    const storage = judgements.why || keptText(Boolean(this.server.key), Boolean(this.canKeep), num);
+    const sealed = [...judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
+    const waits = masked ? ` ${HOLD}` : sealedText(sealed);
+    put(this.keeping.where, `${storage} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${waits}`);
+    this.root.dataset.unsent = String(num);
+  }
+
+  /** @param {string} key */
+  async unlock(key) {
+    this.server.key = key;
+    const isRight = await this.trying(() => this.judgements.pull());
+    if (isRight) this.judgements.send();
+    else this.server.key = "";
+    store("sessionStorage", KEY, this.server.key);
+    this.showStorage();
+  }
+
+  /** @param {string} form */
+  save(form) {
+    return this.trying(() => saveFile(this.server, this.about, this.judgements.rows.values(), form, this.other));
+  }
+
+  /** @param {File} file */
+  merge(file) {
+    return this.trying(async () => {
+      const rows = [...this.judgements.rows.values()];
+      const { fresh, conflicts } = await mergedRows(this.server, this.about, rows, await textOf(file));
+      await this.judgements.take(fresh);
+      this.judgements.send();
+      const remark = conflicts ? `; ${counted(conflicts, "conflict")} (both judgements were kept)` : "";
+      put(this.said, `${counted(fresh.length, "row")} from ${file.name} added${remark}.`);
+    });
+  }
+
+  /** @param {number} way */
+  openLive(way) {
+    return this.trying(async () => {
+      const value = await replayOf(this.server, this.about, this.number, way);
+      const detail = { kind: "replay", value };
+      this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
+    });
+  }
+
+  /**
+   * Runs an action that may be rejected, and shows the error message.
+   * @param {() => Promise<unknown>} act
+   */
+  async trying(act) {
+    try {
+      await act();
+      return true;
+    } catch (error) {
+      put(
+        this.said,
+        /** @type {{ sentence?: string }} */ (error).sentence || "This did not work: reload the page and try again.",
+      );
+      return false;
+    }
+  }
+
+  // Writes the current state to the page's address.
+  link() {
+    /** @type {Record<string, string>} */
+    const query = { review: this.about.address, at: this.item, beside: String(this.other) };
+    if (this.masked) query.masked = this.masked;
+    if (this.isWide && !this.masked) query.all = "1";
+    Object.assign(query, linkOf(this.filter));
+    this.hash = `#${new URLSearchParams(query)}`;
+    if (this.root.clientWidth) history.replaceState(history.state, "", location.pathname + location.search + this.hash);
   }
 }
 
 /**
- * Returns the pane of an answer without tokens: one without a trace, or one whose method is hidden.
- * @param {string} title
- * @param {ReviewAnswer} answer
- * @param {ReviewAnswer} other
+ * Mounts the view; called when the tab was opened and this script has loaded.
+ * @param {HTMLElement} root
  */
-function plainPane(title, answer, other) {
-  const { text, fault, is_right: isRight } = answer;
-  let at = 0;
-  while (at < text.length && text[at] === other.text[at]) at += 1;
-  const isMarked = isMade(other) && at < text.length;
-  const end = isMarked ? at + 1 + text.slice(at + 1).search(/\s|$/) : at;
-  const body = make("div", { class: "rv-text rw-plain", tabindex: 0, role: "group", "aria-label": `Text of ${title}` });
-  if (fault) body.append(make("em", "", fault));
-  else body.append(text.slice(0, at), ...(isMarked ? [make("mark", "", text.slice(at, end))] : []), text.slice(end));
-  const head = make("header", "rv-head", make("h3", "", title), make("span", "rv-verdict", verdictText(isRight)));
-  return make("article", "rv-pane", head, body);
+export function mountReview(root) {
+  Object.assign(root, { reviewView: new ReviewView(root) });
 }
 
-/**
- * Mounts the view; called by the component's js_on_load.
- * @param {HTMLElement} element
- * @param {{ prompts(posted: string): Promise<any> }} server
- */
-export function mountReview(element, server) {
-  const root = find(element, ".mars-review");
-  root.reviewView = new ReviewView(root, server);
-}
+/** @type {(about: ReviewAbout, name: string | undefined) => number} */
+const wayOf = ({ ways }, name) => ways.findIndex((way) => way.name === name);
