@@ -8,7 +8,7 @@ from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers
 from app.review.library import Library
 from app.review.making import Making
-from app.throughput.batch import BatchHandlers
+from app.throughput.run import ThroughputHandlers
 from app.tradeoff.grid import GridHandlers
 from app.ui.checkpoints import CheckpointHandlers
 from app.ui.examples import ExampleBook
@@ -22,7 +22,7 @@ class Handlers:
     logs: RunLogs
     checkpoints: CheckpointHandlers
     live: LiveHandlers
-    batch: BatchHandlers
+    throughput: ThroughputHandlers
     grid: GridHandlers
     library: Library
     making: Making
@@ -37,7 +37,7 @@ def make_handlers(engines: Engines) -> Handlers:
         logs,
         checkpoints,
         LiveHandlers(engines, logs, book, checkpoints.settle),
-        BatchHandlers(engines, logs, book),
+        ThroughputHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
         library,
         Making(engines, library),

@@ -25,7 +25,7 @@ from app.live.tab import (
     wire_view_runs,
 )  # fmt: skip
 from app.review.compare_tab import compare_tab
-from app.throughput.batch_tab import batch_tab
+from app.throughput.tab import throughput_tab
 from app.tradeoff.grid_tab import grid_tab
 from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sentence
 from app.ui.examples import set_for
@@ -61,7 +61,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with _tab("Trade-off", "trade-off"):
                 grid_tab(page, handlers.grid, tab.controls)
             with _tab("Throughput", "throughput"):
-                batch_tab(page, handlers.batch, tab.controls)
+                throughput_tab(page, handlers.throughput, tab.controls)
             with _tab("Review", "review"), _tabs("views"):
                 with _tab("Compare runs", "compare"):
                     compare_tab(engines.settings.max_import_bytes)

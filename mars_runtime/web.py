@@ -26,7 +26,7 @@ STYLES = (
     "views/race/player.css",
     "views/race/drawer.css",
     "views/conversation/conversation.css",
-    "views/batch/batch.css",
+    "views/throughput/throughput.css",
     "export/menu.css",
     "views/compare/compare.css",
     "explain/explain.css",

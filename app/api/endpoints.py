@@ -64,18 +64,11 @@ ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM)
 BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM)
 SEVERAL = (
     Argument("prompts", list[str], "up to 16 prompts"),
-    Argument(
-        "method",
-        str,
-        "cursor (MARS, rows advance independently), block (MARS, block cache), uncached (MARS, no "
-        "cache), ar, or lookup (AR + lookup)",
-        "cursor",
-    ),
+    Argument("method", str, "mars, ar, or lookup (AR + lookup)", "mars"),
     _setting("tau", 0.95),
     _setting("block_size", 4),
     _setting("lossless", False),
-    Argument("batch_size", int, "number of prompts decoded together", 8),
-    Argument("cache_block", int, "tokens per cache block; used only by the method block", 16),
+    Argument("batch_size", int, "number of prompts decoded at once, up to 16", 8),
     _setting("max_new_tokens", 64),
     CHECKPOINT,
     SYSTEM,
@@ -115,10 +108,11 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         ),
         _endpoint(
             "batch",
-            "Decode several prompts together with one method. Streams the result as it grows.",
+            "Decode several prompts together with one method; when a text ends, the next prompt "
+            "takes its place. Streams the result as it grows.",
             "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, "
             "loops_at, ended), "
-            "totals (of the whole batch, including passes in which a row was idle), ended, message",
+            "totals (of the whole batch), ended, message",
             SEVERAL,
             Iterator[dict[str, Any]],
             partial(batch, engines),

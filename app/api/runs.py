@@ -17,16 +17,33 @@ from reprlib import repr as shown
 from typing import Any, TypeVar
 
 from app.engines.engines import Engines, Served
-from app.engines.limits import RefusalError
+from app.engines.limits import Limits, RefusalError
 from app.live.lanes import start_lanes
 from app.live.order import LiveOrder, read_live_order
-from app.throughput.batch import start_side
-from app.throughput.batch_order import NOTHING, read_batch_order
-from app.ui.controls import RACE, TITLES, read_setting
+from app.throughput.run import start_batch
+from app.ui.controls import (
+    BLOCK_SIZE,
+    CHECKPOINT,
+    LOSSLESS,
+    MAX_NEW_TOKENS,
+    PLAIN,
+    RACE,
+    SYSTEM,
+    TAU,
+    TITLES,
+    Control,
+    choice,
+    count,
+    read_all,
+    read_prompt,
+    read_setting,
+    settings_for,
+)
 from app.ui.examples import ExampleBook
 from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
 from mars_runtime import folds
 from mars_runtime.events import End, Event
+from mars_runtime.methods import LOOKUP
 from mars_runtime.speedup import run_speedup
 from mars_runtime.text import Detokenizer, Tokenizer
 
@@ -78,25 +95,57 @@ def traces(
 def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
     """Yield ``results``, one per prompt, and ``totals``, about once per second.
 
-    values: the values of the Batch tab's controls. owner: the client's address.
+    values: the values of BATCH. owner: the client's address.
     """
-    posted = with_checkpoint(engines, {**values, "second": NOTHING})
-    order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
+    posted = with_checkpoint(engines, values)
+    read = read_all(BATCH, posted, engines.limits(posted["checkpoint"]))
+    prompts, batch_size = read["prompts"], read["batch_size"]
+    chosen = {control.name: read[control.name] for control in BATCH if control.is_setting}
+    settings = settings_for(read["method"], replace(PLAIN, **chosen))
 
-    results = [{**_figures("", ()), "ended": ""}] * len(order.prompts)
-    served = yield from awaited(engines, order.checkpoint, partial(_batch_item, results, ()))
-    (method,) = order.methods
+    results = [{**_figures("", ()), "ended": ""}] * len(prompts)
+    served = yield from awaited(engines, read["checkpoint"], partial(_batch_item, results, ()))
     with refused():
-        side = start_side(served, order, "a", method, engines.settings.max_seconds, owner)
+        rest = read["system"], engines.settings.max_seconds, owner
+        run = start_batch(served, prompts, settings, batch_size, *rest)
     try:
-        while side.end is None:
-            side.run.wait(HEARTBEAT_SECONDS)
-            side.read()
+        while run.end is None:
+            run.run.wait(HEARTBEAT_SECONDS)
+            run.take()
             tokenizer = served.checkpoint.tokenizer
-            results = [_result(side, row, tokenizer) for row in range(len(order.prompts))]
-            yield _batch_item(results, side.events, end=side.end)
+            results = [_result(run, row, tokenizer) for row in range(len(prompts))]
+            yield _batch_item(results, run.events, end=run.end)
     finally:
-        side.run.cancel()
+        run.run.cancel()
+
+
+def _read_prompts(value: object, limits: Limits) -> list[str]:
+    """Validate a list of prompts. Raises RefusalError."""
+    texts = list(value) if isinstance(value, (list, tuple)) else []
+    if not 1 <= len(texts) <= MAX_PROMPTS:
+        raise RefusalError("prompts", f"Give 1 to {MAX_PROMPTS} prompts, got {len(texts)}.")
+    prompts = []
+    for number, text in enumerate(texts, 1):
+        try:
+            prompts.append(read_prompt(text, limits))
+        except RefusalError as refusal:
+            raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
+    return prompts
+
+
+MAX_PROMPTS = MAX_BATCH = 16
+BATCH_METHODS = (*RACE, LOOKUP)
+BATCH = (
+    Control("prompts", _read_prompts),
+    choice("method", {name: name for name in BATCH_METHODS}, "The method must be one of"),
+    count("batch_size", "The batch size", 1, MAX_BATCH),
+    TAU,
+    BLOCK_SIZE,
+    LOSSLESS,
+    MAX_NEW_TOKENS,
+    CHECKPOINT,
+    SYSTEM,
+)
 
 
 def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,13 +236,13 @@ def _batch_item(
     return {"results": results, "totals": {**asdict(totals), **rates}, **_ending(end, message)}
 
 
-def _result(side: Transcript, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
+def _result(run: Transcript, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the result for one row of a batch. ``ended`` is the reason why this row's text
     ended.
     """
-    stops = [step.stop for step, _ in folds.row_steps(side.events, row)]
-    ended = stops[-1] if row in side.finished else ""
-    return {**_figures(tokenizer.decode(side.tokens[row]), side.events, row), "ended": ended}
+    stops = [step.stop for step, _ in folds.row_steps(run.events, row)]
+    ended = stops[-1] if row in run.finished else ""
+    return {**_figures(tokenizer.decode(run.tokens[row]), run.events, row), "ended": ended}
 
 
 def _figures(text: str, events: Sequence[Event], row: int = 0) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mars_runtime.places import ASSETS
 ENTRIES = (
     "views/race/view.js",
     "views/conversation/view.js",
-    "views/batch/view.js",
+    "views/throughput/view.js",
     "views/compare/view.js",
     "explain/explain.js",
     "tour/tour.js",

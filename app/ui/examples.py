@@ -1,8 +1,7 @@
-"""Example prompts: one set for each type of checkpoint, and the initial prompts of Batch.
+"""Example prompts: one set for each type of checkpoint.
 
 ``prompts.json`` holds the requests. They were chosen by measurement: requests that
-SmolLM2-135M-Instruct answers acceptably, some marked requests that it gets wrong, and for Batch,
-requests for which τ, B and the method make a difference.
+SmolLM2-135M-Instruct answers acceptably, and some marked requests that it gets wrong.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.engines.engines import Engines
 from mars_runtime import tasks
 from mars_runtime.model.registry import Entry
 from mars_runtime.tasks import Task
@@ -44,11 +42,6 @@ class RequestFamily:
 _FILE = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 LABELS: Mapping[str, str] = _FILE["task_labels"]
 REQUESTS = {name: RequestFamily(**entry) for name, entry in _FILE["requests"].items()}
-Openings = Mapping[str, Sequence[str]]
-"""Initial prompts by set of examples. For a set without initial prompts, a tab opens with the first
-examples of the set.
-"""
-BATCH: Openings = _FILE["batch"]
 
 
 def set_for(entry: Entry) -> str:
@@ -136,44 +129,6 @@ class ExampleBook:
         self._by_prompt[task.prompt] = task
         if len(self._by_prompt) > MAX_REMEMBERED:
             self._by_prompt.popitem(last=False)
-
-
-class ExamplePages:
-    """Pages of ``count`` example prompts for a tab. Page 0 has the tab's initial prompts; later
-    pages take prompts from the families in turn.
-    """
-
-    def __init__(
-        self,
-        engines: Engines,
-        book: ExampleBook,
-        count: int,
-        openings: Openings,
-        as_text: Callable[[Sequence[str]], str],
-    ) -> None:
-        self._engines = engines
-        self._book = book
-        self._count = count
-        self._openings = openings
-        self._as_text = as_text
-
-    def text(self, page: int, checkpoint: object) -> str:
-        """Return the text of a page. For an unknown checkpoint, the examples of the default
-        checkpoint are used.
-        """
-        chosen = set_for(self._engines.entry_or_default(checkpoint))
-        opening = self._openings.get(chosen)
-        if opening and not page:
-            return self._as_text(opening)
-        before = page - 1 if opening else page
-        return self._as_text(self._book.several(chosen, before * self._count, self._count))
-
-    def kept(self, text: object, page: int, checkpoint: object) -> object:
-        """Return the examples of this checkpoint if the box still has those of another checkpoint;
-        otherwise return the text of the box.
-        """
-        unedited = [self.text(page, name) for name in self._engines.entries]
-        return self.text(page, checkpoint) if text in unedited else text
 
 
 def _words(text: str) -> set[str]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
 
 from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
-from app.ui.examples import ExamplePages
 from app.ui.stream import TabHandlers
 from app.ui.views import LineView, RaceView
-from app.ui.wiring import AT_ONCE, Field, pass_prompt_to_view, wire_memory, wire_stream
+from app.ui.wiring import (
+    Decode,
+    Field,
+    wire_memory,
+    wire_stream,
+)
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
@@ -111,6 +115,8 @@ class Desk:
         self.place = place
         self.handlers = handlers
         self.controls: dict[str, Field] = {name: live[name] for name in SHARED}
+        self.starts: list[tuple[gr.Button, Decode | None]] = []
+        """Further buttons that start a run, each with its function instead of ``handlers.run``."""
         self._live_prompt = live["prompt"]
 
     @contextmanager
@@ -134,7 +140,8 @@ class Desk:
                 if race:
                     RaceView(**self.named("race"))
         inputs = {control.name: self.controls[control.name] for control in posted}
-        wire_stream(page, self.handlers, [run.click], stop, inputs, [tab_view])
+        for button, decode in [(run, None), *self.starts]:
+            wire_stream(page, self.handlers, [button.click], stop, inputs, [tab_view], decode)
         tab_controls = {
             name: control for name, control in self.controls.items() if name not in SHARED
         }
@@ -143,25 +150,6 @@ class Desk:
     def named(self, name: str) -> dict[str, Any]:
         """Return the ``elem_id`` argument for a component of this tab."""
         return {"elem_id": f"{self.place}-{name}"}
-
-    def prompt_box(self, pages: ExamplePages) -> gr.Button:
-        """Add the prompt box with two buttons below it. Return the button for another example,
-        which ``wire_examples`` wires.
-        """
-        box = self.controls["prompt"] = gr.Textbox(
-            label="Prompt",
-            value=pages.text(0, self.handlers.engines.default),
-            placeholder="Type a prompt or pick an example",
-            lines=4,
-            max_lines=8,
-            **self.named("prompt"),
-        )
-        with gr.Row(**self.named("prompts")):
-            another = gr.Button("Another example", size="sm", min_width=0)
-            of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
-        pass_prompt_to_view(box, self.place)
-        of_live.click(lambda prompt: prompt, [self._live_prompt], [box], **AT_ONCE)
-        return another
 
     def choices(
         self,
@@ -186,31 +174,3 @@ class Desk:
     def max_tokens(self, value: int) -> None:
         most = self.handlers.max_tokens
         self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most)
-
-    def wire_examples(
-        self,
-        box: str,
-        button: gr.Button,
-        pages: ExamplePages,
-        other: str = "checkpoint",
-        update: Callable[[Any, Any], Any] = lambda *_: gr.skip(),
-    ) -> None:
-        """Make ``button`` put the next page of examples into ``box``.
-
-        When the checkpoint changes, the examples in the box change with it, and the control
-        ``other`` is updated with the result of ``update``, which is called with the checkpoint and
-        the value of ``other``.
-        """
-
-        def next_page(page: int, checkpoint: Any) -> tuple[int, str]:
-            return page + 1, pages.text(page + 1, checkpoint)
-
-        def follow(checkpoint: Any, page_number: int, value: Any, text: Any) -> tuple[Any, Any]:
-            return update(checkpoint, value), pages.kept(text, page_number, checkpoint)
-
-        page_number, checkpoint = gr.State(0), self.controls["checkpoint"]
-        button.click(
-            next_page, [page_number, checkpoint], [page_number, self.controls[box]], **AT_ONCE
-        )
-        follows = [self.controls[other], self.controls[box]]
-        checkpoint.change(follow, [checkpoint, page_number, *follows], follows, **AT_ONCE)

@@ -33,7 +33,7 @@ class RecordingsError(ValueError):
     """Recordings are missing or unreadable. The message explains what to do."""
 
 
-TABS = ("batch", "grid")
+TABS = ("throughput", "grid")
 """Tabs that open with a recorded result, by the names of their views in URLs."""
 
 

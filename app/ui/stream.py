@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -378,10 +378,10 @@ class Transcript:
         self,
         name: str,
         run: Run,
-        writer: TraceWriter,
-        keeps_proposals: bool = True,
+        writer: TraceWriter | None = None,
         is_drawn: bool = True,
     ) -> None:
+        """Create a transcript. writer: required for ``read``."""
         self.name = name
         self.is_drawn = is_drawn
         self.run = run
@@ -389,7 +389,6 @@ class Transcript:
         self.tokens: dict[int, list[int]] = defaultdict(list)
         self.finished: set[int] = set()
         self._writer = writer
-        self._keeps_proposals = keeps_proposals
 
     @property
     def end(self) -> End | None:
@@ -404,31 +403,29 @@ class Transcript:
         """
         return self.end is not None and self.end.reason in FINAL
 
+    def take(self) -> tuple[Event, ...]:
+        """Return the events that arrived since the last call."""
+        events = self.run.events_since(len(self.events))
+        for event in events:
+            if isinstance(event, Step):
+                self._note(event)
+        self.events.extend(events)
+        return events
+
     def read(self) -> list[str]:
         """Return the trace lines of events that arrived since the last call. The first call that
         returns lines also returns the header.
         """
-        events = self.run.events_since(len(self.events))
-        lines = [self._writer.header_line()] if events and not self.events else []
-        for event in events:
-            if isinstance(event, Step):
-                self._note(event)
-            lines.append(self._writer.line(event if self._keeps_proposals else _slim(event)))
-        self.events.extend(events)
-        return lines
+        assert self._writer is not None, "this transcript has no writer"
+        is_first, events = not self.events, self.take()
+        lines = [self._writer.header_line()] if events and is_first else []
+        return [*lines, *map(self._writer.line, events)]
 
     def _note(self, step: Step) -> None:
         for row in step.rows:
             self.tokens[row.row].extend(visible_tokens(row))
             if row.stop in FINAL:
                 self.finished.add(row.row)
-
-
-def _slim(event: Event) -> Event:
-    """Return the event without its proposals, which would make the log large."""
-    if not isinstance(event, Step):
-        return event
-    return replace(event, rows=tuple(replace(row, proposals=()) for row in event.rows))
 
 
 def writer_of(

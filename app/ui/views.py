@@ -143,19 +143,20 @@ class ConversationView(LineView):
     lines = "the name of a checkpoint"
 
 
-class BatchView(LineView):
-    """One lane per row for one or two methods, with totals and figures.
+class ThroughputView(LineView):
+    """Requests that are decoded together, with live figures.
 
-    The first line is the run as JSON (``run``, ``sides``: [{"side", "method", "title"}],
-    ``prompts``). Further lines are ``<side>\\t<trace line>``, ``totals\\t{"side", ...}``,
-    ``figures\\t{"time", "forwards"}``, ``rounds\\t{"side", "kind", "ratio", "rate", ...}``
-    (``speedup.Rounds``), ``verdict\\t{"side", "row", "right"}`` and ``status\\t{"text", "kind"}``.
+    The first line is the run as JSON (``run``, ``rows``, ``prompts``). Further lines are
+    ``begin\t{"method", "title", "round", "of"}``, ``pass\t{"at", "rows": [[prompt, tokens, text,
+    stop if ended]]}``, ``move\t{"at", "tau", "block_size", "lossless"}``, ``figures\t{"at",
+    "done", "waiting", "rate", "tpf"}``, ``level\t{"rate"}``, ``measured\t{...}``
+    (``ThroughputRun``) and ``status\t{"text", "kind"}``.
     """
 
-    page = "views/batch/batch.html"
-    mount = "mountBatchView"
-    recorded = "batch.txt"
-    lines = "run line, then <side>\\t<trace line> lines"
+    page = "views/throughput/throughput.html"
+    mount = "mountThroughputView"
+    recorded = "throughput.txt"
+    lines = "run line, then <tag>\t<JSON> lines"
 
 
 class GridView(LineView):

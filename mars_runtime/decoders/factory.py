@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mars_runtime.decoders.base import (
@@ -14,6 +15,7 @@ from mars_runtime.decoders.base import (
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.events import Event, Prefill
 from mars_runtime.model.forward import CausalModel
 from mars_runtime.prefix_cache import PrefixHit
 
@@ -46,3 +48,35 @@ def decode(
     shape = (num_rows, capacity, costs)
     make = partial(CursorBatch, model, vocabulary, *shape, hit, draft_models)
     return Decoding(make, prompts, settings, hit)
+
+
+def decode_queue(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+    num_rows: int,
+    costs: ForwardCosts | None = None,
+) -> Iterator[Event]:
+    """Decode prompts, ``num_rows`` at a time. When a row ends, the next prompt takes its place.
+
+    Yields one Prefill per prompt, when it joins, and one Step per forward pass. RowStep.row is the
+    number of the prompt. ``seconds`` stay 0, and there is no End.
+
+    Raises DecodeError immediately if a prompt does not fit.
+    """
+    limit = settings().max_new_tokens
+    check_prompts(model, prompts, limit)
+    num_rows, capacity = min(num_rows, len(prompts)), max(map(len, prompts)) + limit
+    return _queue(CursorBatch(model, vocabulary, num_rows, capacity, costs), prompts, settings)
+
+
+def _queue(
+    batch: CursorBatch, prompts: Sequence[Sequence[int]], settings: SettingsSource
+) -> Iterator[Event]:
+    waiting = deque(enumerate(prompts))
+    while waiting or batch.rows:
+        while waiting and len(batch.rows) < batch.cache.rows:
+            number, prompt = waiting.popleft()
+            yield Prefill(batch.add(number, prompt, settings), cache_bytes=batch.num_bytes)
+        yield batch.step()

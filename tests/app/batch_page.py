@@ -77,19 +77,15 @@ def make_page(folder: Path, **caps: object) -> tuple[Handlers, BatchBackend]:
 
 
 def controls(**changes: object) -> dict[str, object]:
-    """What the tab sends for a run, with changes."""
+    """What the Throughput tab sends for a run, with changes."""
     return {
-        "prompts": "One ${HOME}<b>.\nSecond.\nThe third ⏎ row.",
-        "method": "cursor",
-        "second": "block",
-        "batch_size": 3,
+        "rows": "4",
         "tau": 0.95,
         "block_size": 4,
-        "auto": False,
-        "rounds": 3,
         "lossless": False,
-        "cache_block": 8,
-        "max_new_tokens": 64,
+        "follows": False,
+        "rounds": 3,
         "checkpoint": "scripted",
+        "system": "",
         **changes,
     }

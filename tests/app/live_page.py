@@ -27,7 +27,7 @@ INSIDE = {
     **dict.fromkeys(("compare", "sets"), "review"),
 }
 """View -> the tab that it is in, by their names in addresses."""
-ALONE = {"batch": "throughput", "grid": "trade-off"}
+ALONE = {"grid": "trade-off"}
 """View that is alone in its tab, by its element id -> the tab's name in addresses."""
 
 

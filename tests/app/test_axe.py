@@ -22,15 +22,18 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa"], "resultTypes": ["violations"]}
 CONTRAST = {**RULES, "runOnly": ["color-contrast"]}
 RUNS = {
     "live": ("#run", "#race .mars-race[data-state=finished]:not(:has(.rv-recorded:visible))"),
-    "batch": ("#batch-run", "#batch .mars-batch[data-phase=finished][data-recorded-run=false]"),
+    "throughput": (
+        "#throughput-run",
+        "#throughput .mars-throughput[data-phase=finished][data-recorded-run=false]",
+    ),
     "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished][data-recorded-run=false]"),
 }
 """View -> the button that starts a run, and the selector of that run when it has finished."""
-VIEWS = ("live", *INSIDE, "grid", "batch", "how-it-works")
+VIEWS = ("live", *INSIDE, "grid", "throughput", "how-it-works")
 TAB = ".tabitem"
 """What the chosen tab shows: the only one there."""
 TRANSLATED = """document.querySelectorAll(
-  ".rv-text, .rv-md, .rv-prompt, .rv-panels, .rv-card, .bv-text, .ct-turns, .rw-text, .rw-asked"
+  ".rv-text, .rv-md, .rv-prompt, .rv-panels, .rv-card, .tv-rows, .ct-turns, .rw-text, .rw-asked"
 ).values().filter((node) => node.translate).map((node) => node.className).toArray()"""
 """Elements with text of prompts and models that a browser would translate."""
 EMPTY = """document.querySelectorAll(".tabitem:not(:has(.tabitem))").forEach(

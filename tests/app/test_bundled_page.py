@@ -57,8 +57,8 @@ def choose(page: playwright.Page, name: str) -> None:
     page.wait_for_selector(f"#footer:has-text('{name}:')")
 
 
-def assert_batch_and_grid_answer(page: playwright.Page) -> None:
-    for prefix in ("batch", "grid"):
+def assert_throughput_and_grid_answer(page: playwright.Page) -> None:
+    for prefix in ("throughput", "grid"):
         open_tab(page, prefix)
         page.click(f"#{prefix}-run")
         page.wait_for_selector(f".mars-{prefix}[data-phase=finished][data-recorded-run=false]")
@@ -75,10 +75,10 @@ def test_each_is_chosen_and_left_again(
     for name in others:
         choose(page, name)
         assert_answers(page, name)
-        assert_batch_and_grid_answer(page)
+        assert_throughput_and_grid_answer(page)
         choose(page, USUAL)
         assert_answers(page, USUAL)
-    assert_batch_and_grid_answer(page)
+    assert_throughput_and_grid_answer(page)
 
 
 @pytest.mark.slow  # its page is that of a link to it, which the usual one leads to from there

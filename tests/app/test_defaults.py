@@ -20,7 +20,7 @@ from app.handlers import make_handlers as handlers_over
 from app.live.order import read_live_order
 from app.live.tab import live_tab
 from app.settings import AppSettings
-from app.throughput.batch_order import read_batch_order
+from app.throughput.order import read_order
 from app.tradeoff.grid_order import read_grid_order
 from app.ui.controls import DEFAULTS
 from app.ui.recordings import load
@@ -54,9 +54,8 @@ def opening(handlers: Handlers) -> dict[str, Any]:
 def test_what_changes_the_text_is_the_same_everywhere(
     opening: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    batch = {
-        "prompts": "One.", "method": "cursor", "second": "ar", "batch_size": 1, "tau": 0.0,
-        "block_size": 4, "lossless": True, "cache_block": 16, "max_new_tokens": 9,
+    throughput = {
+        "rows": "1", "tau": 0.3, "block_size": 4, "lossless": True, "follows": False, "rounds": 3,
         "checkpoint": "scripted",
     }  # fmt: skip
     grid = {
@@ -70,7 +69,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
     ar = dict(read_grid_order(grid, LIMITS).turns(0)[0])["ar"]
     actual = {
         "live": read_live_order(opening, LIMITS).settings,
-        "batch": read_batch_order(batch, LIMITS).settings,
+        "throughput": read_order(throughput, LIMITS).settings,
         "grid": ar,
         "review": read_method("lossless", "scripted").settings,
         "command": command.settings,
@@ -83,7 +82,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
         for arguments in (ONE, BOTH):
             values = {argument.name: argument.default for argument in arguments}
             assert values[name] == getattr(DEFAULTS, name)
-    for place in ("live", "batch", "review", "command", "endpoint"):
+    for place in ("live", "throughput", "review", "command", "endpoint"):
         assert actual[place].lossless, place
 
 

@@ -101,8 +101,7 @@ def test_a_batch_runs_there_too(tmp_path: Path) -> None:
 
     engines = LeasedEngines(settings_of("mars-tiny"), lend)
     try:
-        body = {"prompts": "Say hello.\nSay goodbye.", "method": "cursor", "first": "cursor",
-                 "batch_size": 2, "cache_block": 32}  # fmt: skip
+        body = {"prompts": ["Say hello.", "Say goodbye."], "method": "mars", "batch_size": 2}
         actual = list(batch(engines, {**values(max_new_tokens=8), **body}))[-1]
         assert actual["ended"] in ("eos", "limit")
         assert actual["message"] == ""

@@ -66,7 +66,7 @@ def test_views_stand_where_the_browser_forbids_channels(
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.goto(address)
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
-        for view in ("batch", "grid", "compare"):
+        for view in ("throughput", "grid", "compare"):
             open_tab(page, view)
             page.wait_for_selector(f"#{view} section")
         page.wait_for_selector("#compare .cv-said:text('blocks storage')")

@@ -89,7 +89,7 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(handlers: Handlers, brok
     assert str(refusal).endswith(".")
     assert "xxx" not in str(refusal)
     for read, values in (
-        (handlers.batch.read, batch_page.controls(system=broken)),
+        (handlers.throughput.read, batch_page.controls(system=broken)),
         (handlers.grid.read, grid_page.controls(system=broken)),
         (lambda request: next(generate(handlers.engines, handlers.book, request)),
          controls(method="ar", system=broken)),
@@ -112,13 +112,9 @@ def test_a_run_from_a_view_has_that_of_the_run_on_show(handlers: Handlers) -> No
         assert lane_trace(value, "mars").header.system == wanted
 
 
-@pytest.mark.parametrize("tab", ["batch", "grid"])
-def test_every_row_and_cell_begins_with_it(tmp_path: Path, tab: str) -> None:
-    page: Any = {"batch": batch_page, "grid": grid_page}[tab]
-    handlers, _ = page.make_page(tmp_path)
-    prompts = ["One.", "Two."] if tab == "batch" else ["One."]
-    given = {"prompts" if tab == "batch" else "prompt": "\n".join(prompts)}
-    value = last(getattr(handlers, tab).run("a", page.controls(system=BRIEF, **given)))
+def test_every_cell_begins_with_it(tmp_path: Path) -> None:
+    handlers, _ = grid_page.make_page(tmp_path)
+    value = last(handlers.grid.run("a", grid_page.controls(system=BRIEF, prompt="One.")))
     lines: dict[str, list[str]] = {}
     for tag, data in (line.split("\t", 1) for line in value.splitlines()[1:]):
         if json.loads(data).get("type"):
@@ -127,7 +123,7 @@ def test_every_row_and_cell_begins_with_it(tmp_path: Path, tab: str) -> None:
     for lane in lines.values():
         header = read_trace(lane).header
         assert header.system == BRIEF
-        assert list(header.prompt_ids) == encoded(handlers, *prompts)
+        assert list(header.prompt_ids) == encoded(handlers, "One.")
     handlers.engines.close()
 
 

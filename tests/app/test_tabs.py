@@ -22,7 +22,7 @@ pytestmark = needs_browser
 SHOWN = {
     "live": "#desk",
     "trade-off": "#grid-bar",
-    "throughput": "#batch-desk",
+    "throughput": "#throughput-desk",
     "compare": "#compare",
     "sets": "#review",
     "how-it-works": "#explain",
@@ -105,12 +105,12 @@ def test_a_link_to_a_review_set_opens_it_and_an_unknown_address_is_named_on_the_
 
 
 def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
-    open_tab(page, "batch")
-    page.fill("#batch-prompts textarea", "One.\nTwo.")
-    page.fill("#batch-max_new_tokens input[type=number]", "16")
-    batch = "#batch .mars-batch"
-    over(page, lambda: page.click("#batch-run"), batch, "data-phase")
-    ran = page.get_attribute(batch, "data-run")
+    open_tab(page, "throughput")
+    page.fill("#throughput-tau input[type=number]", "0.6")
+    page.keyboard.press("Tab")
+    throughput = "#throughput .mars-throughput"
+    over(page, lambda: page.click("#throughput-run"), throughput, "data-phase")
+    ran = page.get_attribute(throughput, "data-run")
     open_tab(page, "grid")
     rows = page.locator("#grid-rows")
     rows.get_by_label("τ 0.7", exact=True).uncheck()
@@ -118,13 +118,12 @@ def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
     wait_shown(page, "trade-off")
     playwright.expect(rows.get_by_label("τ 0.7", exact=True)).not_to_be_checked()
     playwright.expect(rows.get_by_label("lossless", exact=True)).to_be_checked()
-    open_tab(page, "batch")
-    page.wait_for_selector(f"{batch}[data-run='{ran}'][data-phase=finished]")
-    playwright.expect(page.locator("#batch-prompts textarea")).to_have_value("One.\nTwo.")
-    assert page.input_value("#batch-max_new_tokens input[type=number]") == "16"
+    open_tab(page, "throughput")
+    page.wait_for_selector(f"{throughput}[data-run='{ran}'][data-phase=finished]")
+    playwright.expect(page.locator("#throughput-tau input[type=number]")).to_have_value("0.6")
 
 
-STATES = {"grid": "#grid .mars-grid", "batch": "#batch .mars-batch"}
+STATES = {"grid": "#grid .mars-grid", "throughput": "#throughput .mars-throughput"}
 
 
 @pytest.mark.parametrize("view", STATES)

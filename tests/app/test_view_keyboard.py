@@ -15,7 +15,7 @@ from scripted_page import page_served
 
 pytestmark = needs_browser
 VIEWS = {
-    "batch": "#batch .mars-batch[data-phase=finished]",
+    "throughput": "#throughput .mars-throughput[data-recorded-run=true] .tv-text span",
     "compare": "#compare .cv-texts .rv-pane >> nth=2",
     "sets": ".mars-review[data-phase=open] .rw-answer >> nth=1",
 }

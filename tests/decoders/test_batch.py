@@ -14,8 +14,9 @@ from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import decode
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
+from mars_runtime.decoders.factory import decode_queue
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.events import Event, Prefill, Step
+from mars_runtime.events import FINAL, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, MaskLayout
 from tests import slow_twin
 
@@ -42,6 +43,33 @@ def test_groups_follow_each_other_and_rows_are_prompts(method) -> None:
         assert rows == {*range(2 * place, min(2 * place + 2, 5))}
     alone = [tokens_of(run(method, [prompt]))[0] for prompt in PROMPTS]
     assert tokens_of(events, 5) == alone
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 9])
+@pytest.mark.parametrize("lossless", [False, True])
+def test_a_queue_keeps_its_rows_full_and_gives_each_prompt_its_text(
+    num_rows: int, lossless: bool
+) -> None:
+    settings = DecodeSettings(tau=0.6, max_new_tokens=14, lossless=lossless)
+
+    def decoded(prompts: list[list[int]], rows: int) -> list[Event]:
+        model = ScriptedModel(foresight_script(5))
+        return list(decode_queue(model, IDS, prompts, lambda: settings, rows))
+
+    events = decoded(PROMPTS, num_rows)
+    num_joined, ended = 0, 0
+    for event in events:
+        if isinstance(event, Prefill):
+            num_joined += 1
+        elif isinstance(event, Step):
+            assert len(event.rows) == min(num_rows, num_joined - ended)
+            assert num_joined == len(PROMPTS) or len(event.rows) == num_rows
+            ended += sum(row.stop in FINAL for row in event.rows)
+    assert num_joined == ended == len(PROMPTS)
+    alone = [tokens_of(decoded([prompt], 1))[0] for prompt in PROMPTS]
+    assert tokens_of(events, len(PROMPTS)) == alone
+    with pytest.raises(DecodeError, match="token ids outside"):
+        decode_queue(ScriptedModel(foresight_script(1)), IDS, [[99]], lambda: settings, 2)
 
 
 def test_the_reserved_cache_is_reported() -> None:

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { SAME, batchFinding, besideAr } from "../../assets/web/views/batch/side.js";
 import { best, comparisonFinding, isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
 import { differenceText, laneAlignment } from "../../assets/web/views/compare/texts.js";
 import { branchName, branchOf } from "../../assets/web/views/compare/tray.js";
@@ -60,62 +59,6 @@ describe("prompts that were read before", () => {
   test("a cut knows what its lane reused", () => {
     assert.equal(warm().at(2).reused, 96);
   });
-});
-
-test("a row of a batch says whether it is AR's text", () => {
-  const [whole, cut] = [
-    { ids: [1, 2, 3], end: "limit" },
-    { ids: [1, 2], end: "" },
-  ];
-  assert.deepEqual(besideAr(whole, whole), { text: SAME, differs: false });
-  assert.equal(besideAr(whole, cut).text, "");
-  assert.deepEqual(besideAr({ ids: [1, 5, 3], end: "limit" }, cut), {
-    text: "differs from AR at token 2",
-    differs: true,
-  });
-});
-
-test("a batch is summed up by passes if the texts are the same, by tokens per pass if they differ, and by time", () => {
-  const side = (title, ids, counted_forwards, effective_tpf, more = {}) => ({
-    title,
-    rows: ids.map((each) => ({ ids: each })),
-    end: { reason: "done" },
-    totals: { counted_forwards, effective_tpf },
-    rounds: null,
-    ...more,
-  });
-  const timed = (kind, ratio, low, high) => ({
-    rounds: { kind, ratio, low, high, limit: 2, rounds: 3, rate: [1, 1, 1] },
-  });
-  const ar = side("plain AR", [[1, 2]], 200, 1);
-  const mars = (rounds) => side("MARS", [[1, 2]], 116, 1.72, rounds);
-  const fewer = "MARS: the same texts in 42 % fewer forward passes than plain AR (116 instead of 200)";
-  assert.equal(batchFinding([mars(), ar]), `${fewer}.`);
-  assert.equal(batchFinding([mars(timed("faster", 1.4, 1.2, 1.6)), ar]), `${fewer}, 1.4 times as fast.`);
-  assert.equal(batchFinding([mars(timed("slower", 0.8, 0.75, 0.85)), ar]), `${fewer}, 0.80 times as fast.`);
-  assert.equal(
-    batchFinding([mars(timed("same", 1.05, 0.75, 1.65)), ar]),
-    `${fewer}; speed is not reported, because it varied by a factor of 2.2 between rounds.`,
-  );
-  assert.equal(
-    batchFinding([mars(timed("busy", null, null, null)), ar]),
-    `${fewer}; the machine was too busy to time.`,
-  );
-  assert.match(
-    batchFinding([side("MARS", [[1, 2]], 199, 1), ar]),
-    /in about as many forward passes as plain AR \(199 instead of 200\)/,
-  );
-  assert.equal(
-    batchFinding([side("MARS", [[1, 2]], 200, 1), ar]),
-    "MARS: the same texts in the same number of forward passes as plain AR (200 instead of 200).",
-  );
-  assert.equal(
-    batchFinding([side("MARS", [[1, 3]], 116, 1.72, timed("faster", 1.4, 1.2, 1.6)), ar]),
-    "MARS: 1.72 tokens per row and forward pass instead of 1.00 with plain AR, 1.4 times as fast. The texts differ.",
-  );
-  assert.equal(batchFinding([side("MARS", [[1, 3]], 116, 1.72)]), "MARS: 1.72 tokens per row and forward pass.");
-  assert.equal(batchFinding([side("MARS", [[1, 2]], 1, 1, { end: null }), ar]), "");
-  assert.equal(batchFinding([]), "");
 });
 
 test("a comparison says which run wrote AR's text in the fewest passes, and where the others differ", () => {

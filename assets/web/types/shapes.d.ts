@@ -10,31 +10,6 @@ interface Box {
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
 
-type Side = import("../views/batch/side.js").Side;
-type Row = import("../views/batch/side.js").Row;
-
-interface RowCell {
-  forward: number;
-  count: number;
-  wait: string;
-  isCommit: boolean;
-  committed: number;
-  filling: number;
-  scratch: number;
-  text: string;
-  end: string;
-}
-
-interface BatchTotals {
-  tokens_per_second: number;
-  effective_tpf: number;
-  idle_share: number;
-  counted_forwards: number;
-  num_commits: number;
-  peak_cache_bytes: number;
-  num_looped?: number;
-}
-
 // The server's answer to an imported trace: its lines and its owner's notes, or an error message.
 type Judge = (text: string) => Promise<{ lines?: string[]; pin?: Partial<PinRecord>; error?: string } | null>;
 

@@ -135,18 +135,3 @@ interface ComparedText extends Alignment {
   marked: HTMLElement[];
   lit: HTMLElement | null;
 }
-
-// The nodes of a row of a batch.
-interface RowLane {
-  row: Row;
-  node: HTMLElement;
-  strip: HTMLElement;
-  slots: HTMLElement;
-  state: HTMLElement;
-  text: HTMLElement;
-  tokens: HTMLElement;
-  verdict: HTMLElement;
-  beside: HTMLElement;
-  parts: HTMLElement[];
-  drawn: number;
-}

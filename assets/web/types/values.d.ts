@@ -16,15 +16,64 @@ interface RaceHead extends Head {
   pace?: number;
 }
 
-interface SideHead {
-  side: string;
-  method: string;
-  title: string;
+interface ThroughputHead extends Head {
+  rows: number;
+  prompts: string[];
 }
 
-interface BatchHead extends Head {
-  sides: SideHead[];
+// The start of a method's part of a run. round: 0 for a live run.
+interface BeginLine {
+  method: string;
+  title: string;
+  round: number;
+  of: number;
+}
+
+// What a pass wrote for a prompt. end: why the answer ended.
+type PassRow = [prompt: number, count: number, text: string, end?: string];
+
+interface TauMove {
+  at: number;
+  tau: number;
+  block_size: number | "auto";
+  lossless: boolean;
+}
+
+// Live figures after a pass, of the last two seconds. at: seconds of decoding.
+interface ThroughputPoint {
+  at: number;
+  done: number;
+  waiting: number;
+  rate: number;
+  tpf: number;
+}
+
+interface MeasuredSide {
+  rates: number[];
+  rate: [median: number, low: number, high: number];
+  passes: number;
+  tpf: number;
+}
+
+// A measurement, as it is shown and exported.
+interface MeasuredLine {
+  date: string;
+  rows: number;
   prompts: string[];
+  num_same: number;
+  speedup: RoundsLine;
+  mars: MeasuredSide;
+  ar: MeasuredSide;
+}
+
+type ThroughputState = import("../views/throughput/state.js").State;
+
+// A row of the view: the prompt that it decodes, and the pieces of the answer by pass.
+interface Slot {
+  prompt: number;
+  pieces: { text: string; count: number }[];
+  tokens: number;
+  end: string;
 }
 
 interface GridRow {

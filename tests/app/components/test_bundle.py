@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.ui import assets
-from app.ui.views import BatchView, RaceView, View
+from app.ui.views import RaceView, ThroughputView, View
 from mars_runtime import web
 
 
@@ -26,7 +26,10 @@ def test_every_module_occurs_once_and_nothing_is_left_to_fetch() -> None:
     assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
     assert made.count("const $core_bytes = ") == 1
     assert made.index("const $core_bytes = ") < made.index("const $views_race_view = ")
-    for mount in ("mountRaceView: $views_race_view.", "mountBatchView: $views_batch_view."):
+    for mount in (
+        "mountRaceView: $views_race_view.",
+        "mountThroughputView: $views_throughput_view.",
+    ):
         assert mount in made
 
 
@@ -77,7 +80,7 @@ def test_modules_whose_names_would_be_the_same_are_refused(modules: Path) -> Non
         web.bundle(("in_a.js",))
 
 
-@pytest.mark.parametrize("view", [BatchView, RaceView])
+@pytest.mark.parametrize("view", [ThroughputView, RaceView])
 def test_a_template_holds_nothing_that_gradio_would_fill_in(view: type[View]) -> None:
     page = view.template('/x"y')
     assert "{{" not in page

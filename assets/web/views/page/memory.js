@@ -6,7 +6,7 @@ import { store, storedBeforeReload } from "../../core/storage.js";
 import { viewAt } from "../../core/tabs.js";
 
 const [CONTROLS, RUN] = ["mars-controls", "mars-run"];
-const PLACES = ["race", "batch", "grid"]; // element ids of the views whose runs are stored
+const PLACES = ["race", "throughput", "grid"]; // element ids of the views whose runs are stored
 const POLL = 1000; // milliseconds between two requests for a run that is still in progress
 const GONE = "The server was restarted or no longer has this run. Press Run to start it again.";
 

@@ -19,13 +19,12 @@ import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversatio
 /** @type {Record<string, string>} */
 const RUNS = {
   run: "race",
-  "batch-run": "batch-stage",
+  "throughput-run": "throughput-stage",
   "grid-run": "grid",
 }; // id of a Run button -> id of the element with its results
 /** @type {Record<string, string>} */
 const PROMPTS = {
   prompt: "run",
-  "batch-prompts": "batch-run",
 };
 
 // Mounts the page's behaviour; called in the document's head. Functions that other scripts of the page call are added
@@ -104,7 +103,7 @@ function mountKeys() {
     if (event.key === "Tab" && isListOpen)
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
-      ["stop", "batch-stop", "grid-stop"].forEach(press);
+      ["stop", "throughput-stop", "grid-stop"].forEach(press);
   });
 }
 
@@ -232,7 +231,7 @@ function mountPrompt() {
 
 /** @type {Record<string, { text: string, label: string, controls: string }>} */
 const FOLDS = Object.fromEntries(
-  ["batch-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
+  ["throughput-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
 ); // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
 
 /**
@@ -262,7 +261,8 @@ function fold(row, place) {
 // Selector of each view while it is running, by the id of the row with its Run and Stop buttons.
 const RUNNING = {
   go: "#race .mars-race:is([data-state=running], [data-state=slow], [data-state=waiting])",
-  "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
+  "throughput-go":
+    "#throughput .mars-throughput[data-recorded-run=false]:is([data-phase=running], [data-phase=waiting])",
   "grid-go": "#grid .mars-grid:is([data-phase=running], [data-phase=waiting])",
 };
 

@@ -1,0 +1,53 @@
+// The result of a measurement: MARS compared with plain AR in paired rounds, as a sentence, a table and a file.
+
+import { button, make } from "../../core/dom.js";
+import { download, textBlob } from "../../core/files.js";
+import { ofRounds, speedupSentence } from "../../core/speedup.js";
+import { counted, figure, whole } from "../../core/words.js";
+
+/**
+ * Returns the result in one sentence. It has a factor only if the whole range is above or below 1.
+ * @param {MeasuredLine} measured
+ */
+export function measuredText({ mars, ar, rows, speedup, num_same: same, prompts }) {
+  const texts = same === prompts.length ? "same texts" : `${whole(same)} of ${whole(prompts.length)} texts the same`;
+  return `${counted(rows, "request")} at once: ${whole(mars.passes)} passes instead of ${whole(ar.passes)}, ${texts}; ${speedupSentence(ofRounds(speedup))}.`;
+}
+
+/**
+ * Returns the elements that show a measurement; none before the first round.
+ * @param {MeasuredLine | null} measured
+ */
+export function measuredParts(measured) {
+  if (!measured) return [];
+  const { speedup, date } = measured;
+  const heads = [
+    "",
+    "tokens per second",
+    `lowest to highest of ${counted(speedup.rounds, "round")}`,
+    "passes",
+    "tokens per pass",
+  ];
+  const table = make(
+    "table",
+    "rv-num",
+    make("thead", "", make("tr", "", ...heads.map((head) => make("th", "", head)))),
+    make("tbody", "", sideRow("MARS", measured.mars), sideRow("plain AR", measured.ar)),
+  );
+  const save = button("tv-save", "Save as JSON", () =>
+    download(
+      `mars-throughput-${date.slice(0, 10)}.json`,
+      textBlob(JSON.stringify(measured, null, 1), "application/json"),
+    ),
+  );
+  return [table, save];
+}
+
+/**
+ * @param {string} name
+ * @param {MeasuredSide} side
+ */
+function sideRow(name, { rate: [median, low, high], passes, tpf }) {
+  const cells = [figure(median), `${figure(low)} to ${figure(high)}`, whole(passes), figure(tpf)];
+  return make("tr", "", make("th", "", name), ...cells.map((text) => make("td", "", text)));
+}

@@ -1,0 +1,196 @@
+"""The Throughput tab without a browser: its lines, its ends, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_page import TEXT, BatchBackend, controls, make_page
+from live_page import lines_of
+
+from app.engines.limits import Limits, RefusalError
+from app.throughput import run as module
+from app.throughput.order import read_order
+from app.throughput.run import LOW_TAU, QUEUE, WINDOW, Meter, ThroughputHandlers
+from mars_runtime.events import Prefill, Step
+from mars_runtime.settings import DecodeSettings
+from tests.test_folds import BATCH_EVENTS
+
+LIMITS = Limits(max_prompt_chars=40, max_new_tokens=512, block_size=8)
+Lines = list[tuple[str, Any]]
+
+
+@pytest.fixture
+def page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ThroughputHandlers, BatchBackend]]:
+    monkeypatch.setattr(module, "AR_SECONDS", 0.1)
+    handlers, backend = make_page(tmp_path)
+    backend.forward_seconds = 0.0
+    yield handlers.throughput, backend
+    handlers.engines.close()
+
+
+def of_tag(lines: Lines, tag: str) -> list[Any]:
+    return [data for line, data in lines if line == tag]
+
+
+def whole(handlers: ThroughputHandlers, value: str) -> tuple[dict, Lines]:
+    head, _ = lines_of(value)
+    return lines_of(handlers.logs.missed(head["run"]))
+
+
+def parts_of(lines: Lines) -> dict[str, Lines]:
+    """The lines of each method's last part of the run."""
+    parts: dict[str, Lines] = {}
+    method = ""
+    for tag, data in lines:
+        if tag == "begin":
+            method = data["method"]
+            parts[method] = []
+        elif method:
+            parts[method].append((tag, data))
+    return parts
+
+
+def test_a_row_that_ends_takes_the_next_prompt_of_the_queue(page) -> None:
+    handlers, _ = page
+    *_, last = handlers.run("visitor", controls())
+    head, lines = whole(handlers, last)
+    assert (head["rows"], len(head["prompts"])) == (4, QUEUE)
+    parts = parts_of(lines)
+    assert list(parts) == ["ar", "mars"]
+    texts, live = dict.fromkeys(range(QUEUE), ""), set[int]()
+    for step in of_tag(parts["mars"], "pass"):
+        for row, count, text, *end in step["rows"]:
+            texts[row] += text
+            live.add(row)
+            assert count >= 1
+            if end:
+                live.remove(row)
+        assert len(live) <= 4
+    assert all(text and TEXT.startswith(text) for text in texts.values())
+    assert not live
+    figures = of_tag(parts["mars"], "figures")[-1]
+    assert (figures["done"], figures["waiting"]) == (QUEUE, 0)
+    assert figures["tpf"] > 1
+    assert {step["tpf"] for step in of_tag(parts["ar"], "figures")} == {1.0}
+    assert of_tag(lines, "level")[0]["rate"] > 0
+    assert of_tag(lines, "status")[-1]["kind"] == "finished"
+    *_, again = handlers.run("visitor", controls())
+    assert list(parts_of(whole(handlers, again)[1])) == ["mars"], "AR's level is measured once"
+
+
+def test_settings_act_on_the_running_batch(page) -> None:
+    handlers, backend = page
+    backend.forward_seconds = 0.01
+    values = handlers.run("visitor", controls(tau=1.0))
+    is_begun = False
+    for value in values:
+        is_begun |= '"method":"mars"' in value
+        if is_begun and "figures" in value.rpartition("begin")[2]:
+            handlers.steer("another visitor", controls(tau=0.2))
+            handlers.steer("visitor", controls(tau=0.5, block_size=2))
+            backend.forward_seconds = 0.0
+    moves = of_tag(whole(handlers, value)[1], "move")
+    assert [(move["tau"], move["block_size"]) for move in moves] == [(1.0, 4), (0.5, 2)]
+    with pytest.raises(RefusalError):
+        read_order(controls(tau=2), LIMITS)
+
+
+def test_tau_follows_the_queue(page) -> None:
+    handlers, backend = page
+    backend.forward_seconds = 0.004
+    *_, last = handlers.run("visitor", controls(follows=True))
+    taus = [move["tau"] for move in of_tag(whole(handlers, last)[1], "move")]
+    assert LOW_TAU in taus
+    assert taus[-1] == 0.95
+    assert taus[1:] == sorted(taus[1:]), "it rises as the queue becomes shorter"
+
+
+def test_a_measurement_pairs_the_methods_in_rounds(page) -> None:
+    handlers, backend = page
+    began: list[str] = []
+    decode = backend.decode
+
+    def noted(request, settings):
+        began.append(settings().method)
+        return decode(request, settings)
+
+    backend.decode = noted
+    *_, last = handlers.measure("visitor", controls(lossless=True, rounds=3))
+    assert began == ["mars", "ar", "ar", "mars", "mars", "ar"]
+    _, lines = whole(handlers, last)
+    measured = of_tag(lines, "measured")
+    assert [result["speedup"]["rounds"] for result in measured] == [1, 2, 3]
+    result = measured[-1]
+    assert result["num_same"] == len(result["prompts"])
+    assert result["mars"]["passes"] < result["ar"]["passes"]
+    assert result["speedup"]["limit"] >= (result["speedup"]["high"] or 0)
+    assert result["settings"]["block_size"] == 4
+    assert of_tag(lines, "status")[-1]["kind"] == "finished"
+
+
+def test_a_stopped_run_is_not_finished(page) -> None:
+    handlers, backend = page
+    backend.forward_seconds = 0.02
+    values = handlers.run("visitor", controls())
+    next(value for value in values if "pass\t" in value)
+    handlers.stop("another visitor")
+    handlers.stop("visitor")
+    *_, last = values
+    _, lines = whole(handlers, last)
+    assert of_tag(lines, "status")[-1]["kind"] == "stopped"
+    assert len(of_tag(lines, "begin")) == 1, "nothing else begins"
+    assert len(handlers.runs) == 0
+
+
+def test_a_fault_ends_the_run_with_a_sentence(page) -> None:
+    handlers, backend = page
+    backend.fails_at = 5
+    *_, last = handlers.run("visitor", controls())
+    status = of_tag(whole(handlers, last)[1], "status")[-1]
+    assert status["kind"] == "error"
+    assert status["text"].startswith("Decoding failed (RuntimeError)")
+
+
+def test_live_figures_cover_the_last_seconds() -> None:
+    meter = Meter()
+    steps = [event for event in BATCH_EVENTS if isinstance(event, Step)]
+    meter.add(Prefill(4))
+    for second in (WINDOW, 0.5, 0.5):
+        meter.add(replace(steps[1], seconds=second))
+    tokens = sum(len(row.accepted) for row in steps[1].rows)
+    figures = meter.figures()
+    assert figures["at"] == WINDOW + 1
+    assert figures["rate"] == pytest.approx(3 * tokens / (WINDOW + 1), abs=0.1)
+    meter.add(replace(steps[1], seconds=1.0))
+    assert meter.figures()["rate"] == pytest.approx(3 * tokens / 2, abs=0.1)
+    assert meter.num_joined == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"rows": "3"}, "rows"),
+        ({"rows": 4}, "rows"),
+        ({"tau": 2}, "tau"),
+        ({"block_size": 9}, "block_size"),
+        ({"follows": 1}, "follows"),
+        ({"rounds": 1}, "rounds"),
+    ],
+)
+def test_refusals_name_the_control(changes, field) -> None:
+    with pytest.raises(RefusalError) as caught:
+        read_order(controls(**changes), LIMITS)
+    assert caught.value.field == field
+
+
+def test_settings_are_those_of_the_controls() -> None:
+    order = read_order(controls(tau=0.5, lossless=True), LIMITS)
+    wanted = DecodeSettings(tau=0.5, lossless=True, max_new_tokens=96, stop_loops=True)
+    assert (order.settings, order.rows, order.rounds) == (wanted, 4, 0)
+    assert read_order({**controls(rounds=5.0), "measure": True}, LIMITS).rounds == 5
