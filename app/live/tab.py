@@ -102,8 +102,11 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             _examples(tab, engines, live.book)
             with gr.Row(elem_id="controls"):
                 _controls(tab, engines)
-            gr.HTML(TAU_SAYS, elem_id="tau-says", padding=False)
-            tab.remark = gr.Markdown("", elem_id="remark")
+            with gr.Row(elem_id="says"):
+                gr.HTML(TAU_SAYS, elem_id="tau-says", padding=False)
+                tab.remark = gr.Markdown("", elem_id="remark")
+                # The speed of the player sets this field.
+                tab.controls["pace"] = gr.Number(0, visible="hidden", elem_id="pace")
         tab.race = RaceView(
             *(first.value if first else "", file_address("replay.html")),
             opens=True,
@@ -150,7 +153,6 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
             tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
             # The Share menu of the race view clicks this hidden button and shows the result.
             tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
-    tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
 
 def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
@@ -163,6 +165,7 @@ def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
                 _chips(tab, labels, names[:FIRST_EXAMPLES])
                 with gr.Accordion("More examples", open=False, elem_classes="pop-up"):
                     _chips(tab, labels, names[FIRST_EXAMPLES:])
+        tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
         tab.examples = gr.Markdown(note_on(opens_with), elem_id="note")
 
 
@@ -206,8 +209,6 @@ def _more(tab: LiveTab, engines: Engines) -> None:
     for name in LIVE_SETTINGS:
         if name not in controls:
             controls[name] = setting_field(name, name)
-    # The speed of the player sets this hidden field.
-    controls["pace"] = gr.Number(0, visible="hidden", elem_id="pace")
 
 
 def conversation_checkpoint(entry: Entry) -> str:

@@ -20,6 +20,8 @@ const span = (className, text) => {
   return node;
 };
 
+const GAP_ABOVE = 6; // pixels between the edge of a scrolled text and its first visible line
+
 export class TokenView {
   /** @type {HTMLElement[]} */
   tokens = [];
@@ -108,13 +110,23 @@ export class TokenView {
     const { element } = this;
     const before = element.scrollTop;
     element.scrollTop = element.scrollHeight;
-    const { lineHeight, paddingTop } = getComputedStyle(element);
-    const [line, top] = [parseFloat(lineHeight), parseFloat(paddingTop)];
-    const numLines = Math.ceil((element.scrollTop - top) / line);
-    if (numLines > 0) element.scrollTop = top + numLines * line; // the first visible line is whole
+    this.alignLine();
     if (element.scrollTop === before) return; // no scroll event will follow
     this.scrolledTo = element.scrollTop;
     this.isStuck = true;
+  }
+
+  // Scrolls a little further, so that the first visible line is not cut.
+  alignLine() {
+    const { element, tokens } = this;
+    const edge = element.getBoundingClientRect().top + GAP_ABOVE;
+    let rest = 0;
+    for (const token of tokens.slice(0, this.shown.tokens.length).reverse()) {
+      const { top, height } = token.getBoundingClientRect();
+      if (height && top < edge) break;
+      if (height) rest = top - edge;
+    }
+    element.scrollTop += rest;
   }
 
   // Scrolls to the beginning, and stops following the end.
