@@ -30,7 +30,7 @@ LINES = """(text) => {
 """How many whole lines of a text fit where the visitor sees it."""
 CUT = """(text) => {
   const edge = text.getBoundingClientRect().top;
-  const isCut = ({ top, bottom }) => top < edge && bottom > edge;
+  const isCut = ({ top, bottom }) => top < edge - 8 && bottom > edge + 4;
   const tokens = [...text.querySelectorAll(".rv-t")];
   return tokens.filter((token) => [...token.getClientRects()].some(isCut)).length;
 }"""
