@@ -21,7 +21,7 @@ describe("the diff", () => {
     assert.deepEqual(aligned([], []), []);
   });
 
-  test("a long difference is cut at runs that both have once", () => {
+  test("a common run after a long difference is found", () => {
     const numbers = (from, num) => Array.from({ length: num }, (_, i) => from + i);
     const shared = numbers(0, 20);
     const segments = aligned([...numbers(1000, 500), ...shared, 1], [...numbers(5000, 500), ...shared, 2]);

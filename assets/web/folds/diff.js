@@ -1,169 +1,78 @@
-// Aligns two lists: finds the parts that both lists share and the parts that only one list has. Pure; no DOM.
-//
-// The common beginning and end are removed first. The middle is aligned exactly if it is short. Otherwise it is split
-// at runs of items that occur exactly once in each list, in the same order, so that the work stays bounded.
+// Aligns two lists, such as the token ids of two texts. `aligned` is the page's one diff: TextPane marks all differences
+// of two lanes with it. Pure; no DOM.
 
-const EXACT = 160_000; // maximum cells of the table for an exact alignment
-const RUNS = [8, 4, 2, 1]; // lengths of the runs at which a long difference is split, tried in this order
+const MOST = 1500; // differences after which the rest of both lists counts as different, so that the work stays bounded
 
 /**
- * Returns the aligned segments in order. kind: which list has the segment. a, b: index of the segment's beginning in
- * the first and the second list. num: its length.
+ * Returns the aligned segments in order. kind: which list has the segment ("both", "first" or "second"). a, b: index of
+ * the segment's beginning in the first and the second list. num: its length.
+ *
+ * Finds the fewest differences (Myers, "An O(ND) Difference Algorithm and Its Variations"). `levels[d]` has, for each
+ * diagonal k = x - y at index k + d, the farthest x that is reached with d differences; -1 if none is.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @returns {Segment[]}
  */
 export function aligned(first, second) {
+  const [m, n] = [first.length, second.length];
+  /** @type {Int32Array[]} */
+  const levels = [];
+  let [x, y] = [0, 0]; // the farthest position
+  for (let d = 0; d <= MOST && (d === 0 || x < m || y < n); d += 1) {
+    const level = new Int32Array(2 * d + 1).fill(-1);
+    levels.push(level);
+    for (let k = -d; k <= d; k += 2) {
+      let i = d ? stepTo(levels[d - 1], d - 1, k, m, n).x : 0;
+      if (i < 0) continue;
+      while (i < m && i - k < n && first[i] === second[i - k]) i += 1;
+      level[k + d] = i;
+      if (2 * i - k > x + y || d === 0) [x, y] = [i, i - k];
+    }
+  }
+  return segmentsOf(levels, { x, y, m, n });
+}
+
+/**
+ * Returns the position on diagonal k after one more difference than in `level`, before the common items that follow.
+ * isFirst: whether the difference is an item of the first list. x is -1 if the position is not reached.
+ * @param {Int32Array} level
+ * @param {number} d number of differences of `level`
+ * @param {number} k
+ * @param {number} m
+ * @param {number} n
+ */
+function stepTo(level, d, k, m, n) {
+  const [below, above] = [level[k - 1 + d] ?? -1, level[k + 1 + d] ?? -1];
+  const right = below >= 0 && below < m ? below + 1 : -1; // one more item of the first list
+  const down = above >= 0 && above - k <= n ? above : -1; // one more item of the second list
+  return down >= right ? { x: down, isFirst: false } : { x: right, isFirst: true };
+}
+
+/**
+ * Follows the differences back from the farthest position.
+ * @param {Int32Array[]} levels
+ * @param {{ x: number, y: number, m: number, n: number }} end
+ * @returns {Segment[]}
+ */
+function segmentsOf(levels, { x, y, m, n }) {
   /** @type {Segment[]} */
-  const segments = [];
-  /** @type {Add} */
+  const segments = []; // from the last to the first
+  /** @type {(kind: string, a: number, b: number, num: number) => void} */
   const add = (kind, a, b, num) => {
-    if (!num) return;
-    const last = segments.at(-1);
-    if (last && last.kind === kind) last.num += num;
-    else segments.push({ kind, a, b, num });
+    const next = segments.at(-1);
+    if (num && next?.kind === kind) Object.assign(next, { a, b, num: next.num + num });
+    else if (num) segments.push({ kind, a, b, num });
   };
-  walk(first, second, { a: 0, b: 0, endA: first.length, endB: second.length }, add);
-  return segments;
-}
-
-/**
- * @param {readonly unknown[]} first
- * @param {readonly unknown[]} second
- * @param {Box} box
- * @param {Add} add
- */
-function walk(first, second, box, add) {
-  let { a, b, endA, endB } = box;
-  let head = 0;
-  while (a + head < endA && b + head < endB && first[a + head] === second[b + head]) head += 1;
-  add("both", a, b, head);
-  [a, b] = [a + head, b + head];
-  let tail = 0;
-  while (endA - tail > a && endB - tail > b && first[endA - tail - 1] === second[endB - tail - 1]) tail += 1;
-  [endA, endB] = [endA - tail, endB - tail];
-  if (a === endA || b === endB || (endA - a) * (endB - b) <= EXACT) exact(first, second, { a, b, endA, endB }, add);
-  else cut(first, second, { a, b, endA, endB }, add);
-  add("both", endA, endB, tail);
-}
-
-/**
- * Aligns by the longest common subsequence. The table is filled from the end, so that segments can be read in order.
- * @param {readonly unknown[]} first
- * @param {readonly unknown[]} second
- * @param {Box} given2
- * @param {Add} add
- */
-function exact(first, second, { a, b, endA, endB }, add) {
-  const [rows, columns] = [endA - a, endB - b];
-  if (!rows || !columns) return oneSided(add, { a, b, endA, endB });
-  const width = columns + 1;
-  const table = new Uint16Array((rows + 1) * width);
-  for (let i = rows - 1; i >= 0; i -= 1) {
-    for (let j = columns - 1; j >= 0; j -= 1) {
-      table[i * width + j] =
-        first[a + i] === second[b + j]
-          ? table[(i + 1) * width + j + 1] + 1
-          : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
-    }
+  add("second", m, y, n - y);
+  add("first", x, y, m - x);
+  let d = levels.findIndex((level, i) => level[x - y + i] === x);
+  for (; d > 0; d -= 1) {
+    const { x: from, isFirst } = stepTo(levels[d - 1], d - 1, x - y, m, n);
+    const k = x - y;
+    add("both", from, from - k, x - from);
+    [x, y] = isFirst ? [from - 1, from - k] : [from, from - k - 1];
+    add(isFirst ? "first" : "second", x, y, 1);
   }
-  let [i, j] = [0, 0];
-  while (i < rows && j < columns) {
-    if (first[a + i] === second[b + j]) {
-      add("both", a + i, b + j, 1);
-      i += 1;
-      j += 1;
-    } else if (table[(i + 1) * width + j] >= table[i * width + j + 1]) {
-      add("first", a + i, b + j, 1);
-      i += 1;
-    } else {
-      add("second", a + i, b + j, 1);
-      j += 1;
-    }
-  }
-  return oneSided(add, { a: a + i, b: b + j, endA, endB });
-}
-
-/**
- * @param {Add} add
- * @param {Box} given
- */
-function oneSided(add, { a, b, endA, endB }) {
-  add("first", a, b, endA - a);
-  add("second", endA, b, endB - b);
-}
-
-/**
- * Splits both lists at sequences of items that are unique in each list and have the same order in both, and aligns the
- * pieces between these sequences.
- * @param {readonly unknown[]} first
- * @param {readonly unknown[]} second
- * @param {Box} box
- * @param {Add} add
- */
-function cut(first, second, box, add) {
-  for (const length of RUNS) {
-    const anchors = rising(sharedRuns(first, second, box, length));
-    if (!anchors.length) continue;
-    let { a, b } = box;
-    for (const [x, y] of anchors) {
-      if (x < a || y < b) continue; // overlaps the previous run
-      walk(first, second, { a, b, endA: x, endB: y }, add);
-      add("both", x, y, length);
-      [a, b] = [x + length, y + length];
-    }
-    return walk(first, second, { ...box, a, b }, add);
-  }
-  return oneSided(add, box);
-}
-
-/**
- * @param {readonly unknown[]} first
- * @param {readonly unknown[]} second
- * @param {Box} given2
- * @param {number} length
- * @returns {[x: number, y: number][]}
- */
-function sharedRuns(first, second, { a, b, endA, endB }, length) {
-  /** @type {(list: readonly unknown[], from: number, to: number) => Map<string, number>} */
-  const once = (list, from, to) => {
-    const indices = new Map();
-    for (let i = from; i + length <= to; i += 1) {
-      const key = list.slice(i, i + length).join("\u0000");
-      indices.set(key, indices.has(key) ? -1 : i);
-    }
-    return indices;
-  };
-  const inSecond = once(second, b, endB);
-  /** @type {[x: number, y: number][]} */
-  const pairs = [];
-  for (const [key, x] of once(first, a, endA)) {
-    const y = inSecond.get(key);
-    if (x >= 0 && y !== undefined && y >= 0) pairs.push([x, y]);
-  }
-  return pairs;
-}
-
-/**
- * Returns the longest subsequence of pairs in which both numbers increase. The pairs are sorted by their first number.
- * @param {[x: number, y: number][]} pairs
- * @returns {[x: number, y: number][]}
- */
-function rising(pairs) {
-  /** @type {number[]} */
-  const ends = [];
-  const before = new Array(pairs.length).fill(-1);
-  pairs.forEach(([, y], i) => {
-    let [low, high] = [0, ends.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (pairs[ends[middle]][1] < y) low = middle + 1;
-      else high = middle;
-    }
-    before[i] = low ? ends[low - 1] : -1;
-    ends[low] = i;
-  });
-  const chain = [];
-  for (let i = ends[ends.length - 1] ?? -1; i >= 0; i = before[i]) chain.unshift(pairs[i]);
-  return chain;
+  add("both", 0, 0, x);
+  return segments.reverse();
 }

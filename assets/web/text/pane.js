@@ -60,8 +60,8 @@ export class TextPane {
       count: make("span", "rv-count rv-num", this.number, this.unit),
       forwards: make("span", "rv-forwards rv-num"),
     };
-    this.all = toggle("all differences", false, () => this.markAll());
-    attribute(this.all, { class: "rv-all-differs", hidden: "" });
+    this.all = toggle("all", false, () => this.markAll());
+    attribute(this.all, { class: "rv-all-differs", hidden: "", title: "Mark all differences" });
     this.parts.verdict.hidden = true;
     this.title = make("h3", "", lane.title);
     this.head = make("header", "rv-head", this.title, ...Object.values(this.parts), this.all);

@@ -52,7 +52,6 @@ export class TokenView {
     this.report = report;
     this.at = -1;
     this.marks = new MoveMarks(lane);
-    this.range = new TextRange(this);
     this.isWhole = true; // whether all of `shown` is visible; after a jump over thousands of passes this takes some frames
     this.isStuck = isFollowing;
     this.scrolledTo = -1; // where this view has scrolled to, until the scroll event; otherwise -1
@@ -501,68 +500,6 @@ function markDirection(group) {
 function hide(node, isHidden) {
   if (node.hidden !== isHidden) node.hidden = isHidden;
 }
-
-// Marks of the time axis in a text: forward passes outside the zoomed span are dimmed, and a bar marks the token that
-// this lane had written when the other lane ended. Only classes and attributes change, so nothing moves.
-class TextRange {
-  /** @param {TokenView} view */
-  constructor(view) {
-    this.view = view;
-    /** @type {Span | null} */
-    this.drawn = null;
-    this.num = 0; // forward passes with an up-to-date class
-    /** @type {HTMLElement | undefined} */
-    this.marked = undefined;
-  }
-
-  /**
-   * Dims the forward passes outside the span; null dims none.
-   * @param {Span | null} span
-   * @param {Clock} clock the clock that the span is measured on
-   */
-  draw(span, clock) {
-    const { chunks, lane } = this.view;
-    if (span === this.drawn && (!span || this.num === chunks.length)) return;
-    const from = span === this.drawn ? this.num : 0;
-    for (let i = from; i < chunks.length; i += 1)
-      chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span, clock));
-    this.drawn = span;
-    this.num = chunks.length;
-  }
-
-  /**
-   * Scrolls the first forward pass of the span into view.
-   * @param {Span | null} span
-   * @param {Clock} clock
-   */
-  reveal(span, clock) {
-    const { chunks, lane } = this.view;
-    const first = span ? lane.steps.findIndex((step) => !isOut(step, span, clock)) : -1;
-    if (first >= 0 && chunks[first]?.offsetParent) this.view.reveal(chunks[first]);
-  }
-
-  /**
-   * Marks the token that this lane had written when the other lane ended.
-   * @param {{ first: Lane, tokens: number, time: number }} finish
-   * @param {Clock} clock the clock of `time`
-   */
-  finish({ first, tokens, time }, clock) {
-    const node = this.view.tokens[tokens - 1];
-    if (!node) return;
-    if (this.marked && this.marked !== node) {
-      delete this.marked.dataset.finish;
-      this.marked.removeAttribute("title");
-    }
-    this.marked = node;
-    const title = `${first.title} finished here (${clock.write(time)})`;
-    if (node.title === title) return;
-    node.dataset.finish = `${first.title} finished`;
-    node.title = title;
-  }
-}
-
-/** @type {(step: Step, span: Span | null, clock: Clock) => boolean} */
-const isOut = (step, span, clock) => Boolean(span && (clock.end(step) <= span.from || clock.begin(step) >= span.to));
 
 // Marks in the margin of a text at the steps where a setting was changed.
 class MoveMarks {

@@ -1,15 +1,5 @@
 // Types of values that functions of one module pass to each other.
 
-// The compared parts of two lists: from a to endA in the first, from b to endB in the second.
-interface Box {
-  a: number;
-  b: number;
-  endA: number;
-  endB: number;
-}
-
-type Add = (kind: string, a: number, b: number, num: number) => void;
-
 // The server's answer to an imported trace: its lines and its owner's notes, or an error message.
 type Judge = (text: string) => Promise<{ lines?: string[]; pin?: Partial<PinRecord>; error?: string } | null>;
 
