@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.ui.controls import DEFAULTS, TITLES, settings_for
+from app.ui.controls import DEFAULTS, RACE, TITLES, settings_for
 from app.ui.examples import ExampleBook
 from app.ui.recordings import FOLDER, INDEX
 from app.ui.run_log import RunLog
@@ -77,26 +77,24 @@ class Scenario:
 
 
 def read_scenarios() -> Iterator[Scenario]:
-    """Yield the scenarios of ``scenarios.json``.
-
-    A scenario has its own settings or changes of the recommended settings. It compares MARS with
-    plain AR.
+    """Yield the scenarios of ``scenarios.json``: MARS next to plain AR with the page's settings,
+    where they do not say otherwise.
     """
     for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
-        start = DEFAULTS if "recommended" in entry else DecodeSettings()
-        settings = replace(start, **(entry.pop("recommended", {}) or entry.pop("settings", {})))
+        chosen = entry.pop("settings", None)
+        settings = DEFAULTS if chosen is None else DecodeSettings(**chosen)
         moves = tuple(Move(*move) for move in entry.pop("moves", ()))
-        lanes = (
-            ScenarioLane("mars", TITLES["mars"], settings_for("mars", settings), moves=moves),
-            ScenarioLane("ar", TITLES["ar"], settings_for("ar", settings)),
+        lanes = tuple(
+            ScenarioLane(name, TITLES[name], settings_for(name, settings), moves * (name == "mars"))
+            for name in entry.pop("lanes", RACE)
         )
         yield Scenario(**entry, lanes=lanes)
 
 
 SCENARIOS = tuple(read_scenarios())
 """The scenarios in their listed order. Their reasons contain no figures, since every recording
-measures them again. The first is what the page shows before any run, with its initial settings, so
-Run repeats it.
+measures them again. The page opens with the first one and then shows the second one, which is the
+first example with the page's initial settings, so Run repeats it.
 """
 
 

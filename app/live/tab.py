@@ -71,7 +71,7 @@ TAU_SAYS = (
     "A lower τ takes fewer passes and makes more mistakes.</p>"
 )
 """What τ does in each mode. The style sheet shows the sentence of the chosen mode."""
-RUN_EXAMPLE = "() => { window.mars.runFirst() }"
+RUN_EXAMPLE = "() => { document.getElementById('run').click() }"
 
 
 @dataclass
@@ -98,7 +98,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
     tab, engines = LiveTab(), live.engines
     with gr.Column(elem_id="live"):
         with gr.Column(elem_id="desk"):
-            _prompt(tab, engines, live.book, first)
+            _prompt(tab, engines, live.book)
             _examples(tab, engines, live.book)
             with gr.Row(elem_id="controls"):
                 _controls(tab, engines)
@@ -135,13 +135,13 @@ def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
     return shared, keep
 
 
-def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording | None) -> None:
+def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
     with gr.Row(elem_id="ask"):
         tab.prompt = tab.controls["prompt"] = gr.Textbox(
             label="Prompt",
-            value=first.prompt if first else book.prompt(next(iter(families[chosen])), 0),
+            value=book.prompt(next(iter(families[chosen])), 0),
             placeholder="Type a prompt or pick an example",
             lines=2,
             max_lines=6,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,8 @@ from mars_runtime.trace import Trace, TraceError, read_trace
 FOLDER = ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
-NAMES = (
-    *("lossless", "tau-moved", "palindrome", "rewrite"),
-    *("dial-95", "dial-70", "dial-50", "dial-lossless"),
-)
-"""Recordings that "How it works" and the tour show."""
+SCRIPTED = ("sort-words", "area", "average")
+"""Recordings that the page's script contains: of the opening, "How it works" and Present."""
 
 
 class RecordingsError(ValueError):
@@ -109,7 +106,7 @@ def read_value(value: str) -> dict[str, Trace]:
         raise RecordingsError(f"This recording cannot be read: {reason}") from error
 
 
-def recorded(names: Sequence[str] = NAMES) -> str:
-    """Return the JSON for the page's script element: ``runs``, the recordings by name."""
-    values_by_name = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
-    return web.script_data({"runs": values_by_name})
+def recorded() -> str:
+    """Return the JSON for the page's script element: the recordings by name."""
+    names = [name for name in SCRIPTED if (FOLDER / f"{name}.txt").is_file()]
+    return web.script_data({name: _read(FOLDER, name) for name in names})

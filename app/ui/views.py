@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from app.ui import assets
 from app.ui.files import file_address
 from app.ui.results import points_json
 from mars_runtime import web
@@ -181,19 +180,14 @@ class GridView(LineView):
         return web.template(cls.page, plotly=plotly, recorded=recorded, points=points_json())
 
 
-class ExplainView(LineView):
-    """The page "How it works": text with measured figures (``assets.py``) and pictures of recorded
-    runs. The view has no value.
-    """
+class ExplainView(View):
+    """ "How it works": text, and pictures of a recorded run (``recordings.py``)."""
 
     page = "explain/explain.html"
     mount = "mountExplain"
-    lines = "nothing"
 
-    @classmethod
-    def template(cls, plotly: str) -> str:
-        """Return the page with its figures filled in. It does not use plotly."""
-        return assets.explain_page()
+    def __init__(self, **place: Any) -> None:
+        super().__init__("", web.template(self.page), "element", [], **place)
 
 
 class CompareView(View):

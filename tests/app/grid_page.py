@@ -1,8 +1,11 @@
-"""A page for the Trade-off tab, on a scripted backend whose text differs from AR's at a low tau."""
+"""A page for the Trade-off tab, on a scripted backend with a text that differs from AR's below
+tau 0.6.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +22,24 @@ WRONG_FROM = 10
 
 
 class GridBackend(ScriptedBackend):
-    """permits: each forward of MARS takes one. begun: settings of every run, in their order."""
+    """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all.
+
+    permits: where there are any, each forward of MARS takes one, so that a test can hold it.
+    begun: the settings of every run, in the order in which they began; ``named``: in short.
+    """
 
     def __init__(self) -> None:
         super().__init__(TEXT)
         self.permits: threading.Semaphore | None = None
         self.begun: list[DecodeSettings] = []
+
+    @property
+    def named(self) -> list[str]:
+        return [
+            s.method if s.method == "ar" else "lookup" if s.lookup else
+            f"{'lossless' if s.lossless else f'{s.tau:g}'}/{s.block_size}"
+            for s in self.begun
+        ]  # fmt: skip
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         self.begun.append(settings())
@@ -33,6 +48,8 @@ class GridBackend(ScriptedBackend):
         for event in super().decode(request, settings):
             if self.permits and settings().method == "mars":
                 self.permits.acquire(timeout=60)
+            if settings().num_proposals > 1:  # masks make a forward longer
+                time.sleep(self.forward_seconds)
             yield swapped(event) if is_wrong and isinstance(event, Step) else event
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.ui.assets import ASSETS
+from mars_runtime.places import ASSETS
 
 TOKENS = ASSETS / "web" / "core" / "tokens.css"
 

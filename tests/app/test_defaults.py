@@ -23,6 +23,7 @@ from app.settings import AppSettings
 from app.throughput.order import read_order
 from app.tradeoff.grid_order import read_grid_order
 from app.ui.controls import DEFAULTS
+from app.ui.examples import REQUESTS
 from app.ui.recordings import load
 from mars_runtime import folds
 from mars_runtime.__main__ import main
@@ -119,13 +120,14 @@ def test_a_prompt_takes_the_same_passes_in_each_run_of_the_page(opening: dict[st
     assert len(actual) == 1
 
 
-@pytest.mark.xfail(reason="recorded with the former settings")
-def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[str, Any]) -> None:
-    order = read_live_order({**opening, "prompt": "x"}, LIMITS)
-    assert order.lanes == {lane.name: lane.settings for lane in SCENARIOS[0].lanes}
-    traces = load()[0].traces()
+def test_the_second_recording_of_the_opening_is_what_run_gives(opening: dict[str, Any]) -> None:
+    order = read_live_order(opening, LIMITS)
+    scenario, recording = SCENARIOS[1], load()[1]
+    assert order.lanes == {lane.name: lane.settings for lane in scenario.lanes}
+    traces = recording.traces()
     entry = registry()[next(iter(traces.values())).header.checkpoint]
     assert {name: trace.header.settings for name, trace in traces.items()} == order.lanes
     assert {trace.header.system for trace in traces.values()} == {entry.system}
+    assert recording.prompt == REQUESTS["question"].prompts[0]
     ends = [folds.end(trace.events) for trace in traces.values()]
     assert [end and end.reason for end in ends] == ["eos", "eos"]  # before the limit

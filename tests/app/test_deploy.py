@@ -26,7 +26,6 @@ from app.deploy import NO_GIT, TARGETS, DeployError, deploy
 from app.engines.engines import read_entries
 from app.engines.zerogpu import MAX_LOADED
 from app.settings import PREFIX, AppSettings
-from app.ui.assets import facts
 from app.ui.results import RESULTS, read_points
 from mars_runtime.machine import cache_folder
 from tests.environments import make_environment
@@ -126,7 +125,6 @@ def test_what_the_app_imports_is_there_and_what_it_does_not_need_is_not(built: P
     assert "mars_runtime/model/native/native.cpp" in names
     results = built / "assets" / "results"
     assert read_points(results) == read_points(RESULTS)
-    assert facts(results) == facts(RESULTS)
     sizes = [path.stat().st_size for path in built.rglob("*") if path.is_file()]
     assert len(sizes) < 1000  # the hub advises less than 10,000 files in a folder
     assert max(sizes) < 7 * MEGABYTE

@@ -14,7 +14,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
 from app.live.tab import KNOWS_TASKS
-from app.ui.recordings import Recording, first
+from app.ui.recordings import Recording, first, load
 from mars_runtime import folds
 
 pytestmark = needs_browser
@@ -62,14 +62,13 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         assert shown == folds.text(trace)
         badge = visitor.locator(f"{ROOT} .rv-recorded")
         header = trace.header
-        assert badge.inner_text() == f"recorded {header.date[:10]}"
-        assert visitor.get_attribute(ROOT, "data-clock") == "passes"
+        assert badge.inner_text() == f"{header.checkpoint}, recorded {header.date[:10]}"
         assert visitor.locator("#tau").is_visible()
-        assert visitor.inner_text("body").count(header.hardware) == 1
-        assert visitor.input_value("#prompt textarea") == recording.prompt
-        passes = num_passes(recording)
-        saying = visitor.inner_text(f"{ROOT} .rv-saying")
-        assert saying.startswith(f"{passes} passes instead of {folds.num_tokens(trace.events)}")
+        assert visitor.input_value("#prompt textarea") != recording.prompt
+        assert visitor.inner_text(f"{ROOT} .rv-prompt") == recording.prompt
+        assert not visitor.locator(f"{ROOT} .rv-foreign").is_visible()
+        passes = str(num_passes(recording))
+        assert passes in visitor.inner_text(f"{ROOT} .rv-headline").split()
 
         visitor.click("#run")
         visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
@@ -91,50 +90,34 @@ def open_playing(visitor: playwright.Page, address: str, last: int) -> None:
     """The page after its recording has started to play by itself."""
     visitor.goto(address)
     visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
-    visitor.wait_for_function(f"{AT} > 2")
-    assert visitor.evaluate(AT) < last
-    assert visitor.inner_text(f"{ROOT} .pl-speeds [aria-pressed=true]") == "8/s"
-    assert visitor.inner_text(f"{ROOT} .rv-status") == "Recorded run, pass by pass."
+    visitor.wait_for_function(f"{AT} > 2 && {AT} < {last}")
     assert visitor.inner_text(f"{ROOT} .rv-live") == ""
 
 
-def test_the_recording_plays_once_unless_the_visitor_acts(
+def test_the_recording_plays_once_and_the_second_follows_unless_the_visitor_acts(
     address: str, recording: Recording
 ) -> None:
     last = num_passes(recording)
+    second = f"{ROOT}[data-run=recorded-area]"
     with visiting() as take:
         visitor = take(address)
         visitor.emulate_media(reduced_motion="no-preference")
         visitor.set_viewport_size({"width": 1280, "height": 900})
         open_playing(visitor, address, last)
-        # one drawing follows, which shows everything
+        visitor.wait_for_selector(second)
+        assert visitor.input_value("#prompt textarea") == load()[1].prompt
+        visitor.wait_for_function(f"{AT} > 2")
+
+        open_playing(visitor, address, last)
         visitor.locator("#prompt textarea").press("A")
         visitor.wait_for_function(f"{AT} === {last}")
         visitor.wait_for_function(f"{STATUS}.startsWith({OVER!r})")
-        assert visitor.locator("#tau").is_visible()
-
-        open_playing(visitor, address, last)
-        visitor.click(f"{ROOT} .pl-speeds button >> text=20/s")
-        visitor.wait_for_function(f"{AT} === {last}")
-        visitor.wait_for_function(f"{STATUS}.startsWith({OVER!r})")
-        visitor.click(f"{ROOT} .pl-play")  # again from its start
-        visitor.click(f"{ROOT} .pl-speeds button >> nth=0")  # long before its end
-        visitor.wait_for_function(f"{AT} > 2 && {AT} < {last} / 2")
-        visitor.click(f"{ROOT} .pl-play")
-        stays = visitor.evaluate(AT)
-        visitor.wait_for_function(f"{STATUS}.startsWith('An earlier moment')")
-        visitor.locator("#prompt textarea").press_sequentially("And")
         visitor.wait_for_selector(f"{ROOT} .rv-foreign:visible")
-        assert visitor.evaluate(AT) == stays
-        visitor.click(f"{ROOT} .pl-play")
-        visitor.wait_for_function(f"{AT} > {stays}")
-        visitor.click("#run")
-        visitor.wait_for_selector(f"{ROOT}[data-state=running]")
-        assert visitor.get_attribute(ROOT, "data-clock") == "passes"
-        visitor.click("#stop")
+        visitor.wait_for_timeout(3000)  # longer than the rest between the two
+        assert not visitor.locator(second).count()
 
 
-CHAT_CHIP, TASK_CHIP = ".chip:text-is('Explain')", ".chip:text-is('Word problem')"
+CHAT_CHIP, TASK_CHIP = ".chip:text-is('Ask a question')", ".chip:text-is('Word problem')"
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright
@@ -13,29 +11,32 @@ from grid_page import WRONG_FROM, GridBackend, controls, make_page
 from live_page import lane_trace, lines_of, only_run, open_tab, over
 from scripted_page import page_served
 
+from app.handlers import Handlers
 from app.tradeoff.grid import FULL, GridHandlers
 from app.tradeoff.grid_order import NUM_ROUNDS
+from app.ui.results import read_points
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
-from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
 
 CELLS = ["ar", "lookup", "r0c0", "r0c1", "r1c0", "r1c1"]
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[tuple[GridHandlers, GridBackend]]:
-    handlers, backend = make_page(tmp_path)
-    backend.forward_seconds = 0.0
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GridHandlers, GridBackend]]:
+    handlers, backend = make_page(tmp_path_factory.mktemp("made"))
     yield handlers.grid, backend
     handlers.engines.close()
 
 
-def short(settings: DecodeSettings) -> str:
-    if settings.method == "ar" or settings.lookup:
-        return "lookup" if settings.lookup else "ar"
-    return f"{'lossless' if settings.lossless else settings.tau}/{settings.block_size}"
+@pytest.fixture
+def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBackend]:
+    """The same page for all, at full speed, that was asked nothing yet."""
+    made[1].forward_seconds = 0.0
+    made[1].prompts.clear()
+    made[1].begun.clear()
+    return made
 
 
 def of_tag(value: str, tag: str) -> list[dict]:
@@ -58,15 +59,29 @@ def test_every_cell_is_a_trace_and_is_timed_in_turn_with_ar(page) -> None:
     assert parted == [None] * 5 + [WRONG_FROM]
     turns = [["ar", "lookup"], ["ar", "lossless/2", "lossless/4"], ["ar", "0.5/2", "0.5/4"]]
     back = [turn[::-1] for turn in turns[::-1]]
-    assert [short(settings) for settings in backend.begun] == [
-        name for turn in (*turns, *back, *turns) for name in turn
-    ]
+    assert backend.named == [name for turn in (*turns, *back, *turns) for name in turn]
     rounds = {line["cell"]: line for line in of_tag(last, "rounds")}
     assert [rounds[name]["rounds"] for name in CELLS] == [3 * NUM_ROUNDS, *[NUM_ROUNDS] * 5]
     assert of_tag(last, "status")[-1]["kind"] == "finished"
 
 
-def test_a_cell_waits_for_a_place_and_has_a_b_that_the_model_supports(page, monkeypatch) -> None:
+def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
+    grid, backend = page
+    backend.forward_seconds = 0.02
+    values = grid.run("visitor", controls())
+    for value in values:
+        if of_tag(value, "lookup"):
+            break
+    grid.stop("somebody else")
+    grid.stop("visitor")
+    *_, last = values
+    assert of_tag(last, "lookup")[-1]["reason"] == "cancelled"
+    assert not of_tag(last, "r0c0")
+    assert of_tag(last, "status")[-1]["kind"] == "stopped"
+    assert len(grid.runs) == 0
+
+
+def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     grid, _ = page
     engine = grid.engines.get("scripted").engine
     submit, is_busy = engine.submit, iter([False, True, True])  # the reference comes first
@@ -78,10 +93,7 @@ def test_a_cell_waits_for_a_place_and_has_a_b_that_the_model_supports(page, monk
 
     monkeypatch.setattr(engine, "submit", crowded)
     monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
-    limits = replace(grid.limits(controls()), block_size=3)
-    monkeypatch.setattr(grid, "limits", lambda values: limits)
-    *_, last = grid.run("visitor", controls())
-    assert lines_of(last)[0]["columns"] == [2]
+    *_, last = grid.run("visitor", controls(columns=[2]))
     said = of_tag(last, "status")
     assert said[-1]["kind"] == "finished"
     assert FULL in [item["text"] for item in said]
@@ -92,6 +104,7 @@ def test_a_cell_waits_for_a_place_and_has_a_b_that_the_model_supports(page, monk
     [
         ({"rows": []}, "rows"),
         ({"rows": [1.5]}, "rows"),
+        ({"rows": [["lossless"]]}, "rows"),
         ({"columns": "2"}, "columns"),
         ({"columns": ["auto"]}, "columns"),
         ({"prompt": " "}, ""),  # not a control of this tab: the run reports it
@@ -107,20 +120,41 @@ def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) ->
     assert backend.prompts == []
 
 
+def test_what_the_checkpoint_does_not_support_is_left_out(page) -> None:
+    grid, _ = page
+    order = grid.read(controls(columns=[2, 4, 8], max_new_tokens=300)).order
+    assert (order.columns, order.max_new_tokens) == ((2, 4, 8), 96)
+    limits = grid.limits(controls())
+    assert max(order.columns) <= limits.block_size
+
+
+def test_the_results_of_many_prompts_are_shares_with_intervals() -> None:
+    points = read_points()
+    assert {point.checkpoint for point in points} >= {"mars-smollm2", "mars-tiny"}
+    for point in points:
+        assert 0 <= point.agreement.low <= point.agreement.value <= point.agreement.high <= 1
+        assert point.tpf.value >= 1
+        assert point.num_prompts >= 10
+
+
 VIEW = "#grid .mars-grid"
 HEAT = "#grid [data-chart=heat] .rv-plot"
 DRAWN = """(key) => document.querySelector(`#grid [data-chart=${key}] .rv-plot`).data
   .map(({ x, y, z }) => z ?? x.map((value, i) => [value, y[i]]))"""
 
 
-@needs_browser
-def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(tmp_path: Path) -> None:
-    handlers, backend = make_page(tmp_path, port=0)
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, GridBackend, Handlers]]:
+    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
     backend.forward_seconds = 0.001
-    with (
-        page_served(handlers) as url,
-        opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page,
-    ):
+    with page_served(handlers) as url:
+        yield url, backend, handlers
+
+
+@needs_browser
+def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(served) -> None:
+    url, backend, handlers = served
+    with opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page:
         page.wait_for_selector(f"{VIEW}[data-phase=finished][data-recorded-run=true]")
         for name in ("τ 0.9", "τ 0.7", "B 8"):
             page.get_by_label(name, exact=True).uncheck()
@@ -150,7 +184,7 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(tmp_path
         assert page.locator("#race .rv-text b").count() == 0
 
         open_tab(page, "trade-off")
-        backend.permits, num_begun = threading.Semaphore(4), len(backend.begun)
+        backend.permits = threading.Semaphore(4)
         page.click("#grid-run")
         page.wait_for_selector(f"{VIEW}[data-phase=running]")
         stopped = only_run(handlers.grid)
@@ -158,4 +192,4 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(tmp_path
         assert eventually(lambda: stopped.is_cancelled)
         backend.permits.release(100)
         page.wait_for_selector(f"{VIEW}[data-phase=stopped]")
-        assert len(backend.begun) <= num_begun + 2  # AR, and the first cell, which was held
+        backend.permits = None

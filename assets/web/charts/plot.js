@@ -136,7 +136,7 @@ export const layout = (c, xaxis, yaxis, more = {}) => ({
   hovermode: "closest",
   dragmode: false,
   modebar: { bgcolor: "rgba(0,0,0,0)", color: c.muted, activecolor: c.ink },
-  hoverlabel: { bgcolor: c.card, bordercolor: c.line, align: "left", font: { family: c.font, size: 13, color: c.ink } },
+  hoverlabel: { bgcolor: c.card, bordercolor: c.line, font: { family: c.font, size: 13, color: c.ink } },
   xaxis: { fixedrange: true, ...xaxis },
   yaxis: { fixedrange: true, ...yaxis },
   ...more,

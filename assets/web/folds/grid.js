@@ -3,7 +3,7 @@
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
-import { isTimed, ofRounds, speedupRange, speedupText } from "../core/speedup.js";
+import { isTimed, ofRounds, speedupSentence } from "../core/speedup.js";
 import { capitalised, figure, short, whole } from "../core/words.js";
 
 /**
@@ -78,14 +78,6 @@ const REFERENCES = { ar: "AR", lookup: "AR + lookup" };
 /** @param {Pick<Cell, "name" | "row" | "blockSize">} cell */
 export const cellName = ({ name, row, blockSize }) => (row ? `${rowName(row)}, B ${blockSize}` : REFERENCES[name]);
 
-/** @param {RoundsLine | null} rounds */
-function speedText(rounds) {
-  const speed = rounds && ofRounds(rounds);
-  if (!speed || speed.kind === "none") return "";
-  if (speed.kind === "same") return "no clear difference in time";
-  return isTimed(speed) ? `${speedupText(speed)} (${speedupRange(speed)})` : `time: ${speedupText(speed)}`;
-}
-
 /**
  * Returns the description of a cell, as lines.
  * @param {Cell} cell
@@ -95,11 +87,12 @@ export function cellLines(cell, ar) {
   const { lane, rounds } = cell;
   if (!lane.steps.length) return [cellName(cell), "has not run yet"];
   const loop = loopRemark(lane);
+  const speed = rounds && cell !== ar ? speedupSentence(ofRounds(rounds)) : "";
   const share = agreement(lane, ar.lane);
   return [
     cellName(cell),
     `${figure(folds.perForward(lane))} tokens per pass${loop && `, ${loop}`}`,
-    ...(cell === ar ? [] : [speedText(rounds), Number.isNaN(share) ? "" : `${percent(share)} agreement with AR`]),
+    ...(cell === ar ? [] : [speed, Number.isNaN(share) ? "" : `${percent(share)} agreement with AR`]),
     ...(cell === ar ? [] : differenceLines(lane, ar.lane)),
   ].filter(Boolean);
 }

@@ -44,18 +44,20 @@ export class Asked {
 
   /**
    * Draws the prompt of a result. prompt: null if there is no result. settings: a description of the settings. wanted:
-   * the text of the page's prompt box, null if there is no such box.
+   * the text of the page's prompt box, null if there is no such box. isOpening: the result is a recording with which the
+   * page opens, so another prompt is expected.
    * @param {string | null} prompt
    * @param {string} [settings]
    * @param {string | null} [wanted]
+   * @param {boolean} [isOpening]
    */
-  draw(prompt, settings = "", wanted = null) {
+  draw(prompt, settings = "", wanted = null, isOpening = false) {
     const isForeign = Boolean(prompt) && wanted !== null && wanted !== prompt;
     this.element.hidden = prompt === null;
-    this.element.dataset.foreign = String(isForeign);
+    this.element.dataset.foreign = isForeign && isOpening ? "opening" : String(isForeign);
     put(this.prompt, prompt || "");
     put(this.settings, settings);
-    put(this.foreign, isForeign ? FOREIGN : "");
+    put(this.foreign, isForeign && !isOpening ? FOREIGN : "");
   }
 
   /**
@@ -63,12 +65,13 @@ export class Asked {
    * prompt, so that the page does not jump.
    * @param {Lane[]} lanes
    * @param {string | null} wanted
+   * @param {boolean} isOpening
    */
-  drawRun(lanes, wanted) {
+  drawRun(lanes, wanted, isOpening) {
     const read = lanes.find((lane) => lane.header);
     const header = read?.header;
     this.context.draw(read);
-    this.draw(lanes.length ? header?.prompt || "" : null, header ? runText(header) : "", wanted);
+    this.draw(lanes.length ? header?.prompt || "" : null, header ? runText(header) : "", wanted, isOpening);
   }
 }
 

@@ -2,15 +2,9 @@
 // browser's modal dialog keeps the focus inside, makes the page inert, and restores the focus when it is closed.
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
-import { folds } from "../core/folds.js";
-import { afterLoop } from "../core/loops.js";
-import { isSameText } from "../core/result.js";
-import { laneSpeedup, speedupSentence } from "../core/speedup.js";
-import { Lane } from "../core/trace.js";
-import { counted, figure, whole } from "../core/words.js";
-import { recording, whenRecorded } from "../explain/explain.js";
-import { AskScene, DialScene, RaceScene } from "./race_scene.js";
-import { BUTTONS, MODEL, SENTENCES, TOUR } from "./stops.js";
+import { whenRecorded } from "../core/recordings.js";
+import { AskScene, PictureScene, RaceScene } from "./scenes.js";
+import { BUTTONS, SENTENCES, TOUR } from "./stops.js";
 
 class Presenter {
   /** @type {number} */
@@ -31,8 +25,6 @@ class Presenter {
     this.model = make("span", "pr-model");
     /** @type {Window | null} */
     this.notes = null; // separate window with the notes, so that the projector does not show them
-    /** @type {ShownRun | null} */
-    this.told = null; // the run that was shown last
     this.onward = this.button(BUTTONS.next, () => this.next(), "pr-next");
     this.live = this.button(BUTTONS.live, () => this.goLive(), "pr-golive");
     this.dialog = make(
@@ -122,13 +114,12 @@ class Presenter {
   go(stop, beat, isPlayed = true) {
     const { headline, says, scene } = this.tour[stop];
     if (stop !== this.stop || beat < this.beat) {
-      this.told = this.scene?.told || this.told;
       if (this.scene) this.scene.leave();
       this.stage.replaceChildren();
       this.stage.dataset.kind = scene.kind;
       put(this.headline, headline);
       put(this.says, says); // before the scene, which gets the remaining space
-      this.scene = new SCENES[scene.kind](this.stage, scene, this.told);
+      this.scene = new SCENES[scene.kind](this.stage, scene);
     }
     this.stop = stop;
     this.beat = Math.max(0, Math.min(beat, this.scene.beats.length - 1));
@@ -143,7 +134,7 @@ class Presenter {
     const part = (stop + (beat + 1) / Math.max(1, this.scene.beats.length)) / tour.length;
     this.line.style.width = `${100 * part}%`;
     put(this.where, `${stop + 1} of ${tour.length}`);
-    put(this.model, this.scene.model || MODEL);
+    put(this.model, this.scene.model);
     this.drawNotes();
     this.onward.disabled = part === 1;
     Object.assign(dialog.dataset, { stop: String(stop), beat: String(beat), over: String(part === 1) });
@@ -192,72 +183,12 @@ class Presenter {
   }
 }
 
-// Opens the tour over the page; called by the button for it.
+// Opens the presentation over the page; called by the button for it. It needs no server.
 export function mountPresenter() {
   whenRecorded(() => {
     if (!document.querySelector(".mars-present")) new Presenter(TOUR).open();
   });
 }
 
-// Base class of stops with one beat and no animation.
-class StillScene {
-  /** @type {Beat[]} */
-  beats = [{}];
-
-  /** @param {number} _index */
-  beat(_index) {}
-
-  leave() {}
-}
-
-// Shows the passes and the time of the run from an earlier stop or, if there was no such run, of the recording.
-class FigureScene extends StillScene {
-  /**
-   * @param {HTMLElement} element
-   * @param {SceneSpec} spec
-   * @param {ShownRun | null} told
-   */
-  constructor(element, spec, told) {
-    super();
-    const shown =
-      told && told.lanes.length > 1 && told.lanes[0].steps.length ? told : recordedRun(spec.recording || "");
-    this.model = shown?.lanes[0].header?.checkpoint || "";
-    if (!shown) element.append(make("p", "pr-figureline", SENTENCES.noRecording));
-    else element.append(...figureLines(shown));
-  }
-}
-
-/**
- * @param {string} name
- * @returns {ShownRun | null}
- */
-function recordedRun(name) {
-  const recorded = recording(name);
-  if (!recorded) return null;
-  const lanes = recorded.lanes.map(({ name: lane, title, lines }) => Lane.of(lines, { lane, title }));
-  return { lanes, note: `Recorded ${recorded.note}` };
-}
-
-/** @param {ShownRun} told */
-function figureLines({ lanes, note }) {
-  const [main, other] = lanes;
-  const isSame = isSameText(main, other);
-  const value = isSame ? whole(folds.forwards(main)) : figure(folds.perForward(main));
-  const unit = isSame
-    ? `passes instead of ${whole(folds.forwards(other))}`
-    : `tokens per pass instead of ${figure(folds.perForward(other))}`;
-  const text = isSame ? `for the same ${counted(folds.tokens(main), "token")}` : "The texts differ";
-  const speedup = laneSpeedup(main, other);
-  const time = speedup.kind === "none" ? [] : [make("p", "pr-figureline", `Time: ${speedupSentence(speedup)}.`)];
-  return [
-    make("p", "pr-figure", value, make("small", "", ` ${unit}`)),
-    make("p", "pr-figureline pr-passes", `${afterLoop(lanes, text)}.`),
-    ...time,
-    make("p", "pr-mark", `${note}.`),
-  ];
-}
-
-/** @type {Record<string, new (element: HTMLElement, spec: SceneSpec, told: ShownRun | null) => Scene>} */
-const SCENES = {
-  ...{ race: RaceScene, figure: FigureScene, dial: DialScene, ask: AskScene },
-};
+/** @type {Record<string, new (element: HTMLElement, spec: SceneSpec) => Scene>} */
+const SCENES = { picture: PictureScene, race: RaceScene, ask: AskScene };

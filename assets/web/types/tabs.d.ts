@@ -1,43 +1,31 @@
-// Types of the tour, the conversation and the Compare view.
+// Types of the presentation, the conversation and the Compare view.
 
-// The tour.
+// The presentation.
 
-// Callbacks for a live run that the tour starts on the page behind it.
-interface LiveReport {
-  begin(lanes: Lane[]): void;
-  draw(isOver: boolean): void;
-  fail(sentence: string): void;
-}
-
+// A step of a slide. until: the number of passes of the first lane, or the end. from: the pass of a picture, counted
+// from the last repair. tau: the threshold of a picture.
 interface Beat {
-  until?: number | "refusal" | "end";
-  why?: boolean;
+  until?: number | "end";
+  from?: number;
+  tau?: number;
 }
 
 interface SceneSpec {
-  kind: string;
-  recording?: string;
-  isLive?: boolean;
-  isAlone?: boolean;
+  kind: "picture" | "race" | "ask";
+  recording: string;
+  beats: Beat[];
+  lanes?: string[]; // names of the recording's lanes
   clock?: "passes" | "seconds";
-  beats?: Beat[];
-  recordings?: string[];
+  isLive?: boolean;
+  picture?: string;
   prompts?: string[];
-}
-
-// A run that a stop of the tour has shown, to which the next stop can refer.
-interface ShownRun {
-  lanes: Lane[];
-  note: string;
 }
 
 interface Scene {
   beats: Beat[];
   canLive?: boolean;
-  isPlaying?: boolean;
   isLive?: boolean; // whether a live run is shown instead of the recording
-  model?: string;
-  told?: ShownRun;
+  model: string;
   beat(index: number, isPlayed: boolean): void;
   goLive?(): void;
   leave(): void;
@@ -50,21 +38,34 @@ interface Stop {
   scene: SceneSpec;
 }
 
+// A row of a picture of a pass. fed: what the pass was fed at a position. name, p: its prediction there, and the
+// confidence. kind: what became of the prediction.
+interface Rung {
+  fed: string;
+  isMask: boolean;
+  name: string;
+  p: number;
+  kind: string;
+  fate: string;
+}
+
 // The conversation.
 
-// What the conversation stores about an answer. ids, texts: by lane. perForward: tokens per pass of the main lane.
-// used: number of tokens of prompt and answer. room: maximum number of these tokens. most: maximum number of an
-// answer's tokens.
-interface Told {
+// The answer of a turn. ids: its tokens, with a given beginning. perForward: tokens per pass of the main lane.
+interface Answer {
   checkpoint: string;
-  ids: Record<string, number[]>;
-  texts: Record<string, string>;
+  ids: number[];
+  text: string;
   perForward: number;
-  loop?: string; // a sentence on where the text repeats itself
-  differs: boolean;
-  used: number;
-  room: number;
-  most: number;
+}
+
+// A turn of a conversation. value: value with which a race view can display the run, "" while it is running and
+// after a reload.
+interface Turn {
+  prompt: string;
+  run: string;
+  value: string;
+  answer: Answer | null;
 }
 
 // Where a branch leaves the original run. token: number of the token, from 1. taken: the branch's token. instead: the
@@ -73,44 +74,6 @@ interface ForkPlace {
   token: number;
   taken: string;
   instead: string;
-}
-
-// A turn of a conversation. value: value with which a race view can display the run, "" while it is running and after it
-// was dropped.
-interface Turn {
-  prompt: string;
-  run: string;
-  isOver: boolean;
-  value: string;
-  told: Told | null;
-}
-
-// The turn of a requested run. at: number of turns before it. before: id of the run that was displayed when it was
-// requested.
-interface Expected {
-  at: number;
-  prompt: string;
-  before: string;
-}
-
-// replaced: the turns that were removed when the run began.
-interface Going {
-  turn: Turn;
-  run: Run;
-  replaced: Turn[];
-}
-
-interface TurnState {
-  isShown: boolean;
-  isEdited: boolean;
-  isBusy: boolean;
-  isOwn: boolean;
-}
-
-interface TurnActions {
-  show(turn: Turn): void;
-  edit(turn: Turn | null): void;
-  send(turn: Turn, prompt: string): void;
 }
 
 // The Compare view.

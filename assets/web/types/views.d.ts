@@ -68,8 +68,7 @@ interface TextReport {
 interface Recording {
   note: string;
   prompt: string;
-  verdicts: Record<string, boolean>;
-  lanes: { name: string; title: string; lines: string[] }[];
+  lanes: Lane[];
 }
 
 interface FileOffer {

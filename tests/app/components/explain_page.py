@@ -1,10 +1,11 @@
-"""A page of its own for "How it works" and the tour: one document, nothing to fetch."""
+"""A page of its own for "How it works" and the presentation: one document, nothing to fetch."""
 
 from __future__ import annotations
 
 from app.ui import assets
 from app.ui.recordings import recorded
 from app.ui.views import ExplainView
+from mars_runtime import web
 
 BODY = "margin: 0; padding: 24px 32px; background: #fff"
 
@@ -17,6 +18,6 @@ def document() -> str:
         f'<script type="application/json" id="mars-recorded">{recorded()}</script>{assets.head()}'
         f'</head><body style="{BODY}">'
         '<main><button id="present" onclick="mars.mountPresenter()">Present</button>'
-        f"{ExplainView.template('')}</main>"
+        f"{web.template(ExplainView.page)}</main>"
         "<script>mars.mountExplain(document.body);</script></body></html>"
     )

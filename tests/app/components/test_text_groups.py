@@ -85,7 +85,7 @@ def test_group_sizes_and_sources_show_in_fill_and_pattern(
     still: playwright.Page, theme: str
 ) -> None:
     """Masks fill, prompt lookup hatches, AR's own has neither: each also reads without colour."""
-    made = recording("palindrome")
+    made = recording("average")
     put(still, made.value)
     toggle = "dark => document.documentElement.classList.toggle('dark', dark)"
     still.evaluate(toggle, theme == "dark")

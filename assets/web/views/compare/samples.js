@@ -1,7 +1,7 @@
 // The recorded runs that the Compare view shows while nothing is pinned: one prompt with three methods.
 
 import { runColours } from "../../core/colours.js";
-import { recording } from "../../explain/explain.js";
+import { recording } from "../../core/recordings.js";
 import { Pin } from "./tray.js";
 
 /** @type {[recording: string, lane: string, title: string][]} */

@@ -100,11 +100,8 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
   return { data: [measured, ...data], layout: layout(c, across, down, { margin, annotations }) };
 }
 
-/** @type {(mark: Pick<GridMark, "cell">) => boolean} whether the label is below its mark, which is often next to AR's */
-const isBelow = ({ cell }) => cell.name === "lookup";
-
 /**
- * Returns a label at the last mark of each line. A label that would overlap an earlier one is left out.
+ * Returns a label above the last mark of each line. A label that would overlap an earlier one is left out.
  * @param {GridMark[]} marks
  * @param {number[]} range of the horizontal axis
  * @param {Colours} c
@@ -115,15 +112,13 @@ function labels(marks, [from, to], c) {
   for (const mark of marks) {
     /** @param {GridMark} other */
     const isNear = (other) =>
-      isBelow(other) === isBelow(mark) &&
       Math.abs(other.across.value - mark.across.value) < 0.12 * (to - from) &&
       Math.abs(other.height - mark.height) < 12;
     if (!taken.some(isNear)) taken.push(mark);
   }
   return taken.map(({ cell, across, height }) => {
     const name = cell.row ? rowName(cell.row) : cellName(cell);
-    const place = { xanchor: "center", xshift: 0, yshift: isBelow({ cell }) ? -17 : 19 };
-    return label(name, across.value, height, cell.row ? c.mars : c.muted, place);
+    return label(name, across.value, height, cell.row ? c.mars : c.muted, { xanchor: "center", xshift: 0, yshift: 19 });
   });
 }
 

@@ -14,7 +14,7 @@ import { openLink, queryOf } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { mountBoxes } from "./boxes.js";
 import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
-import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
+import { questionOnShow, turn, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
 const RUNS = {
@@ -58,7 +58,6 @@ export function mountPage() {
     share,
     shareSetup,
     turn,
-    runFirst,
     prompt: mountPrompt(),
   });
 }
@@ -487,7 +486,6 @@ function mountAsks() {
     const { lineView: view } = target;
     if (!ANSWERED.includes(detail.kind) || !view || !view.run) return;
     const order = orderOf(detail, view.run);
-    branch(view.run, detail.kind === "branch");
     ask(order, target);
   });
 }

@@ -6,6 +6,7 @@ import { attribute, find, put } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead, secondsPerBeat } from "../../core/playhead.js";
+import { recordedValue } from "../../core/recordings.js";
 import { OPENING, STATUS } from "../../core/texts.js";
 import { Lane } from "../../core/trace.js";
 import { joined } from "../../core/words.js";
@@ -238,7 +239,7 @@ export class RaceView extends LineView {
     });
     put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
-    this.asked.drawRun(run ? run.lanes : [], this.wanted);
+    this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.isUntouched);
     if (!run || !run.lanes.length) return this.drawer.draw();
     const main = mainLane(run);
     if (this.isFresh && !this.feed.lines.length) {
@@ -301,9 +302,12 @@ export class RaceView extends LineView {
 
 export const mountRaceView = mountOf(RaceView);
 
-// Handles the recording that the page shows when it is opened, and the label of recorded runs. The recording is played
-// once, pass by pass, when it is loaded and visible, unless the visitor has changed the prompt, started a run or used
-// the player.
+const SECOND = "area"; // the recording that follows the first one: the prompt of the box, with the page's model
+const REST = 2500; // milliseconds between the two
+
+// Handles the recordings that the page shows when it is opened, and the label of recorded runs. Each is played once,
+// pass by pass, when it is loaded and visible, unless the visitor has changed the prompt, started a run or used the
+// player. The second one follows if the visitor has not touched the page.
 class Opening {
   /** @param {RaceView} view */
   constructor(view) {
@@ -311,7 +315,12 @@ class Opening {
     this.isDue = false;
     this.isBegun = false;
     this.isInSight = false;
+    this.isTouched = false;
+    /** @type {string | null} */
+    this.before = null; // text of the prompt box when the page was opened
     this.badge = find(view.root, ".rv-recorded");
+    for (const kind of ["pointerdown", "keydown"])
+      view.root.ownerDocument.addEventListener(kind, () => (this.isTouched = true), { once: true, capture: true });
   }
 
   /**
@@ -322,7 +331,6 @@ class Opening {
   meet({ recorded, lanes }) {
     const { root, player, playhead, panes } = this.view;
     this.badge.hidden = !recorded;
-    this.badge.textContent = typeof recorded === "string" ? `recorded ${recorded.split(", on ")[0]}` : "recorded run";
     const isFirst = Boolean(root.dataset.opens === "true" && recorded && lanes.length === 2);
     this.isBegun = false;
     this.isDue = isFirst && !player.stillness.matches;
@@ -342,13 +350,33 @@ class Opening {
     return this.isDue ? OPENING : "";
   }
 
+  // Whether a recording is shown and the prompt box is as it was when the page was opened.
+  get isUntouched() {
+    const { run, wanted } = this.view;
+    return Boolean(run?.recorded) && wanted === (this.before ?? wanted);
+  }
+
+  showSecond() {
+    const { run, root } = this.view;
+    setTimeout(() => {
+      const value = recordedValue(SECOND);
+      if (!value || this.isTouched || this.view.run !== run) return;
+      root.dataset.opens = "true";
+      this.view.read(value);
+    }, REST);
+  }
+
   // Starts the playback when it is due, and ends it when the visitor uses the page. Called at each draw.
   follow() {
     const { run, player, playhead, wanted } = this.view;
     if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // the run is in progress, or it was rejected
+    const when = typeof run.recorded === "string" ? `recorded ${run.recorded.split(", on ")[0]}` : "recorded run";
+    put(this.badge, `${headerOf(mainLane(run)).checkpoint}, ${when}`);
+    this.before ??= wanted;
     if (!this.isDue) return;
-    const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
+    const isWanted = wanted === this.before;
     const isInterrupted = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
+    if (this.isBegun && isInterrupted && isWanted && run.id !== `recorded-${SECOND}`) this.showSecond();
     if (!isWanted) {
       player.isPlaying = false;
       playhead.seek(Infinity);
