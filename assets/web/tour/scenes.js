@@ -217,7 +217,7 @@ export class RaceScene {
     const [main, ...others] = this.columns.map(({ lane }) => lane);
     const { first, rest, figures } = resultOf(main, others, isRecorded);
     const more = figures.filter(({ key, value }) => key !== "perPass" && value);
-    return `${[`${first}${rest}`.trim(), ...more.map(({ name, value }) => (name ? `${name}: ${value}.` : `${value}.`))].join(" ")}`;
+    return [`${first}${rest}`, ...more.map(({ name, value }) => `${name && `${name}: `}${value}.`)].join(" ");
   }
 
   get canLive() {

@@ -353,7 +353,7 @@ class Opening {
   // Whether a recording is shown and the prompt box is as it was when the page was opened.
   get isUntouched() {
     const { run, wanted } = this.view;
-    return Boolean(run?.recorded) && wanted === (this.before ?? wanted);
+    return Boolean(run?.recorded) && (wanted === null || wanted === this.before);
   }
 
   showSecond() {
@@ -372,7 +372,7 @@ class Opening {
     if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // the run is in progress, or it was rejected
     const when = typeof run.recorded === "string" ? `recorded ${run.recorded.split(", on ")[0]}` : "recorded run";
     put(this.badge, `${headerOf(mainLane(run)).checkpoint}, ${when}`);
-    this.before ??= wanted;
+    if (!this.isTouched) this.before ??= wanted;
     if (!this.isDue) return;
     const isWanted = wanted === this.before;
     const isInterrupted = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
