@@ -20,7 +20,6 @@ from mars_runtime.engine.header import make_header
 from mars_runtime.errors import MarsError
 from mars_runtime.events import FINAL, EndReason, Step
 from mars_runtime.inputs import read_bytes
-from mars_runtime.methods import Method
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.notebook import display, framed
 from mars_runtime.outputs import write_text
@@ -80,7 +79,7 @@ Prompt = str | Sequence[Message]
 class Keywords(TypedDict, total=False):
     """The types of the keyword arguments that set fields of ``DecodeSettings``."""
 
-    method: Method
+    method: str
     tau: float
     block_size: BlockSize
     metric: Metric

@@ -10,18 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, TypedDict
+from typing import TypedDict
 
+from mars_runtime.decoders.methods import Source
 from mars_runtime.events import RowStep
 from mars_runtime.loops import find_loop
-from mars_runtime.methods import Method
 
-Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
-"""What produced a token.
-
-``ar``: the prediction at the position that AR reads. ``masks``: a mask. ``look-up``: prompt lookup.
-``draft model``: a draft model. ``guesses``: Jacobi decoding.
-"""
 LETTERS: dict[Source, str] = {
     "ar": "a",
     "masks": "m",
@@ -30,9 +24,6 @@ LETTERS: dict[Source, str] = {
     "guesses": "g",
 }
 """Source of a token -> the letter that represents this source in a trace line."""
-
-UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
-"""Methods that never draft tokens."""
 
 PARTS = 8
 """Number of parts into which ``spread`` divides a run to compare their mean pass times."""
@@ -87,7 +78,7 @@ def drafted(step: RowStep, waiting: int) -> int:
 
     waiting: the number of drafts that awaited verification before the pass.
     """
-    if step.settings.method in UNDRAFTED:
+    if step.settings.facts.is_alone:
         return 0
     if step.settings.is_verified:
         return min(waiting, step.num_pending - 1)
@@ -98,16 +89,11 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
     """Return the source of each accepted token. before: the row's previous step.
 
     With verification, a token is a draft that AR confirmed or AR's own token. Without verification,
-    the first token is AR's own and masks predicted the others. In block diffusion, masks predict
-    all tokens.
+    the method says what predicted it.
     """
-    method, count = step.settings.method, len(step.accepted)
-    masks: Source = "masks"
-    by_masks = (masks,) * count
-    if method == "block_diffusion":
-        return by_masks
-    if method == "ar" or not step.settings.is_verified:
-        return ("ar", *by_masks)[:count]
+    method, count = step.settings.facts, len(step.accepted)
+    if not step.settings.is_verified:
+        return tuple(method.source(index) for index in range(count))
     drafts = before.drafts if before is not None else ()
     judged = drafts[: drafted(step, len(drafts))]
     sources: list[Source] = ["ar"] * count
@@ -119,11 +105,9 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
 
 
 def _draft_source(step: RowStep, index: int) -> Source:
-    if step.settings.method == "jacobi":
-        return "guesses"
-    if index >= len(step.drafts) - len(step.guessed):
-        return "draft model"
-    return "look-up" if step.looked_up else "masks"
+    is_guessed = index >= len(step.drafts) - len(step.guessed)
+    method = step.settings.facts
+    return method.draft_source(is_guessed=is_guessed, is_looked_up=bool(step.looked_up))
 
 
 def spread(clocks: Sequence[float]) -> float:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from mars_runtime.derived import Source, drafted, step_sources
+from mars_runtime.decoders.methods import Source
+from mars_runtime.derived import drafted, step_sources
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.loops import find_loop
 from mars_runtime.text import Detokenizer

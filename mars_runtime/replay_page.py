@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from mars_runtime import web
-from mars_runtime.methods import METHODS
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.trace import Header, Trace
 
 ENTRIES = ("views/race/view.js", "views/replay/page.js")

@@ -13,14 +13,18 @@ from functools import reduce
 from operator import attrgetter, or_
 from reprlib import repr as shown
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, METHODS, Method
 from mars_runtime.errors import MarsError
 from mars_runtime.json_values import MAX_INT, as_mapping
-from mars_runtime.methods import LANES, LOOKUP, METHODS, Method
 
+if TYPE_CHECKING:
+    MethodName = str
+else:
+    MethodName = Literal[tuple(METHODS)]
 Metric = Literal["probability", "margin", "entropy"]
 MaskLayout = Literal["last", "every"]
 Masked = Literal["both", "draft", "target", "none"]
@@ -36,8 +40,6 @@ MASKED: tuple[Masked, ...] = get_args(Masked)
 TAU_POLICIES: tuple[TauPolicy, ...] = get_args(TauPolicy)
 AUTO_OBJECTIVES: tuple[AutoObjective, ...] = get_args(AutoObjective)
 AUTO: Literal["auto"] = "auto"
-MAX_BLOCK_SIZE = 16
-MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # maximum number of drafts that one step verifies, from any source
 MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions per block of the block cache
 MAX_FED = 64  # maximum number of tokens that one step feeds for a row, masks included
 MAX_NEW_TOKENS = 4096
@@ -165,8 +167,8 @@ class DecodeSettings:
     settings.
 
     method: ``ar`` emits one token per forward pass. ``mars`` accepts proposals from left to right.
-        ``jacobi`` verifies guesses, which are the predictions of the previous forward pass
-        (``decoders/plan.py``). ``speculative`` verifies the drafts of a second, smaller model
+        ``jacobi`` verifies guesses, which are the predictions of the previous forward pass.
+        ``speculative`` verifies the drafts of a second, smaller model
         (``decoders/draft_model.py``). ``block_diffusion`` fills blocks in order of confidence
         (``decoders/diffusion.py``).
     tau: minimum confidence of an accepted proposal. The first proposal is always accepted.
@@ -174,7 +176,7 @@ class DecodeSettings:
         guesses of ``jacobi``. ``auto`` chooses the B with the most expected tokens per second; it
         uses the costs of forward passes on the device and the row's acceptance so far. With
         ``speculative`` it is also the number of tokens to draft.
-    metric: the confidence measure that is compared with tau (``acceptance.py``).
+    metric: the confidence measure that is compared with tau (``model/predictions.py``).
     max_new_tokens: maximum number of tokens in the answer, EOS included.
     temperature: 0 is greedy. Above 0, tokens are sampled with noise that depends on (seed,
         position).
@@ -189,12 +191,12 @@ class DecodeSettings:
         tokens per forward pass), the target (to propose tokens that the draft model continues),
         both or none. A model must be trained for masks.
     repetition_penalty: lowers the logits of tokens that occur in the prompt or the answer so far
-        (``acceptance.Penalty``). Greedy output equals that of transformers' ``generate`` with the
+        (``predictions.Penalty``). Greedy output equals that of transformers' ``generate`` with the
         parameter of this name.
     presence_penalty, frequency_penalty: subtracted from the logit of each token of the answer so
         far, once and per occurrence. The prompt does not count (OpenAI's definition).
     logit_bias: values added to the logits of tokens.
-    top_k, top_p, min_p: filters for sampling, applied in this order (``acceptance.draw_tokens``).
+    top_k, top_p, min_p: filters for sampling, applied in this order (``predictions.draw_tokens``).
     min_tokens: minimum number of tokens before EOS.
     ignore_eos: treat EOS like any other token, so only the limit or a repetition ends a row.
     stop_loops: end a row when its text repeats itself (``loops.py``). AR and lossless decoding end
@@ -209,7 +211,7 @@ class DecodeSettings:
     Raises SettingsError for an invalid value.
     """
 
-    method: Method = setting(
+    method: MethodName = setting(
         "mars",
         "The method",
         "mars, ar (one token per forward pass), jacobi (AR's text by Jacobi iteration; B must "
@@ -429,7 +431,7 @@ class DecodeSettings:
             value = shown(_VALUES(self)[index])
             refusal = _LINES[index].refusal.removesuffix(".")
             raise SettingsError(f"{refusal}, got {value}.") from None
-        facts = METHODS[self.method]
+        facts = self.facts
         if self.block_size == AUTO and not facts.has_auto and "block_size" in facts.obeys:
             raise SettingsError(f"{facts.title} needs a number as B.")
         for name in facts.refuses:
@@ -438,31 +440,22 @@ class DecodeSettings:
                 raise SettingsError(f"{line.what} does not work with {facts.title}: leave it out.")
 
     @property
+    def facts(self) -> Method:
+        """The method itself."""
+        return METHODS[self.method]
+
+    @property
     def num_proposals(self) -> int:
         """Number of proposals per forward pass: one from AR and B - 1 from masks.
 
         It is 1 for a method without masks, and for automatic B until B is chosen.
         """
-        has_masks = self.method == "mars" or (
-            self.method == "speculative" and self.masked in ("both", "target")
-        )
-        if not has_masks or self.block_size == "auto":
-            return 1
-        return self.block_size
-
-    @property
-    def num_drafts(self) -> int:
-        """Maximum number of tokens that a draft model drafts before each verification."""
-        if self.method != "speculative" or self.block_size == "auto":
-            return 0
-        return min(self.block_size, MAX_DRAFTS)
+        return self.facts.num_proposals(self)
 
     @property
     def num_guesses(self) -> int:
-        """Number of guesses per forward pass: B - 1 for jacobi, 0 for other methods."""
-        if self.method != "jacobi" or self.block_size == "auto":
-            return 0
-        return self.block_size - 1
+        """Maximum number of drafts per forward pass from a draft model or from guesses."""
+        return self.facts.num_guesses(self)
 
     @property
     def is_verified(self) -> bool:
@@ -470,19 +463,19 @@ class DecodeSettings:
 
         False for AR, which has no drafts.
         """
-        facts = METHODS[self.method]
-        is_chosen = self.lossless and "lossless" in facts.obeys
-        return self.method != "ar" and (facts.is_exact or is_chosen)
+        return self.facts.is_verified(self)
 
     @property
     def is_ar_lookup(self) -> bool:
         """Whether the settings are AR that verifies drafts from prompt lookup, without masks."""
-        return self.method == "mars" and self.lossless and self.lookup and self.block_size == 1
+        is_choice = "lossless" in self.facts.obeys
+        return is_choice and self.lossless and self.lookup and self.block_size == 1
 
     @property
     def is_adaptive(self) -> bool:
         """Whether tau is only the lower bound of an adaptive threshold."""
-        return self.tau_policy != "fixed" and self.method == "mars" and not self.lossless
+        obeys = "tau_policy" in self.facts.obeys
+        return obeys and self.tau_policy != "fixed" and not self.lossless
 
     @property
     def has_additive_penalty(self) -> bool:
@@ -492,7 +485,7 @@ class DecodeSettings:
     @property
     def is_auto(self) -> bool:
         """Whether B is chosen automatically for each forward pass."""
-        return self.block_size == AUTO and METHODS[self.method].has_auto
+        return self.block_size == AUTO and self.facts.has_auto
 
 
 _HINTS = get_type_hints(DecodeSettings)
@@ -566,28 +559,4 @@ def describe(settings: DecodeSettings) -> str:
         if value != neutral
     ]
     extras += [" biased"] * bool(settings.logit_bias) + [" ignores EOS"] * settings.ignore_eos
-    return "".join([_method_name(settings), *extras])
-
-
-def _method_name(settings: DecodeSettings) -> str:
-    if settings.method == "ar":
-        return "AR"
-    if settings.method == "jacobi":
-        return f"Jacobi B={settings.block_size}"
-    if settings.method == "speculative":
-        masked = "no masks" if settings.masked == "none" else f"masks in {settings.masked}"
-        return f"speculative {settings.draft} K={settings.num_drafts}, {masked}"
-    if settings.method == "block_diffusion":
-        return f"block diffusion τ={settings.tau:g} B={settings.block_size}"
-    if settings.is_ar_lookup:
-        return LANES[LOOKUP].title
-    name = "lossless" if settings.lossless else "MARS"
-    if settings.is_adaptive and settings.tau_policy == "agreement":
-        name, tau = f"MARS agreement {settings.agreement_target:g}", f"τ≥{settings.tau:g}"
-        return f"{name} {tau} B={settings.block_size}"
-    if settings.is_adaptive:
-        name = "MARS entropy"
-    metric = "" if settings.metric == "probability" else f" {settings.metric}"
-    groups = " groups" if settings.mask_layout == "every" else ""
-    lookup = " + lookup" if settings.lookup else ""
-    return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}{groups}{lookup}"
+    return "".join([settings.facts.describe(settings), *extras])

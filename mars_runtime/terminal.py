@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mars_runtime import folds
 from mars_runtime.events import End, Event, Step
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Header
 
@@ -110,25 +110,13 @@ def circumstances(header: Header) -> str:
 
 
 def method(settings: DecodeSettings) -> str:
-    """Describe a method and the settings that it uses, such as "lossless MARS τ 0 B 4"."""
+    """Describe a method, its settings and how it samples."""
     drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
     if drawn:
         drawn += f", top-k {settings.top_k}" if settings.top_k > 0 else ""
         drawn += f", top-p {settings.top_p:g}" if settings.top_p < 1 else ""
         drawn += f", min-p {settings.min_p:g}" if settings.min_p else ""
-    if settings.method == "ar":
-        return f"AR{drawn}"
-    if settings.method == "jacobi":
-        return f"Jacobi B {settings.block_size}{drawn}"
-    if settings.method == "speculative":
-        draft = settings.draft or "its usual draft"
-        masked = f", masks in {settings.masked}"
-        return f"speculative by {draft}, {settings.num_drafts} drafts{masked}{drawn}"
-    if settings.method == "block_diffusion":
-        return f"block diffusion τ {settings.tau:g} B {settings.block_size}{drawn}"
-    lossless = "lossless " if settings.lossless else ""
-    metric = "" if settings.metric == "probability" else f" {settings.metric}"
-    return f"{lossless}MARS τ {settings.tau:g}{metric} B {settings.block_size}{drawn}"
+    return f"{describe(settings)}{drawn}"
 
 
 def progress_bars(console: Console) -> Progress:

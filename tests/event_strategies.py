@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.events import (
     End,
     EndReason,
@@ -18,7 +19,6 @@ from mars_runtime.events import (
     Step,
     Wait,
 )
-from mars_runtime.methods import METHODS
 from mars_runtime.settings import MASK_LAYOUTS, MASKED, METRICS, TAU_POLICIES, DecodeSettings
 from mars_runtime.text import Turn
 from mars_runtime.trace import Header

@@ -162,10 +162,10 @@ class ScriptedModel:
         assert all(token is not None for row in prefixes for prefix in row for token in prefix)
         return Hidden(prefixes)  # type: ignore[arg-type]
 
-    def read(
+    def predict(
         self, hidden: Hidden, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        return sampling.read(self.logits(hidden, head))
+        return sampling.proposals(self.logits(hidden, head))
 
     def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:
         """Only the slots that are asked for may cost anything."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mars_runtime.decoders import decode
-from mars_runtime.decoders.base import SettingsSource, Vocabulary, always
+from mars_runtime.decoders.base import SettingsSource, Vocabulary, with_method
+from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.methods import Method
 from mars_runtime.events import Event
-from mars_runtime.methods import Method
 from mars_runtime.model.forward import CausalModel
 
 
@@ -19,4 +19,4 @@ def decode_as(
     settings: SettingsSource,
 ) -> Iterator[Event]:
     """``decode`` by this method."""
-    return decode(model, vocabulary, prompts, always(method, settings))
+    return decode(model, vocabulary, prompts, with_method(method, settings))

@@ -120,7 +120,7 @@ class ScriptedBatch:
     def skip_prefix_cache(self, number: int) -> None:
         """Nothing is kept here."""
 
-    def read(self, number: int, at_most: int) -> int:
+    def prefill(self, number: int, at_most: int) -> int:
         next(self._rows[number])
         return 0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from mars_runtime.acceptance import Draw, Penalty, accept_prefix, eos_in_force, judge, up_to_end
+from mars_runtime.acceptance import accept_prefix, up_to_end
 from mars_runtime.decoders.base import (
     NoMaskError,
     SettingsSource,
@@ -20,13 +20,16 @@ from mars_runtime.decoders.base import (
     check_prompt,
     forbidden_ids,
 )
+from mars_runtime.decoders.decision import accept, eos_in_force
 from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.drafting import FeedLimits
 from mars_runtime.decoders.lookup import LONGEST, REACH
+from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.plan import MAX_RAISED, RATE, group_sizes, threshold_for
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.model.forward import CausalModel, SamplingMetadata
-from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
+from mars_runtime.model.predictions import Draw, Penalty
+from mars_runtime.settings import DecodeSettings
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ def _step(
         for place, size in enumerate(sizes)
     ]
     threshold, checks = _threshold(row, slots[0][0], model, vocabulary, settings)
-    verdict = judge(
+    verdict = accept(
         [choice for choice, *_ in slots],
         [group for _, *group in slots],
         drafts,
@@ -223,7 +226,7 @@ def _branch(
     known = [len(prefix)] * (num_masks + 1)
     penalty = Penalty.of(settings, prefix, num_prompt, known, size, vocabulary.eos_ids, places)
     sampling = SamplingMetadata(forbidden, [settings.metric], [draw], penalties=[penalty])
-    return model.read(hidden, head, sampling)[0]
+    return model.predict(hidden, head, sampling)[0]
 
 
 def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:

@@ -9,19 +9,11 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mars_runtime.acceptance import (
-    DecodeError,
-    Draw,
-    accept_prefix,
-    best_of,
-    gumbel,
-    judge,
-    num_proposals,
-    read,
-    scores,
-    verify,
-)
+from mars_runtime.acceptance import accept_prefix, common_prefix_length
+from mars_runtime.decoders.decision import accept, num_proposals
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import Proposal
+from mars_runtime.model.predictions import Draw, best_of, gumbel, proposals_from_logits, scores
 from mars_runtime.settings import METRICS, DecodeSettings
 
 NONE = torch.empty(0, dtype=torch.long)
@@ -53,7 +45,7 @@ def test_the_first_is_always_accepted_and_others_up_to_the_first_below_tau(
 def test_verify_counts_the_agreeing_prefix(
     drafts: list[int], choices: list[int], count: int
 ) -> None:
-    assert verify(drafts, choices) == count
+    assert common_prefix_length(drafts, choices) == count
 
 
 # Reading logits.
@@ -72,7 +64,7 @@ def test_reading_agrees_with_the_plain_definitions_and_leaves_the_logits() -> No
     before, probabilities = logits.clone(), logits.softmax(-1)
     best, ids = probabilities.topk(4)
     metrics = ["probability", "margin", "entropy", "probability"]
-    for row, slots in enumerate(read(logits, NONE, metrics)):
+    for row, slots in enumerate(proposals_from_logits(logits, NONE, metrics)):
         entropy = -(probabilities[row] * probabilities[row].log()).sum(-1) / math.log(40)
         wanted = {
             "probability": best[row, :, 0],
@@ -89,16 +81,18 @@ def test_reading_agrees_with_the_plain_definitions_and_leaves_the_logits() -> No
 
 def test_forbidden_ids_count_for_nothing_even_when_they_win() -> None:
     logits = torch.tensor([[[9.0, 50.0, 1.0, 3.0, 2.0, 80.0]]])
-    slot = read(logits, torch.tensor([1, 5]), ["probability"])[0][0]
+    slot = proposals_from_logits(logits, torch.tensor([1, 5]), ["probability"])[0][0]
     assert slot.token == 0
     assert [token for token, _ in slot.runners_up] == [3, 4, 2]
     assert slot.confidence == pytest.approx(1.0, abs=0.01)
-    only_two = read(logits, torch.tensor([1, 2, 3, 5]), ["probability"])[0][0]
+    only_two = proposals_from_logits(logits, torch.tensor([1, 2, 3, 5]), ["probability"])[0][0]
     assert [token for token, _ in only_two.runners_up] == [4]
-    flat = read(torch.zeros(1, 1, 50), torch.arange(10), ["entropy"])[0][0]
+    flat = proposals_from_logits(torch.zeros(1, 1, 50), torch.arange(10), ["entropy"])[0][0]
     assert flat.confidence == pytest.approx(0.0, abs=1e-6)
     hot = [Draw(2.0, 1, range(200))]
-    drawn = read(torch.zeros(1, 200, 6), torch.tensor([0, 5]), ["probability"], hot)[0]
+    drawn = proposals_from_logits(
+        torch.zeros(1, 200, 6), torch.tensor([0, 5]), ["probability"], hot
+    )[0]
     assert {slot.token for slot in drawn} == {1, 2, 3, 4}
 
 
@@ -107,7 +101,7 @@ def test_what_is_not_a_number_is_an_error_and_names_the_row(bad: float) -> None:
     logits = torch.zeros(3, 2, 8)
     logits[1, 1, 4] = bad
     with pytest.raises(DecodeError, match="not finite numbers") as caught:
-        read(logits, NONE, ["probability"] * 3)
+        proposals_from_logits(logits, NONE, ["probability"] * 3)
     assert caught.value.rows == (1,)
 
 
@@ -125,7 +119,7 @@ def test_drawn_tokens_follow_the_tempered_distribution() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.2]))
     num_draws, temperature = 4000, 0.7
     table, draw = logits.expand(1, num_draws, 3), Draw(temperature, seed=5, positions=range(4000))
-    slots = read(table, NONE, ["margin"], [draw])[0]
+    slots = proposals_from_logits(table, NONE, ["margin"], [draw])[0]
     share = [sum(slot.token == token for slot in slots) / num_draws for token in range(3)]
     assert share == pytest.approx((logits / temperature).softmax(-1).tolist(), abs=0.03)
     assert all(slot.confidence == pytest.approx(0.2 if slot.token == 0 else 0.0) for slot in slots)
@@ -168,8 +162,8 @@ def proposals(slots: Slots) -> list[Proposal]:
         ([(5, 0.9), (6, 0.9)], 3, [5, 6], "block"),
     ],
 )
-def test_judge_without_lossless(slots: Slots, remaining: int, emitted: list[int], stop: str):
-    actual = judge(
+def test_accept_without_lossless(slots: Slots, remaining: int, emitted: list[int], stop: str):
+    actual = accept(
         proposals(slots[:1]), [proposals(slots[1:])], [], DecodeSettings(tau=0.5), remaining, EOS
     )
     assert (actual.emitted, actual.drafts, actual.stop) == (emitted, [], stop)
@@ -187,12 +181,12 @@ LOSSLESS = DecodeSettings(tau=0.5, lossless=True)
         ([(5, 1), (6, 1), (2, 1), (8, 1)], [], [5], [6, 2], "block"),
     ],
 )
-def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest(
+def test_accept_lossless_emits_verified_tokens_and_drafts_the_rest(
     slots: Slots, drafts: list[int], emitted: list[int], drafted: list[int], stop: str
 ) -> None:
     count = len(drafts) + 1
     groups = [*[[]] * len(drafts), proposals(slots[count:])]
-    actual = judge(proposals(slots[:count]), groups, drafts, LOSSLESS, 99, EOS)
+    actual = accept(proposals(slots[:count]), groups, drafts, LOSSLESS, 99, EOS)
     assert (actual.emitted, actual.drafts, actual.stop) == (emitted, drafted, stop)
     assert actual.num_agreed == len(emitted) - (stop != "eos")
     # What a rejected draft led to is reported, and counts for nothing.
@@ -208,13 +202,13 @@ def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest(
         ([5, 6], 3, [5, 6, 7], [], "limit"),
     ],
 )
-def test_judge_continues_with_the_group_of_the_last_good_draft(
+def test_accept_continues_with_the_group_of_the_last_good_draft(
     drafts: list[int], remaining: int, emitted: list[int], drafted: list[int], stop: str
 ) -> None:
     """AR predicts 5 6 7: the group after the last confirmed draft supplies the next drafts."""
     choices = proposals([(5, 0.1), (6, 0.1), (7, 0.9)])
     groups = [[(10, 0.9)], [(11, 0.9), (12, 0.6), (13, 0.4)], [(14, 0.9)]]
-    actual = judge(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)
+    actual = accept(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)
     assert (actual.emitted, actual.drafts, actual.stop) == (emitted, drafted, stop)
     if drafts == [5, 9]:
         assert [slot.token for slot in actual.proposals] == [5, 6, 11, 12, 13]

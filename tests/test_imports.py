@@ -18,7 +18,7 @@ RANKS = {
     "errors": 0,
     "chat_template": 0,
     "places": 0,
-    "methods": 0,
+    "decoders.methods": 0,
     "json_values": 0,
     "settings": 0,
     "events": 0,
@@ -35,7 +35,7 @@ RANKS = {
     "text": 1,
     "tasks": 1,
     "statistics": 0,
-    "acceptance": 1,
+    "acceptance": 0,
     "trace": 1,
     "folds": 1,
     "speedup": 2,
@@ -81,7 +81,8 @@ APP_RANKS = {
 TORCHLESS = (
     "errors",
     "places",
-    "methods",
+    "decoders.methods",
+    "acceptance",
     "settings",
     "inputs",
     "outputs",
@@ -147,12 +148,13 @@ def _name(path: Path) -> str:
 
 
 def _part(name: str, folder: str = "mars_runtime") -> str | None:
-    """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.tables`` -> ``lab.tables``; None
-    outside the folder and for the folder itself."""
+    """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.tables`` -> ``lab.tables`` (also
+    ``decoders.methods``); None outside the folder and for the folder itself."""
     package, *parts = name.split(".")
     if package != folder or not parts:
         return None
-    return ".".join(parts[:2]) if parts[0] == "lab" else parts[0]
+    two = ".".join(parts[:2])
+    return two if parts[0] == "lab" or two == "decoders.methods" else parts[0]
 
 
 def test_the_runtime_imports_only_downwards() -> None:

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model
 from torch import Tensor
 
-from mars_runtime.acceptance import Draw
 from mars_runtime.model.forward import Branches, Layout, SamplingMetadata
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
+from mars_runtime.model.predictions import Draw
 from mars_runtime.settings import METRICS
 
 CAPACITY = 160
@@ -194,11 +194,11 @@ def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
     hidden = model.hidden(ids_of(2 * count, 6).view(2, count), model.new_cache(2, CAPACITY))
     sampling = SamplingMetadata(FORBIDDEN, [metric, metric])
     with on_threads(model, threads):
-        together = model.read(hidden, slice(0, count), replace(sampling, draws=[None, draw]))[0]
+        together = model.predict(hidden, slice(0, count), replace(sampling, draws=[None, draw]))[0]
         logits = model.logits(hidden, slice(0, count))
     for slot in range(count):
         single = slice(slot, slot + 1)
-        assert model.read(hidden[:1], single, sampling.of([0])) == [[together[slot]]]
+        assert model.predict(hidden[:1], single, sampling.of([0])) == [[together[slot]]]
         assert torch.equal(model.logits(hidden[:1], single)[0, 0], logits[0, slot])
 
 

@@ -21,13 +21,13 @@ from law_checkpoints import run, word_prompts
 from native_models import LLAMA, MASK_ID, native_model
 from test_laws import ADDITIONS, CHANGES, EARLY_END, EXACT
 
-from mars_runtime.acceptance import Draw, Penalty, penalise
-from mars_runtime.decoders import decode
 from mars_runtime.decoders.drafting import basis_of
+from mars_runtime.decoders.factory import decode
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
+from mars_runtime.model.predictions import Draw, Penalty, penalise
 from mars_runtime.settings import MASK_LAYOUTS, METRICS, DecodeSettings, SettingsError
 
 pytestmark = pytest.mark.usefixtures("each_forward")
@@ -211,8 +211,8 @@ def test_native_readings_are_those_of_the_changed_logits(
     for draws in ((), [None, Draw(0.7, 5, range(8)), Draw(0.7, 5, range(8))]):
         plainly = SamplingMetadata(torch.tensor([0, MASK_ID]), [metric] * 3, draws)
         sampling = replace(plainly, penalties=held)
-        actual, wanted = model.read(hidden, slice(0, 8), sampling), sampling.read(logits)
-        assert actual != model.read(hidden, slice(0, 8), plainly)
+        actual, wanted = model.predict(hidden, slice(0, 8), sampling), sampling.proposals(logits)
+        assert actual != model.predict(hidden, slice(0, 8), plainly)
         for first, other in zip(chain(*actual), chain(*wanted), strict=True):
             assert first.token == other.token
             assert first.confidence == pytest.approx(other.confidence, abs=1e-5)
@@ -228,7 +228,7 @@ def test_candidates_are_ranked_as_the_penalty_left_them() -> None:
 
     def read(penalty: Penalty | None, among: Sequence[MaskGroup]) -> Any:
         sampling = SamplingMetadata(forbidden, ["probability"], (), among, [penalty])
-        return model.read(hidden, slice(0, 5), sampling)[0]
+        return model.predict(hidden, slice(0, 5), sampling)[0]
 
     loved = [slot.token for slot in read(None, ())]
     run_settings = DecodeSettings(repetition_penalty=2.0)

@@ -30,13 +30,15 @@ from law_checkpoints import (
     word_prompts,
 )
 
-from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
+from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import MASKED, MAX_BLOCK_SIZE, METRICS, DecodeSettings
+from mars_runtime.settings import MASKED, METRICS, DecodeSettings
 from tests import slow_twin
 
 pytestmark = pytest.mark.usefixtures("each_forward")

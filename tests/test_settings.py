@@ -8,7 +8,7 @@ import reprlib
 
 import pytest
 
-from mars_runtime.methods import METHODS
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.settings import SETTINGS, BlockSize, DecodeSettings, SettingsError
 
 METHOD = f"The method must be one of {', '.join(METHODS)}."

@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-from mars_runtime.decoders import decode  # noqa: E402
+from mars_runtime.decoders.factory import decode  # noqa: E402
 from mars_runtime.events import Proposal, Step  # noqa: E402
 from mars_runtime.lab.benchmark.forward import WIDTHS, forward_times, now, rho_curve  # noqa: E402
 from mars_runtime.model.config import ModelConfig, expected_names, expected_shape  # noqa: E402

@@ -18,7 +18,7 @@ from app.ui.controls import (
     settings_for,
 )
 from app.ui.rounds import in_turn
-from mars_runtime.methods import LOOKUP
+from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.settings import DecodeSettings
 
 LOSSLESS = "lossless"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
-from mars_runtime.methods import LANES, METHODS
+from mars_runtime.decoders.methods import LANES, METHODS
 
 POLL_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from reprlib import repr as shown
-from typing import Any, cast
+from typing import Any
 
 from app.engines.limits import Limits, RefusalError
-from mars_runtime.methods import LANES, LOOKUP, Method
+from mars_runtime.decoders.methods import LANES, LOOKUP
 from mars_runtime.settings import (
     AR_LOOKUP,
     AUTO,
@@ -326,4 +326,4 @@ def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
     if method == LOOKUP:
         return replace(AR_LOOKUP, **common)
     neutral = DecodeSettings(tau=1.0, block_size=1, **common)
-    return replace(neutral, method=cast(Method, method), **obeyed)
+    return replace(neutral, method=method, **obeyed)

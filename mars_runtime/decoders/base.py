@@ -12,10 +12,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import DecodeError
+from mars_runtime.errors import DecodeError
 from mars_runtime.event_stream import EventStream
 from mars_runtime.events import Event, Prefill, Step
-from mars_runtime.methods import Method
 from mars_runtime.model.forward import CausalModel
 from mars_runtime.prefix_cache import PrefixHit
 from mars_runtime.settings import DecodeSettings
@@ -71,7 +70,7 @@ class Batch(Protocol):
         """Prefill this prompt from scratch, without the prefix cache. Raises KeyError."""
         return
 
-    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
+    def prefill(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Prefill the next chunk of a prompt and return how many tokens remain."""
 
     def drop(self, number: int) -> None:
@@ -117,7 +116,7 @@ class Batch(Protocol):
         Returns the number of prefilled tokens. Raises DecodeError.
         """
         self.join(number, prompt, settings)
-        while self.read(number):
+        while self.prefill(number):
             pass
         return len(prompt) - 1
 
@@ -259,7 +258,7 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
     return slots.clamp_(max=num_fed - 1)
 
 
-def always(method: Method, settings: SettingsSource) -> SettingsSource:
+def with_method(method: str, settings: SettingsSource) -> SettingsSource:
     """Return a settings source that replaces ``method`` in the settings of another source.
 
     It returns the same object as long as the other source does.

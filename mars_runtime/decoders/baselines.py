@@ -39,28 +39,26 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, Penalty, judge, num_proposals, read
 from mars_runtime.decoders import factory
 from mars_runtime.decoders.base import (
     NOT_MEASURED,
     NoMaskError,
     SettingsSource,
     Vocabulary,
-    always,
     check_prompts,
     forbidden_ids,
     prefill_whole,
     slots_to_read,
+    with_method,
 )
+from mars_runtime.decoders.decision import accept, num_proposals
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
 from mars_runtime.model.forward import CausalModel
-from mars_runtime.settings import (
-    MAX_BLOCK_SIZE,
-    MAX_CACHE_BLOCK,
-    MIN_CACHE_BLOCK,
-    DecodeSettings,
-)
+from mars_runtime.model.predictions import Draw, Penalty, proposals_from_logits
+from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, DecodeSettings
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
 """Methods of ``decode_batch``.
@@ -106,7 +104,7 @@ def decode_batch(
         _check_cache_block(cache_block)
     if not prompts:
         raise DecodeError("Give at least one prompt.")
-    source = always("ar" if method == "ar" else "mars", settings)
+    source = with_method("ar" if method == "ar" else "mars", settings)
     current = unverified_settings(source) if method in ("block", "uncached") else source()
     if current.is_auto and costs is None:
         raise DecodeError(NOT_MEASURED)
@@ -396,7 +394,7 @@ class _Forward:
         metrics = [request.settings.metric for request in requests]
         vocab_size, eos_ids = logits.shape[-1], self._vocabulary.eos_ids
         try:
-            predictions = read(
+            predictions = proposals_from_logits(
                 *(logits, self._forbidden, metrics, [request.draw() for request in requests]),
                 penalties=[request.penalty(vocab_size, eos_ids) for request in requests],
             )
@@ -404,13 +402,13 @@ class _Forward:
             numbers = tuple(requests[index].row for index in error.rows)
             raise DecodeError(str(error), numbers) from error
         return tuple(
-            self._judge(request, proposals[: request.num_proposals], num_fed)
+            self._accept(request, proposals[: request.num_proposals], num_fed)
             for request, proposals in zip(requests, predictions, strict=True)
         )
 
-    def _judge(self, request: _RowRequest, proposals: list[Proposal], num_fed: int) -> RowStep:
+    def _accept(self, request: _RowRequest, proposals: list[Proposal], num_fed: int) -> RowStep:
         limits = request.settings, request.remaining, self._vocabulary.eos_ids, request.written
-        acceptance = judge(proposals[:1], [proposals[1:]], [], *limits)
+        acceptance = accept(proposals[:1], [proposals[1:]], [], *limits)
         return RowStep(
             row=request.row,
             start=request.start,

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, verify
+from mars_runtime.acceptance import common_prefix_length
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
@@ -33,20 +33,23 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.draft_model import Drafted, DraftModels, DraftRows
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
+from mars_runtime.decoders.plan import FeedPolicy, RowOutcome, RowPlan, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import FINAL, Proposal, RowStep, Step
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
+from mars_runtime.model.predictions import Draw
 from mars_runtime.prefix_cache import PrefixCache
-from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
+from mars_runtime.settings import MAX_FED, Metric
 
 
 class CursorBatch(Batch):
     """Rows that share one KV cache and one forward pass per step.
 
-    Rows may be added and dropped between steps. ``add`` is ``join`` followed by ``read`` until the
-    prompt is prefilled; calling ``join`` and ``read`` directly lets other rows continue during a
-    long prompt. A step that raises leaves every row unchanged. A row that ended is no longer in
+    Rows may be added and dropped between steps. ``add`` is ``join`` followed by ``prefill`` for the
+    whole prompt; calling ``join`` and ``prefill`` directly lets other rows continue during a long
+    prompt. A step that raises leaves every row unchanged. A row that ended is no longer in
     ``rows``, but uses its cache memory until ``release_ended`` is called or another row needs the
     memory.
     """
@@ -87,7 +90,7 @@ class CursorBatch(Batch):
             )
             block_size = draft_models.block_size
         self._costs = costs
-        self._steering = Steering(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
+        self._feed_policy = FeedPolicy(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -101,7 +104,7 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Add a row for a prompt, which ``read`` then prefills.
+        """Add a row for a prompt, which ``prefill`` then prefills.
 
         Memory is reserved for the current max_new_tokens, which may be lowered later but not
         raised. Raises DecodeError.
@@ -118,7 +121,7 @@ class CursorBatch(Batch):
         self._find(number)[1].prefix = []
 
     @torch.inference_mode()
-    def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
+    def prefill(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
         """Prefill the next chunk of a prompt and return how many tokens remain.
 
         Blocks that are in the prefix cache are copied first. The last prompt token is left to the
@@ -129,7 +132,7 @@ class CursorBatch(Batch):
         self.cache.cursors[index] += prefill(
             self._model, self.cache.row(index), row.unread, at_most
         )
-        if self._draft_rows is None or row.settings().method != "speculative":
+        if self._draft_rows is None or not row.settings().facts.needs_draft_model:
             return len(row.unread)
         return len(row.unread) + self._draft_rows.prefill(row, at_most)
 
@@ -141,7 +144,7 @@ class CursorBatch(Batch):
         of unchanged tokens stay cached. The count of emitted tokens restarts at 0. Raises KeyError.
         """
         index, row = self._find(number)
-        same = start + verify(tokens, row.text[start:])
+        same = start + common_prefix_length(tokens, row.text[start:])
         row.text[same:] = tokens[same - start :]
         cursor = self.cache.cursors[index] = min(self.cache.cursors[index], same, len(row.text) - 1)
         row.unread, row.pending = [], row.text[cursor:]
@@ -193,7 +196,7 @@ class CursorBatch(Batch):
         for row in rows:
             row.is_sound = False
         settings = [row.settings() for row in rows]
-        feeds = self._steering.feeds(rows, settings)
+        feeds = self._feed_policy.feeds(rows, settings)
         has_mask = self._vocabulary.mask_id is not None
         plans = [
             plan_row(row, current, feed, has_mask)
@@ -203,7 +206,7 @@ class CursorBatch(Batch):
         predictions = self._predict(plans, num_fed)
         eos_ids = self._vocabulary.eos_ids
         outcomes = [
-            RowOutcome.of(plan, slots, self._steering, eos_ids)
+            RowOutcome.of(plan, slots, self._feed_policy, eos_ids)
             for plan, slots in zip(plans, predictions, strict=True)
         ]
         # If the draft models raise an error here, no row has been changed yet.
@@ -244,7 +247,7 @@ class CursorBatch(Batch):
         head = slice(0, max(counts))
         try:
             sampling = SamplingMetadata(self._forbidden, metrics, draws, penalties=penalties)
-            readings = self._model.read(hidden[list(indices)], head, sampling)
+            readings = self._model.predict(hidden[list(indices)], head, sampling)
         except DecodeError:  # Checks are only displayed, so non-finite logits must not end the run.
             return step
         checks = {
@@ -275,7 +278,7 @@ class CursorBatch(Batch):
         ]
         try:
             sampling = SamplingMetadata(self._forbidden, metrics, draws, groups, penalties)
-            predictions = self._model.read(hidden, head, sampling)
+            predictions = self._model.predict(hidden, head, sampling)
         except DecodeError as error:
             numbers = tuple(plans[index].row.number for index in error.rows)
             raise DecodeError(str(error), numbers) from error

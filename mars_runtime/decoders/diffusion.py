@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, accept_by_confidence, eos_in_force
+from mars_runtime.acceptance import accept_by_confidence
 from mars_runtime.decoders.base import (
     NoMaskError,
     SettingsSource,
@@ -27,9 +27,12 @@ from mars_runtime.decoders.base import (
     forbidden_ids,
     prefill_whole,
 )
+from mars_runtime.decoders.decision import eos_in_force
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.loops import up_to_loop
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
+from mars_runtime.model.predictions import Draw
 from mars_runtime.settings import DecodeSettings
 
 UNTRAINED = "This checkpoint was not trained for block diffusion: choose another method."
@@ -165,7 +168,7 @@ class _BlockFiller:
         first = cursor + num_pending
         draw = Draw.of(settings, range(first, first + len(tokens)))
         sampling = SamplingMetadata(self._forbidden, [settings.metric], [draw])
-        slots = self._model.read(hidden, head, sampling)[0]
+        slots = self._model.predict(hidden, head, sampling)[0]
         self._cache.cursors[0] += num_pending
         self._pending = []
         return slots, cursor, num_pending

@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mars_runtime.acceptance import DecodeError, eos_in_force, up_to_end
+from mars_runtime.acceptance import up_to_end
 from mars_runtime.decoders.base import Batch, Vocabulary
+from mars_runtime.decoders.decision import eos_in_force
+from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.rows import Row
+from mars_runtime.errors import DecodeError
 from mars_runtime.model.forward import CausalModel
-from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
+from mars_runtime.settings import MAX_NEW_TOKENS, DecodeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class DraftRows:
 
         Raises DecodeError.
         """
-        return self._draft_row(row, row.settings()).batch.read(row.number, at_most)
+        return self._draft_row(row, row.settings()).batch.prefill(row.number, at_most)
 
     def remove(self, row: Row) -> None:
         """Remove the draft row of ``row``, if it has one."""
@@ -181,12 +184,12 @@ class DraftRows:
         Returns the number of forward passes this took.
         """
         row, batch, num_forwards = request.row, draft_row.batch, 0
-        while batch.read(row.number):
+        while batch.prefill(row.number):
             num_forwards += 1
         tokens = [*row.text[draft_row.num_known :], *request.emitted, *request.drafts]
         batch.rewind(row.number, draft_row.num_known, tokens)
         draft_row.num_known = len(row.text) + len(request.emitted)
-        while batch.read(row.number):
+        while batch.prefill(row.number):
             num_forwards += 1
         return num_forwards
 

@@ -30,11 +30,13 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
-from mars_runtime.acceptance import Acceptance
+from mars_runtime.acceptance import accept_prefix
+from mars_runtime.decoders.decision import Acceptance
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import LONGEST
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, MAX_DRAFTS
 from mars_runtime.events import Proposal
-from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_DRAFTS, MAX_FED, DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 
 MIN_GAIN = 1.02  # minimum speed-up over AR; a smaller gain is within the error of the estimates
 PROBE_SHARE = 0.025  # upper bound on the share of time spent on unsuccessful probes
@@ -105,15 +107,10 @@ class FeedLimits:
     def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> FeedLimits:
         """Return the limits for settings with a fixed B.
 
-        ``trained`` is the B that the model was trained with. With a draft model, the setting B is
-        meant for the draft model, so the model itself uses at most ``trained``.
+        ``trained`` is the B that the model was trained with.
         """
-        if settings.method == "jacobi":
-            return cls(settings.num_guesses, 0)
-        num_drafts = MAX_DRAFTS if settings.is_verified else 0
-        size = settings.num_proposals
-        size = min(size, trained) if settings.method == "speculative" else size
-        return cls(num_drafts, size - 1, ALL_ROOTS if settings.mask_layout == "every" else None)
+        num_drafts, num_masks = settings.facts.max_fed(settings, trained)
+        return cls(num_drafts, num_masks, ALL_ROOTS if settings.mask_layout == "every" else None)
 
 
 class Probes:
@@ -656,9 +653,8 @@ class Drafter:
         self._num_accepted += num_agreed
         chain, text_chain = chains_of(group, looked_up, num_matching)
         self._calibration.store(chain)
-        num_sure = 0
-        while num_sure < len(group) and group[num_sure].confidence >= self._tau:
-            num_sure += 1
+        confidences = [proposal.confidence for proposal in group]
+        num_sure = accept_prefix([1.0, *confidences], self._tau) - 1
         masks = self._calibration.chances(chain[:num_sure])
         if group:
             self._masks.append(self._extended(masks) if len(masks) == len(group) else masks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import cycle, islice
 
-from mars_runtime.settings import MAX_DRAFTS
+from mars_runtime.decoders.methods import MAX_DRAFTS
 
 LONGEST = 4
 """Maximum length of a match, in tokens."""

@@ -1,8 +1,8 @@
 """Plan one forward pass for each row and apply its predictions: what to feed, accept and draft.
 
-``Steering.feeds`` limits what may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
-judges the predictions and lets ``Steering`` choose the next drafts. Rows change only after all rows
-of the batch have been judged.
+``FeedPolicy.feeds`` limits what may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
+accepts predictions and lets ``FeedPolicy`` choose the next drafts. Rows change only after this was
+done for all rows of the batch.
 
 τ may adapt in unverified runs, by one of two rules. Both start from the τ of the settings and never
 go below it.
@@ -26,16 +26,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from mars_runtime.acceptance import (
-    Acceptance,
-    DecodeError,
-    Penalty,
-    eos_in_force,
-    judge,
-    num_proposals,
-    up_to_end,
-)
+from mars_runtime.acceptance import up_to_end
 from mars_runtime.decoders.base import NOT_MEASURED, NoMaskError
+from mars_runtime.decoders.decision import Acceptance, accept, eos_in_force, num_proposals
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
 from mars_runtime.decoders.drafting import (
     AR_REQUEST,
@@ -46,10 +39,13 @@ from mars_runtime.decoders.drafting import (
 )
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import REACH
+from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.rows import Row
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import FINAL, Proposal, RowStep
 from mars_runtime.model.forward import Layout, MaskGroup
-from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
+from mars_runtime.model.predictions import Penalty
+from mars_runtime.settings import MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
@@ -161,7 +157,7 @@ class RowPlan:
         return groups
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
-        """Split the predictions into choices and groups, the first two arguments of ``judge``."""
+        """Split the predictions into choices and groups, the first two arguments of ``accept``."""
         start, groups = len(self.groups), []
         for size in self.groups:
             groups.append(slots[start : start + size])
@@ -226,9 +222,9 @@ class RowOutcome:
 
     @classmethod
     def of(
-        cls, plan: RowPlan, slots: list[Proposal], steering: Steering, eos_ids: frozenset[int]
+        cls, plan: RowPlan, slots: list[Proposal], policy: FeedPolicy, eos_ids: frozenset[int]
     ) -> RowOutcome:
-        """Judge the predictions of one row and draft for its next forward pass."""
+        """Accept predictions of one row and draft for its next forward pass."""
         checks, slots = slots[: plan.num_checks], slots[plan.num_checks :]
         choices, groups = plan.split(slots)
         settings, raised, threshold = plan.settings, plan.row.raised, None
@@ -237,17 +233,19 @@ class RowOutcome:
             threshold = threshold_for(settings, choices[0], raised)
             settings = replace(settings, tau=threshold)
         written = plan.row.written if settings.stop_loops else ()
-        acceptance = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written)
-        next_drafts = steering.update(plan, acceptance)
+        acceptance = accept(
+            choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written
+        )
+        next_drafts = policy.update(plan, acceptance)
         return cls(plan, acceptance, next_drafts, raised, tuple(checks), threshold)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
         """Return the request to the draft model, or None if there is nothing to draft."""
         settings, acceptance, drafts = self.plan.settings, self.acceptance, self.next_drafts.tokens
-        if settings.method != "speculative" or acceptance.stop in FINAL:
+        if not settings.facts.needs_draft_model or acceptance.stop in FINAL:
             return None
         num_left = self.plan.remaining - len(acceptance.emitted) - 1
-        at_most = min(settings.num_drafts, num_left) - len(drafts)
+        at_most = min(settings.num_guesses, num_left) - len(drafts)
         if at_most < 1 or (drafts and drafts[-1] in eos_in_force(settings, eos_ids)):
             return None
         return DraftRequest(self.plan.row, acceptance.emitted, drafts, at_most, settings)
@@ -295,7 +293,7 @@ class NextDrafts(NamedTuple):
 
     proposed: accepted proposals of the model itself.
     looked_up: tokens from prompt lookup, used instead of proposals.
-    guessed: guesses of the method jacobi, which follow the other drafts.
+    guessed: guesses of the method or of a draft model, which follow the other drafts.
     """
 
     proposed: Sequence[int] = ()
@@ -307,7 +305,7 @@ class NextDrafts(NamedTuple):
         return [*self.proposed, *self.looked_up, *self.guessed]
 
 
-class Steering:
+class FeedPolicy:
     """Decides which drafts and masks each row of a batch feeds, and what it drafts next.
 
     costs: costs of forward passes on this device; without them automatic B is rejected.
@@ -368,7 +366,7 @@ class Steering:
                 and row.drafter is not None
             ):
                 requests.append(row.drafter.request)
-            elif current.method == "ar":
+            elif current.facts.is_reference:
                 requests.append(AR_REQUEST)
             else:
                 return list(feeds)
@@ -407,17 +405,21 @@ class Steering:
             return NextDrafts()
         if acceptance.stop in FINAL:
             return NextDrafts()
-        if settings.method == "jacobi":
-            return self._jacobi_drafts(plan, acceptance)
+        ends = eos_in_force(settings, self._eos_ids)
+        count = min(settings.num_guesses, plan.remaining - len(acceptance.emitted) - 1)
+        last, drafts = acceptance.emitted[-1], acceptance.drafts
+        guesses = settings.facts.guesses(last, drafts, count, ends)
+        if guesses is not None:
+            return NextDrafts(drafts, guessed=guesses)
         looked_up: list[int] = []
-        num_matching, ends = 0, eos_in_force(settings, self._eos_ids)
+        num_matching = 0
         if settings.lookup:
             looked_up, num_matching = row.look_up(acceptance.emitted, MAX_DRAFTS)
             looked_up = up_to_end(looked_up, ends)
         if not settings.is_auto:
             looked_up = looked_up[: REACH[num_matching - 1]] if looked_up else []
-            is_longer = len(looked_up) > len(acceptance.drafts)
-            return NextDrafts(looked_up=looked_up) if is_longer else NextDrafts(acceptance.drafts)
+            is_longer = len(looked_up) > len(drafts)
+            return NextDrafts(looked_up=looked_up) if is_longer else NextDrafts(drafts)
         group = (
             acceptance.proposals[len(acceptance.emitted) :] if acceptance.has_continuation else ()
         )
@@ -434,28 +436,11 @@ class Steering:
         drafter.truncate(len(drafts))
         return NextDrafts(looked_up=drafts) if is_lookup else NextDrafts(drafts)
 
-    def _jacobi_drafts(self, plan: RowPlan, acceptance: Acceptance) -> NextDrafts:
-        """Return drafts for jacobi: AR's choices after the previous guesses, then new guesses."""
-        last, answers, settings = acceptance.emitted[-1], acceptance.drafts, plan.settings
-        count = min(settings.num_guesses, plan.remaining - len(acceptance.emitted) - 1)
-        ends = eos_in_force(settings, self._eos_ids)
-        return NextDrafts(answers, guessed=first_guesses(last, answers, count, ends))
-
     def _drafter(self, row: Row, settings: DecodeSettings) -> Drafter:
         """Return the row's drafter. A new one is created if the relevant settings changed."""
         if row.drafter is None or not row.drafter.fits(settings):
             row.drafter = Drafter(settings, self._most_masks)
         return row.drafter
-
-
-def first_guesses(last: int, answers: Sequence[int], count: int, ends: frozenset[int]) -> list[int]:
-    """Return new Jacobi guesses, which follow ``answers`` so that both have ``count`` tokens.
-
-    ``answers`` are AR's choices after the previous guesses. Every new guess repeats the last of
-    them, or ``last`` if there are none. Returns no guesses after an EOS token.
-    """
-    before = answers[-1] if answers else last
-    return [] if before in ends else [before] * (count - len(answers))
 
 
 def entropy(prediction: Proposal) -> float:

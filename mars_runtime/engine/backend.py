@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.engine.request import AnyRequest, Request, RequestError, Solo
 from mars_runtime.events import FINAL, Event
 from mars_runtime.machine import is_memory_short, return_freed_memory
-from mars_runtime.methods import METHODS, Method
 from mars_runtime.model.config import MIN_ANSWER
 from mars_runtime.model.registry import REGISTRY, default_draft
 from mars_runtime.settings import DecodeSettings
@@ -202,12 +202,12 @@ class CheckpointBackend(Backend):
         prompt, all_settings = self.warm_up_alone()
         rows = sorted({1, self._room.num_rows})
         self.costs = measure_costs(self._checkpoint, rows, self._check_stopped)
-        all_settings = [choice for choice in all_settings if not METHODS[choice.method].is_alone]
+        all_settings = [choice for choice in all_settings if not choice.facts.is_alone]
         batch = self.batch()
         live = list(range(min(len(all_settings), self._room.num_rows)))
         for number in live:
             batch.join(number, prompt, lambda now=all_settings[number]: now)  # type: ignore[misc]
-            batch.read(number, PREFILL_ALONE)
+            batch.prefill(number, PREFILL_ALONE)
         while live:
             self._check_stopped()
             ended = [row.row for row in batch.step(live).rows if row.stop in FINAL]
@@ -229,7 +229,7 @@ class CheckpointBackend(Backend):
                 self._check_stopped()
         return prompt, available
 
-    def _supports(self, method: Method) -> bool:
+    def _supports(self, method: str) -> bool:
         return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
     def check(self, request: AnyRequest) -> None:
@@ -246,7 +246,7 @@ class CheckpointBackend(Backend):
     def batch(self) -> Batch:
         """Return the batch of runs that share forward passes, allocated at the first call."""
         if self._batch is None:
-            from mars_runtime.decoders import CursorBatch
+            from mars_runtime.decoders.cursor import CursorBatch
 
             model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
             room = self._room
@@ -258,13 +258,13 @@ class CheckpointBackend(Backend):
         return self._batch
 
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
-        from mars_runtime.decoders import decode
+        from mars_runtime.decoders.factory import decode
         from mars_runtime.prefix_cache import PrefixHit
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(request, Solo):
             return request.decode(model, tokenizer, settings, self.costs)
-        if settings().method == "block_diffusion":
+        if settings().facts.is_alone:
             from mars_runtime.decoders import diffusion
 
             size = self._checkpoint.diffusion_size
@@ -290,8 +290,8 @@ def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
 
     A Solo is not checked.
     """
-    from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.base import check_prompt
+    from mars_runtime.errors import DecodeError
 
     if isinstance(request, Solo):
         return
@@ -318,15 +318,15 @@ def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
 
     Other settings are returned unchanged. So a trace always names the draft model.
     """
-    if settings.method != "speculative" or settings.draft:
+    if not settings.facts.needs_draft_model or settings.draft:
         return settings
     return replace(settings, draft=default_draft(target))
 
 
 def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
     """Return an object through which decoders load the draft models of a checkpoint."""
-    from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
+    from mars_runtime.errors import DecodeError
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.load import Drafts
 
@@ -344,10 +344,10 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
 
 def _check_draft(models: DraftModels, request: AnyRequest) -> None:
     """Raise RequestError if the draft model cannot be loaded or its context is too short."""
-    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.errors import DecodeError
 
     settings = request.settings
-    if isinstance(request, Solo) or settings.method != "speculative":
+    if isinstance(request, Solo) or not settings.facts.needs_draft_model:
         return
     try:
         draft = models.find(settings.draft)
@@ -363,9 +363,9 @@ def _check_draft(models: DraftModels, request: AnyRequest) -> None:
 
 def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
     """Return whether the method in ``settings`` can run; ``speculative`` needs a draft model."""
-    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.errors import DecodeError
 
-    if settings.method != "speculative":
+    if not settings.facts.needs_draft_model:
         return True
     try:
         models.find("")

@@ -10,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.engine.request import DEFAULT_DEADLINE, AnyRequest, Request, RequestError, Solo
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.scheduler import Scheduler
-from mars_runtime.methods import METHODS
-from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
+from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -95,7 +95,7 @@ class BaseEngine(ABC):
         Raises EngineBusy, EngineError (the engine is closed), RequestError or SettingsError, each
         with a one-sentence message.
         """
-        is_alone = is_alone or METHODS[request.settings.method].is_alone
+        is_alone = is_alone or request.settings.facts.is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
 
     def solo(

@@ -38,7 +38,7 @@ class BusyRule:
 
     def apply(self, settings: DecodeSettings, level: int) -> DecodeSettings:
         """Return the settings at a level. A B that the request fixed does not change."""
-        if not level or settings.method != "mars":
+        if not level or "lossless" not in settings.facts.obeys:
             return settings
         if not settings.lossless:
             return replace(settings, tau=min(settings.tau, self.max_tau(level)))

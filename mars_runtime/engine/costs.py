@@ -214,5 +214,5 @@ class _Timer:
                 for row in range(self._num_rows if num_masks else 0)
             ]
             sampling = SamplingMetadata(self._forbidden, metrics, groups=groups)
-            self._model.read(hidden, slice(0, length), sampling)
+            self._model.predict(hidden, slice(0, length), sampling)
             return time.perf_counter() - began

@@ -134,7 +134,7 @@ class Device:
             self._numbers[run] = self._num_joined
             self._runs[self._num_joined] = run
         number, chunk = self._numbers[run], PREFILL_SHARED if is_waited_for else PREFILL_ALONE
-        num_left, seconds = self._timed(lambda: batch.read(number, chunk))
+        num_left, seconds = self._timed(lambda: batch.prefill(number, chunk))
         run.job.spend(run, seconds, time.monotonic(), has_rest=False)
         if not num_left:
             run.is_read = True
@@ -171,7 +171,7 @@ class Device:
         These are the runs of the rows that the error names, or all runs of the turn if it names no
         row.
         """
-        from mars_runtime.acceptance import DecodeError
+        from mars_runtime.errors import DecodeError
 
         named = error.rows if turn.kind == "step" and isinstance(error, DecodeError) else ()
         return [self._runs[number] for number in named if number in self._runs] or list(turn.lanes)

@@ -20,7 +20,7 @@ class UsageError(ValueError):
 
 def run_or_report(work: Callable[[], int]) -> int:
     """Run ``work`` and return its exit code; on a user error print the message and return 2."""
-    from mars_runtime.acceptance import DecodeError
+    from mars_runtime.errors import DecodeError
     from mars_runtime.model.config import CheckpointError
 
     try:

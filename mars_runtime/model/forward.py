@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import Draw, Penalty, Rank, read
 from mars_runtime.events import Proposal
 from mars_runtime.model.config import ModelConfig
+from mars_runtime.model.predictions import Draw, Penalty, Rank, proposals_from_logits
 from mars_runtime.settings import Metric
 from mars_runtime.transfers import to_device
 
@@ -25,7 +25,7 @@ from mars_runtime.transfers import to_device
 class CausalModel(ABC):
     """A causal language model on one device, as the decoders use it.
 
-    A forward pass has two parts: ``hidden`` runs the layers, then ``logits`` or ``read`` applies
+    A forward pass has two parts: ``hidden`` runs the layers, then ``logits`` or ``predict`` applies
     the output head to some of the slots.
     """
 
@@ -56,7 +56,7 @@ class CausalModel(ABC):
         """
 
     @abstractmethod
-    def read(
+    def predict(
         self, hidden: Any, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
         """Return the predictions at some slots, for each row. hidden, head: as for ``logits``."""
@@ -202,12 +202,13 @@ class SamplingMetadata:
     groups: Sequence[MaskGroup] = ()
     penalties: Sequence[Penalty | None] = ()
 
-    def read(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
-        """Return the predictions of logits [R, S, V]; see ``acceptance.read``.
+    def proposals(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
+        """Return the predictions of logits [R, S, V]; see ``proposals_from_logits``.
 
         ``rank`` reranks the candidates of mask groups; this method ignores ``groups``.
         """
-        return read(logits, self.forbidden, self.metrics, self.draws, self.penalties, rank)
+        rows = self.metrics, self.draws, self.penalties
+        return proposals_from_logits(logits, self.forbidden, *rows, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
         """Return the metadata of the rows with the indices ``rows``, renumbered from 0."""

@@ -14,11 +14,11 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import has_adapter
 from mars_runtime.places import CHECKPOINTS
-from mars_runtime.settings import MAX_BLOCK_SIZE
 
 REGISTRY = CHECKPOINTS / "registry.json"
 DEFAULT_BLOCK_SIZE = 8

@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import Rank
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
@@ -33,6 +32,7 @@ from mars_runtime.model.forward import (
     SamplingMetadata,
     chosen,
 )
+from mars_runtime.model.predictions import Rank
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
 from mars_runtime.model.threads import HIDDEN, TorchThreads
@@ -185,20 +185,20 @@ class Transformer(CausalModel):
         run = partial(self._run, tokens, window, branches)
         return run() if self.threads is None else self.threads.run(HIDDEN, tokens.numel(), run)
 
-    def read(
+    def predict(
         self,
         hidden: Tensor,
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``, as ``acceptance.read`` does from logits.
+        """Return the predictions at the slots ``head``, as ``proposals_from_logits`` does.
 
         If there is a sampler head, it reranks the candidates of the masks in groups.
         """
         rank: Rank | None = None
         if self._reranker is not None and sampling.groups:
             rank = partial(self._reranker.rank, chosen(hidden, head), sampling.groups)
-        return sampling.read(self.logits(hidden, head), rank)
+        return sampling.proposals(self.logits(hidden, head), rank)
 
     def _replay(
         self, bucket: Bucket, tokens: Tensor, cache: BlockKVCache, branches: Branches | None

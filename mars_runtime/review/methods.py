@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.json_values import is_text
-from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
     AR_LOOKUP,
     SETTINGS,

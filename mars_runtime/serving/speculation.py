@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import Any
 
 from mars_runtime import folds
-from mars_runtime.derived import UNDRAFTED
 from mars_runtime.events import Event
 
 
@@ -29,8 +28,8 @@ def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
     in a draft, the share of these passes that accepted the token at this position, as in vLLM's
     ``bench serve``.
     """
-    methods = {step.settings.method for step, _ in folds.row_steps(events)}
-    if methods <= UNDRAFTED:
+    methods = [step.settings.facts for step, _ in folds.row_steps(events)]
+    if all(method.is_alone or method.is_reference for method in methods):
         return None
     judged = list(folds.drafting(events))
     drafted = [num_drafted for num_drafted, _ in judged]

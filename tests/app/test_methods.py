@@ -16,7 +16,7 @@ from app.engines.engines import Engines
 from app.handlers import make_handlers
 from app.settings import AppSettings
 from app.ui.controls import LIVE_SETTINGS, LiveSettings, settings_for
-from mars_runtime.methods import METHODS, Method
+from mars_runtime.decoders.methods import METHODS, Method
 from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, STEERED, DecodeSettings
 from tools.wire_types import WEB, files
 

@@ -9,9 +9,10 @@ from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import Step
 from mars_runtime.settings import DecodeSettings
 from tests.methods import decode_as

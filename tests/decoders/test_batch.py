@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime import folds
-from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import decode
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
 from mars_runtime.decoders.factory import decode_queue
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import FINAL, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, MaskLayout
 from tests import slow_twin

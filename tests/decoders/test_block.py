@@ -10,8 +10,8 @@ from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.baselines import MAX_BATCH_SIZE, decode_batch
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import IdleRow, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 

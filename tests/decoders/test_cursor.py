@@ -22,9 +22,10 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
+from mars_runtime.decoders.factory import decode
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import Prefill, RowStep, Step
 from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import (
@@ -168,7 +169,7 @@ def test_a_full_batch_and_a_short_cache_say_so() -> None:
     batch.add(0, [3, 4], lambda: COUNT)
     with pytest.raises(DecodeError, match="rows are in use"):
         batch.add(1, [3, 4], lambda: COUNT)
-    for refuse in (batch.drop, batch.read, batch.num_reused, lambda row: batch.step([row])):
+    for refuse in (batch.drop, batch.prefill, batch.num_reused, lambda row: batch.step([row])):
         with pytest.raises(KeyError):
             refuse(5)
 
@@ -227,7 +228,7 @@ def test_rows_that_join_are_read_sit_out_and_leave_change_no_other_row(seed, row
             batch.join(number, prompt, lambda settings=settings: settings)
             unread[number] = True
         for number in [row for row in batch.rows if unread[row]][:1]:
-            unread[number] = bool(batch.read(number, data.draw(st.integers(1, 9))))
+            unread[number] = bool(batch.prefill(number, data.draw(st.integers(1, 9))))
         ready = [row for row in batch.rows if not unread[row]]
         chosen = data.draw(st.lists(st.sampled_from(ready), unique=True)) if ready else []
         if chosen:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from helpers import Ids, ScriptedCache
 
-from mars_runtime.decoders import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import Proposal
 from mars_runtime.settings import RECOMMENDED, DecodeSettings
@@ -39,7 +39,7 @@ class InstantModel:
         places = range(width) if branches is None else branches.positions[0].tolist()
         return [cache.cursors[0] + place for place in places]
 
-    def read(self, hidden: list[int], head: Any, sampling: Any) -> list[list[Proposal]]:
+    def predict(self, hidden: list[int], head: Any, sampling: Any) -> list[list[Proposal]]:
         places = hidden[head] if isinstance(head, slice) else [hidden[at] for at in head[0]]
         return [[Proposal(CYCLE[(place + 1) % 11], 0.9, ((17, 0.05),)) for place in places]]
 

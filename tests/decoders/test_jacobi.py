@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
 
-from mars_runtime.decoders import decode
-from mars_runtime.decoders.plan import first_guesses
+from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.folds import drafting
 from mars_runtime.settings import DecodeSettings
 
@@ -16,6 +16,7 @@ def after_two(prefix: tuple[int, ...]) -> list[float]:
 
 
 def test_guesses_behind_the_answers_say_the_last_token_again() -> None:
+    first_guesses = METHODS["jacobi"].guesses
     assert first_guesses(7, [], 3, frozenset({0})) == [7, 7, 7]
     assert first_guesses(7, [8, 9], 3, frozenset({0})) == [9]
     assert first_guesses(7, [8, 9], 2, frozenset({0})) == []

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_checkpoints import word_prompts
 
-from mars_runtime.acceptance import DecodeError
 from mars_runtime.cache import BLOCK
-from mars_runtime.decoders import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.engine.memory import slot_bytes
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
@@ -104,7 +104,7 @@ def test_what_is_stopped_while_it_is_read_leaves_nothing() -> None:
     model, store = ScriptedModel(foresight_script(1)), store_of()
     batch = batch_of(model, store)
     batch.join(0, [3] * 30, lambda: PLAIN)
-    assert batch.read(0, 12) == 17
+    assert batch.prefill(0, 12) == 17
     batch.drop(0)
     batch.join(1, [4] * 30, lambda: PLAIN)
     batch.drop(1)

@@ -116,7 +116,7 @@ class Script(Backend):
         self.num_open += 1
         self.num_started += 1
 
-    def read(self, number: int, at_most: int) -> int:
+    def prefill(self, number: int, at_most: int) -> int:
         self.parts.append(at_most)
         self.rows[number].num_unread -= 1
         return self.rows[number].num_unread

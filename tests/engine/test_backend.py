@@ -13,7 +13,7 @@ import torch
 
 from mars_runtime import folds
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.decoders import decode
+from mars_runtime.decoders.factory import decode
 from mars_runtime.engine import Engine, Request, RequestError, backend
 from mars_runtime.engine.backend import Backend, CheckpointBackend, num_threads
 from mars_runtime.engine.costs import MANY

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from mars_runtime import folds
-from mars_runtime.acceptance import DecodeError
 from mars_runtime.engine import Engine, EngineError, Request, RequestError
 from mars_runtime.engine.backend import sentence
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, request, steps
@@ -54,10 +54,10 @@ def test_a_fault_ends_the_runs_of_its_forward_or_those_that_it_names(is_named: b
 
 def test_a_fault_while_reading_a_prompt_ends_that_run_alone() -> None:
     class Failing(Script):
-        def read(self, number: int, at_most: int) -> int:
+        def prefill(self, number: int, at_most: int) -> int:
             if self.rows[number].token == 2:
                 raise MemoryError
-            return super().read(number, at_most)
+            return super().prefill(number, at_most)
 
     start = threading.Event()
     script = Failing(start=start)

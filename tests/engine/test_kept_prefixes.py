@@ -11,7 +11,7 @@ import pytest
 
 from mars_runtime import folds
 from mars_runtime.cache import BLOCK
-from mars_runtime.decoders import decode
+from mars_runtime.decoders.factory import decode
 from mars_runtime.engine import Engine, Request, Run, Solo
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.memory import PREFIX_CACHE_SHARE, Room, room_for, slot_bytes

@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
-from mars_runtime.decoders import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model import build
 from mars_runtime.model.captured import GraphRecorder, run_again

@@ -23,8 +23,8 @@ from native_models import (
     random_weights,
 )
 
-from mars_runtime.acceptance import DecodeError
 from mars_runtime.cache import PackedKVCache
+from mars_runtime.errors import DecodeError
 from mars_runtime.model.adapter import Adapter, Update
 from mars_runtime.model.build import build_model, check_library, dense_weights, native_library
 from mars_runtime.model.config import (
@@ -113,8 +113,8 @@ def test_readings_are_those_of_the_logits(metric: str, name: str, count: int) ->
     model = native_model(name)
     hidden = model.hidden(ids_of(1, count), model.new_cache(1, 32))
     sampling = SamplingMetadata(FORBIDDEN, [metric])
-    actual = model.read(hidden, slice(0, count), sampling)[0]
-    wanted = sampling.read(model.logits(hidden, slice(0, count)))[0]
+    actual = model.predict(hidden, slice(0, count), sampling)[0]
+    wanted = sampling.proposals(model.logits(hidden, slice(0, count)))[0]
     for ours, theirs in zip(actual, wanted, strict=True):
         assert ours.token == theirs.token
         assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-5)
@@ -127,7 +127,7 @@ def test_with_all_but_one_token_forbidden_that_one_is_sure() -> None:
     model = native_model("untied")
     hidden = model.hidden(ids_of(1, 1), model.new_cache(1, 8))
     forbidden = torch.tensor([i for i in range(149) if i != 148])
-    (slot,) = model.read(hidden, slice(0, 1), SamplingMetadata(forbidden, ["probability"]))[0]
+    (slot,) = model.predict(hidden, slice(0, 1), SamplingMetadata(forbidden, ["probability"]))[0]
     assert (slot.token, slot.confidence, slot.runners_up) == (148, 1.0, ())
 
 
@@ -136,7 +136,7 @@ def test_what_is_no_number_names_its_row() -> None:
     hidden = model.hidden(ids_of(3, 2), model.new_cache(3, 8))
     hidden[1, 1, 5] = torch.nan
     with pytest.raises(DecodeError) as error:
-        model.read(hidden, slice(0, 2), SamplingMetadata(FORBIDDEN, ["probability"] * 3))
+        model.predict(hidden, slice(0, 2), SamplingMetadata(FORBIDDEN, ["probability"] * 3))
     assert error.value.rows == (1,)
 
 
@@ -144,8 +144,8 @@ def test_slots_of_ragged_rows_may_be_chosen_one_by_one() -> None:
     model = native_model("llama")
     hidden, head = model.hidden(ids_of(2, 4), model.new_cache(2, 8)), torch.tensor([[0, 1], [2, 3]])
     sampling = SamplingMetadata(FORBIDDEN, ["probability"] * 2)
-    actual = model.read(hidden, head, sampling)
-    whole = model.read(hidden, slice(None), sampling)
+    actual = model.predict(hidden, head, sampling)
+    whole = model.predict(hidden, slice(None), sampling)
     assert actual == [whole[0][:2], whole[1][2:]]
 
 

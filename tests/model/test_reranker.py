@@ -11,9 +11,9 @@ import pytest
 import torch
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model, random_adapter, random_weights
 
-from mars_runtime.acceptance import read
 from mars_runtime.model.build import dense_weights
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
+from mars_runtime.model.predictions import proposals_from_logits
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
 from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import Metric
@@ -75,7 +75,8 @@ def test_a_margin_is_that_of_the_new_order() -> None:
         ids[..., :2] = torch.tensor([1, 0])
 
     logits = torch.tensor([[[2.0, 1.0, 0.0, -1.0]]])
-    ((actual,),) = read(logits, torch.tensor([], dtype=torch.long), ["margin"], rank=swap)
+    none = torch.tensor([], dtype=torch.long)
+    ((actual,),) = proposals_from_logits(logits, none, ["margin"], rank=swap)
     assert actual.token == 1
     assert actual.confidence == pytest.approx(0.5)
 
@@ -97,8 +98,8 @@ RANKED = replace(PLAIN, groups=GROUPS)
 def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None:
     native = of_native(width, target)
     hidden = native.hidden(FED, native.new_cache(2, 8))
-    plain = native.read(hidden, slice(0, 5), PLAIN)
-    actual = native.read(hidden, slice(0, 5), RANKED)
+    plain = native.predict(hidden, slice(0, 5), PLAIN)
+    actual = native.predict(hidden, slice(0, 5), RANKED)
     config = CONFIGS["llama"]
     weights = dense_weights(random_weights(config, 8))
     adapter = random_adapter(config, sampler_width=width)
@@ -106,7 +107,7 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     tables = Tables.of(adapter.sampler, lambda ids: table[ids], config.vocab_size)
     oracle = Reranker(tables, weights["model.norm.weight"], config.rms_norm_eps)
     head = {"rank": partial(oracle.rank, hidden, GROUPS)}
-    wanted = read(native.logits(hidden, slice(0, 5)), FORBIDDEN, METRICS, **head)
+    wanted = proposals_from_logits(native.logits(hidden, slice(0, 5)), FORBIDDEN, METRICS, **head)
     assert [slots[:2] for slots in actual] == [slots[:2] for slots in plain]
     assert actual != plain
     for slots, others in zip(actual, wanted, strict=True):
@@ -121,9 +122,9 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
 def test_a_native_group_is_ranked_alike_in_any_company() -> None:
     native = of_native(32)
     hidden = native.hidden(FED, native.new_cache(2, 8))
-    both = native.read(hidden, slice(0, 5), RANKED)
+    both = native.predict(hidden, slice(0, 5), RANKED)
     sampling = SamplingMetadata(FORBIDDEN, METRICS[1:], groups=[MaskGroup(0, 0, range(1, 3))])
-    alone = native.read(hidden[1:], slice(2, 5), sampling)
+    alone = native.predict(hidden[1:], slice(2, 5), sampling)
     assert both[1][2:] == alone[0]
 
 
@@ -134,7 +135,7 @@ def test_the_plain_model_ranks_too_if_it_is_given_a_group() -> None:
         config, dense_weights(random_weights(config, 8)), adapter=adapter, mask_id=MASK_ID
     )
     hidden = model.hidden(FED, model.new_cache(2, 8))
-    plain = model.read(hidden, slice(0, 5), PLAIN)
-    actual = model.read(hidden, slice(0, 5), RANKED)
+    plain = model.predict(hidden, slice(0, 5), PLAIN)
+    actual = model.predict(hidden, slice(0, 5), RANKED)
     assert [slots[:2] for slots in actual] == [slots[:2] for slots in plain]
     assert actual[0][2:] != plain[0][2:]

@@ -74,7 +74,7 @@ def _plain_forward(
 
     def step(width: int) -> object:
         hidden = model.hidden(tokens[width], cache)
-        return model.read(hidden, slice(0, (width + 1) // 2), sampling)
+        return model.predict(hidden, slice(0, (width + 1) // 2), sampling)
 
     return step
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
-from mars_runtime.methods import METHODS
 from mars_runtime.model.registry import is_chat
 from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.provenance import provenance

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from mars_runtime.methods import METHODS, Method
+from mars_runtime.decoders.methods import METHODS
 from mars_runtime.settings import (
     MASKED,
     BlockSize,
@@ -48,7 +48,7 @@ class Grid:
     has_lookup: bool = False
     metric: Metric = "probability"
     max_new_tokens: int = 256
-    methods: tuple[Method, ...] = ("mars",)
+    methods: tuple[str, ...] = ("mars",)
     drafts: tuple[str, ...] = ()
     repetition_penalties: tuple[float, ...] = (1.0,)
 
@@ -56,21 +56,21 @@ class Grid:
         """Yield the settings to measure, with AR first for every penalty. Raises SettingsError."""
         for penalty in self.repetition_penalties:
             for settings in self._methods_without_penalty():
-                if penalty == 1 or "repetition_penalty" not in METHODS[settings.method].refuses:
+                if penalty == 1 or "repetition_penalty" not in settings.facts.refuses:
                     yield replace(settings, repetition_penalty=penalty)
 
     def _methods_without_penalty(self) -> Iterator[DecodeSettings]:
         yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
-        if "mars" in self.methods:
-            yield from self._mars()
-        for size in self.block_sizes if "jacobi" in self.methods else ():
-            yield self._with_defaults(0.0, size, method="jacobi")
-        if "speculative" in self.methods:
-            yield from self._speculative()
-        if "block_diffusion" in self.methods:
-            for size in self.block_sizes:
-                for tau in self.taus:
-                    yield self._with_defaults(tau, size, method="block_diffusion")
+        for method in [METHODS[name] for name in METHODS if name in self.methods]:
+            if "lossless" in method.obeys:
+                yield from self._mars()
+            elif method.needs_draft_model:
+                yield from self._speculative(method.name)
+            elif not method.is_reference:
+                taus = self.taus if "tau" in method.obeys else (0.0,)
+                for size in self.block_sizes:
+                    for tau in taus:
+                        yield self._with_defaults(tau, size, method=method.name)
 
     def _mars(self) -> Iterator[DecodeSettings]:
         for block_size in self.block_sizes:
@@ -97,12 +97,10 @@ class Grid:
             last = [settings for settings in lossless if settings.mask_layout == layout]
             yield from (replace(settings, lookup=True) for settings in last)
 
-    def _speculative(self) -> Iterator[DecodeSettings]:
+    def _speculative(self, name: str) -> Iterator[DecodeSettings]:
         for draft in self.drafts:
             for size in self.block_sizes:
-                speculative = self._with_defaults(
-                    0.95, size, mask_layout="every", method="speculative"
-                )
+                speculative = self._with_defaults(0.95, size, mask_layout="every", method=name)
                 yield from (
                     replace(speculative, draft=draft, masked=masked) for masked in reversed(MASKED)
                 )
@@ -113,7 +111,7 @@ class Grid:
         trained: largest B for which the checkpoint was trained. fills_blocks: whether it was
         trained for block diffusion; then only AR and block diffusion are measured.
         """
-        methods = [name for name in self.methods if (name == "block_diffusion") == fills_blocks]
+        methods = [name for name in self.methods if METHODS[name].is_alone == fills_blocks]
         return replace(
             self,
             methods=tuple(methods),

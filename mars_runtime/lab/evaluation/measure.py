@@ -104,9 +104,7 @@ def num_offered(step: RowStep, before: RowStep | None) -> int:
     A lossless pass can emit AR's token and the drafts of the previous pass (``before``), but no new
     proposals, which must be verified first.
     """
-    if step.settings.method == "ar":
-        return 1
-    if step.settings.method == "block_diffusion":
+    if step.settings.facts.is_alone:
         return max(1, len(step.accepted))
     if not step.settings.is_verified:
         return len(step.proposals)

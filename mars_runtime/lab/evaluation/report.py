@@ -164,7 +164,7 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
     ar = [_ar_of(cell, results) for cell in cells]
     right = [[float(o.is_right is True) for o in group] for group in groups]
     change = None
-    if cells[0].settings.method != "ar" and all(outcomes is not None for outcomes in ar):
+    if not cells[0].settings.facts.is_reference and all(outcomes is not None for outcomes in ar):
         ar_right = [[float(o.is_right is True) for o in outcomes or ()] for outcomes in ar]
         pairs = zip(right, ar_right, strict=True)
         change = statistics.mean_of_means(
@@ -275,7 +275,7 @@ def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
     """
     for other, outcomes in results.items():
         if (
-            other.settings.method == "ar"
+            other.settings.facts.is_reference
             and other.fingerprint == cell.fingerprint
             and other.checkpoint == cell.checkpoint
             and other.dtype == cell.dtype
@@ -359,12 +359,18 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
     return [rates, Table(title, ("method", *map(str, range(1, widest + 1))), lines)]
 
 
+def _first_mask(kind: KindFigures) -> str:
+    return NONE if kind.settings.facts.is_reference else share(kind.first_mask)
+
+
 def kinds_table(figures: Sequence[KindFigures]) -> Table:
     columns: dict[str, Callable[[KindFigures], str]] = {
         "method": _way,
         "kind": lambda kind: kind.kind,
         "TPF": lambda kind: number(kind.tpf),
-        "first mask": lambda kind: NONE if kind.settings.method == "ar" else share(kind.first_mask),
+        "first mask": lambda kind: (
+            NONE if kind.settings.facts.is_reference else share(kind.first_mask)
+        ),
         "ended": lambda kind: share(kind.ended),
         "loops": lambda kind: share(kind.looped),
         "right": lambda kind: share(kind.right),

@@ -8,17 +8,17 @@ from functools import cache
 
 import torch
 
-from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import decode, diffusion
+from mars_runtime.decoders import diffusion
+from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.backend import draft_models
 from mars_runtime.engine.costs import measure_costs
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import Event
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batches, judge
 from mars_runtime.lab.evaluation.prompts import PromptSet
 from mars_runtime.lab.evaluation.store import CellStore
-from mars_runtime.methods import METHODS
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
@@ -53,7 +53,7 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
         return measure_costs(checkpoint, (*fewer, num_rows))
 
     def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
-        if settings.method == "block_diffusion":
+        if settings.facts.is_alone:
             return _filled(checkpoint, prompts, settings)
         known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
         return decode(
@@ -117,7 +117,7 @@ def evaluate_cell(
     and would inflate the figures.
     """
     ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
-    shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
+    shared = 1 if cell.settings.facts.is_alone else batch_size
     outputs = decode_in_batches(model.decode, ids, cell.settings, shared, on_rows)
     if prompts.is_open:
         outputs = [output.without_loop() for output in outputs]

@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import NO_NUMBER, NUM_RUNNERS_UP, DecodeError, Penalty
 from mars_runtime.cache import PackedKVCache
+from mars_runtime.errors import DecodeError
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import frequencies
@@ -40,6 +40,7 @@ from mars_runtime.model.native.weights import (
     Weights,
     packed_bytes,
 )
+from mars_runtime.model.predictions import NO_NUMBER, NUM_RUNNERS_UP, Penalty
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 from mars_runtime.model.reranker import Tables
 from mars_runtime.model.threads import HIDDEN, Threads
@@ -178,13 +179,13 @@ class NativeModel(CausalModel):
             partial(self._logits, states),
         )
 
-    def read(
+    def predict(
         self,
         hidden: Tensor,
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``, as ``acceptance.read`` does from logits.
+        """Return the predictions at the slots ``head``, as ``proposals_from_logits`` does.
 
         The logits of rows that do not sample are never stored. If there is a sampler head, it
         reranks the candidates of the masks in groups.
@@ -226,7 +227,7 @@ class NativeModel(CausalModel):
                 if rows is greedy:
                     slots = self._greedy(selected, metadata, num_threads)
                 else:
-                    slots = metadata.read(self._logits(selected, num_threads))
+                    slots = metadata.proposals(self._logits(selected, num_threads))
                 predictions.update(zip(rows, slots, strict=True))
             except DecodeError as error:
                 broken += [rows[index] for index in error.rows]

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.acceptance import STRIP, best_of
 from mars_runtime.lab.training.adapter.parameters import (
     CANDIDATES,
     FullWeights,
@@ -17,6 +16,7 @@ from mars_runtime.lab.training.adapter.parameters import (
 )
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, read_clean, read_masks
 from mars_runtime.lab.training.backbone import Backbone
+from mars_runtime.model.predictions import STRIP, best_of
 
 DECAY = 0.8
 ROWS = 1024

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mars_runtime.decoders import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.events import FINAL
 from mars_runtime.lab.training.distill import store
 from mars_runtime.lab.training.distill.mixture import Prompt, benchmark_runs, mixture

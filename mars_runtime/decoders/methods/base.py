@@ -1,0 +1,139 @@
+"""The interface of a decoding method: its facts and its behaviour in a forward pass.
+
+A method decides what a row feeds, which predictions are accepted and what is drafted next. It uses
+no model and no torch, because ``settings.py`` validates settings with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Protocol
+
+from mars_runtime.acceptance import accept_prefix
+
+MAX_BLOCK_SIZE = 16
+MAX_DRAFTS = MAX_BLOCK_SIZE - 1
+"""Maximum number of drafts that one forward pass verifies, from any source."""
+AUTO: Literal["auto"] = "auto"
+
+Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
+"""What produced a token.
+
+``ar``: the prediction at the position that AR reads. ``masks``: a mask. ``look-up``: prompt lookup.
+``draft model``: a draft model. ``guesses``: Jacobi decoding.
+"""
+
+
+class MethodSettings(Protocol):
+    """The settings that methods use, as in ``DecodeSettings``."""
+
+    @property
+    def tau(self) -> float: ...
+    @property
+    def block_size(self) -> int | Literal["auto"]: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def lossless(self) -> bool: ...
+    @property
+    def mask_layout(self) -> str: ...
+    @property
+    def lookup(self) -> bool: ...
+    @property
+    def draft(self) -> str: ...
+    @property
+    def masked(self) -> str: ...
+    @property
+    def tau_policy(self) -> str: ...
+    @property
+    def agreement_target(self) -> float: ...
+    @property
+    def is_ar_lookup(self) -> bool: ...
+
+
+def fixed_size(settings: MethodSettings) -> int:
+    """Return B; 1 for automatic B until it is chosen."""
+    return 1 if settings.block_size == AUTO else settings.block_size
+
+
+class Method:
+    """A decoding method. A subclass overrides the facts and the behaviour in which it differs.
+
+    name: its value of the setting ``method``.
+    title: the displayed name.
+    obeys: fields of ``DecodeSettings`` that this method uses, but some methods do not.
+    refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
+    has_auto: whether B may be ``auto``.
+    is_exact: whether the text always equals AR's.
+    is_reference: whether this is AR, to which all other methods are compared.
+    needs: what the checkpoint must have, as the object of "needs"; empty for no requirement.
+    needs_draft_model: whether a second model drafts.
+    is_alone: whether a decoder of its own runs it, one row at a time. Its proposals may be accepted
+        in any order.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    obeys: ClassVar[frozenset[str]] = frozenset()
+    refuses: ClassVar[frozenset[str]] = frozenset()
+    has_auto: ClassVar[bool] = False
+    is_exact: ClassVar[bool] = False
+    is_reference: ClassVar[bool] = False
+    needs: ClassVar[str] = ""
+    needs_draft_model: ClassVar[bool] = False
+    is_alone: ClassVar[bool] = False
+
+    def describe(self, settings: MethodSettings) -> str:
+        """Return a short name of the settings, such as ``Jacobi B=4``."""
+        return f"{self.title} B={settings.block_size}"
+
+    def is_verified(self, settings: MethodSettings) -> bool:
+        """Return whether drafts are verified before they are emitted, so that the text is AR's.
+
+        False for AR, which has no drafts.
+        """
+        is_chosen = settings.lossless and "lossless" in self.obeys
+        return (self.is_exact or is_chosen) and not self.is_reference
+
+    def num_proposals(self, settings: MethodSettings) -> int:
+        """Return the number of proposals of one group: AR's and one for each mask."""
+        return fixed_size(settings)
+
+    def num_guesses(self, settings: MethodSettings) -> int:
+        """Return the maximum number of drafts that come neither from masks nor from the text."""
+        return 0
+
+    def max_fed(self, settings: MethodSettings, trained: int) -> tuple[int, int]:
+        """Return the maximum numbers of drafts and of masks per group.
+
+        ``trained`` is the B with which the model was trained.
+        """
+        num_drafts = MAX_DRAFTS if self.is_verified(settings) else 0
+        return num_drafts, self.num_proposals(settings) - 1
+
+    def num_accepted(
+        self, confidences: Sequence[float], settings: MethodSettings, remaining: int
+    ) -> int:
+        """Return how many of AR's choice and the proposals after it are accepted.
+
+        ``remaining`` is the number of tokens that may still be emitted.
+        """
+        return accept_prefix(confidences, settings.tau)
+
+    def guesses(
+        self, last: int, drafts: Sequence[int], count: int, ends: frozenset[int]
+    ) -> list[int] | None:
+        """Return guesses that follow ``drafts``, so that both have ``count`` tokens, or None if
+        accepted proposals or copied text are drafted instead.
+
+        last: the last emitted token. ends: the EOS tokens, after which nothing is guessed.
+        """
+        return None
+
+    def source(self, index: int) -> Source:
+        """Return what predicted a token that was not a draft, by its index in the step."""
+        return "masks" if index else "ar"
+
+    def draft_source(self, *, is_guessed: bool, is_looked_up: bool) -> Source:
+        """Return what produced a draft."""
+        return "look-up" if is_looked_up else "masks"

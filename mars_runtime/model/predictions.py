@@ -1,0 +1,431 @@
+"""Turn logits into predictions: penalties, sampling, confidence and runners-up.
+
+Forbidden ids are never predicted, and NaN raises an error instead of counting as a confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mars_runtime.errors import DecodeError
+from mars_runtime.events import Proposal
+from mars_runtime.settings import DecodeSettings, Metric
+from mars_runtime.transfers import to_device
+
+NUM_RUNNERS_UP = 3
+NUM_BEST = NUM_RUNNERS_UP + 1
+"""Number of candidates per prediction: the best token and its runners-up."""
+STRIP = 128
+"""Width of the strips into which ``best_of`` divides a large vocabulary on CUDA."""
+NEVER = 2**31 - 1
+NO_NUMBER = (
+    "The model returned logits that are not finite numbers. Reload the checkpoint, or use fp32."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How one row samples: a temperature above 0, and noise that depends on (seed, position).
+
+    positions: for each slot, the absolute position (prompt included) of the token that it predicts.
+        Slots without a position are ignored.
+    top_k, top_p, min_p: as in ``filtered``.
+    """
+
+    temperature: float
+    seed: int
+    positions: Sequence[int]
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+    @classmethod
+    def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
+        """Return how a row with these settings samples, or None if it is greedy."""
+        if settings.temperature == 0:
+            return None
+        filters = settings.top_p, settings.top_k, settings.min_p
+        return cls(settings.temperature, settings.seed, positions, *filters)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Values to add to the logits of one slot.
+
+    ids: int32 [N], in ascending order.
+    amounts: fp32 [N], one for each id.
+    """
+
+    ids: Tensor
+    amounts: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        settings: DecodeSettings,
+        answer: Sequence[int],
+        vocab_size: int,
+        banned: Collection[int] = (),
+    ) -> Addition:
+        """Return the logit bias of the settings minus their penalties on the tokens of ``answer``.
+
+        Tokens in ``banned`` get an infinite penalty.
+        """
+        bias = [pair for pair in settings.logit_bias if pair[0] < vocab_size]
+        written, counts = np.unique(np.array(answer, np.int64), return_counts=True)
+        penalties = settings.presence_penalty + settings.frequency_penalty * counts
+        bias += [(token, -math.inf) for token in banned]
+        changed = np.concatenate([written, [token for token, _ in bias]]).astype(np.int32)
+        ids, indices = np.unique(changed, return_inverse=True)
+        changes = np.concatenate([-penalties, [amount for _, amount in bias]])
+        amounts = np.bincount(indices, weights=changes, minlength=len(ids)).astype(np.float32)
+        return cls(torch.from_numpy(ids), torch.from_numpy(amounts))
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """Changes to the logits of one row before predictions are read from them.
+
+    First the repetition penalty: the logit of a token that occurs in the text is divided by
+    ``factor`` if it is positive, else multiplied by it (arXiv 1909.05858, section 4.1, without its
+    temperature; ``repetition_penalty`` of transformers). Then ``additions`` are added.
+
+    first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
+        None without a repetition penalty.
+    known: for each slot, the number of text tokens before the predicted position. Slots
+        without an entry are ignored.
+    additions: one for each slot; empty if nothing is added.
+    """
+
+    factor: float
+    first_at: Tensor | None
+    known: Sequence[int]
+    additions: Sequence[Addition] = ()
+
+    @classmethod
+    def of(
+        cls,
+        settings: DecodeSettings,
+        text: Sequence[int],
+        num_prompt: int,
+        known: Sequence[int],
+        vocab_size: int,
+        eos_ids: frozenset[int] = frozenset(),
+        positions: Sequence[int] = (),
+    ) -> Penalty | None:
+        """Return the changes to the logits of a row with this text, or None for no changes.
+
+        The text includes drafts.
+
+        num_prompt: number of prompt tokens in the text. Presence and frequency penalties and the
+            minimum number of tokens do not count them.
+        positions: for each slot, the position of the token that it predicts; needed for masks,
+            where it differs from ``known``.
+        """
+        factor, first_at = settings.repetition_penalty, None
+        if factor != 1:
+            first = np.full(vocab_size, NEVER, np.int32)
+            # Reversed, because numpy stores the last value of a repeated index, not the first.
+            first[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
+            first_at = torch.from_numpy(first)
+        additions: list[Addition] = []
+        if settings.has_additive_penalty or settings.logit_bias or settings.min_tokens:
+            counts = known if settings.has_additive_penalty else [num_prompt] * len(known)
+            first_end = num_prompt + settings.min_tokens
+            banned = [
+                eos_ids if position < first_end else frozenset[int]()
+                for position in positions or known
+            ]
+            by_case = {
+                case: Addition.of(settings, text[num_prompt : case[0]], vocab_size, case[1])
+                for case in set(zip(counts, banned, strict=True))
+            }
+            additions = [by_case[case] for case in zip(counts, banned, strict=True)]
+        if first_at is None and not any(len(addition.ids) for addition in additions):
+            return None
+        return cls(factor, first_at, known, additions)
+
+
+Rank = Callable[[Tensor, Tensor], None]
+"""Type of a function that reorders the best candidates of each slot in place.
+
+Its arguments are the probabilities [R, H, 4] and the ids [R, H, 4] of the candidates.
+"""
+
+
+def scores(logits: Tensor, metric: Metric) -> list[float]:
+    """Return the confidence of the best token of each row of logits [N, V], from 0 to 1.
+
+    probability: the softmax probability of the token in fp32.
+    margin: this probability minus the probability of the second-best token.
+    entropy: 1 - H / ln V over the V allowed tokens, so that one tau serves all metrics.
+    """
+    none = torch.empty(0, dtype=torch.long, device=logits.device)
+    return [
+        slot.confidence for slot in proposals_from_logits(logits.unsqueeze(0), none, [metric])[0]
+    ]
+
+
+def proposals_from_logits(
+    logits: Tensor,
+    forbidden: Tensor,
+    metrics: Sequence[Metric],
+    draws: Sequence[Draw | None] = (),
+    penalties: Sequence[Penalty | None] = (),
+    rank: Rank | None = None,
+) -> list[list[Proposal]]:
+    """Return token, confidence and runners-up of every slot as plain Python values.
+
+    logits: [R, H, V] of any float dtype, on any device; the host waits for the device once.
+    forbidden: int64 ids that are never emitted.
+    metrics: one for each row.
+    draws: for each row, how it samples (None: greedy); empty if all rows are greedy.
+    penalties: for each row, changes to its logits; empty if there are none.
+    rank: reranks the best candidates of all slots before the results are built.
+
+    Confidence and runners-up refer to the distribution at temperature 1 even if a token was
+    sampled, so tau has the same meaning at every temperature. A negative margin counts as 0. Raises
+    DecodeError for NaN or infinite logits.
+    """
+    table = logits.to(torch.float32, copy=True)
+    if any(penalties):
+        _penalise(table, penalties)
+    table.index_fill_(-1, forbidden, -math.inf)
+    probabilities = table.softmax(-1)
+    count = min(NUM_BEST, table.shape[-1])
+    best, ids = best_of(probabilities, count) if table.is_cuda else probabilities.topk(count)
+    if rank is not None:
+        rank(best, ids)
+    parts = [best, ids.float()]
+    is_drawn = any(draws)
+    if is_drawn:
+        tokens = _drawn_tokens(table, draws)
+        parts += [tokens.float(), probabilities.gather(-1, tokens)]
+    if "entropy" in metrics:
+        parts.append(certainty(probabilities, table.shape[-1] - len(forbidden)))
+    numbers = torch.cat(parts, -1).cpu().tolist()  # fp32 represents ids below 2**24 exactly.
+    width = best.shape[-1]
+    broken = [row for row, slots in enumerate(numbers) if any(slot[0] != slot[0] for slot in slots)]
+    if broken:
+        raise DecodeError(NO_NUMBER, tuple(broken))
+    return [
+        [_proposal(slot, width, metric, is_drawn) for slot in slots]
+        for slots, metric in zip(numbers, metrics, strict=True)
+    ]
+
+
+def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` largest values of [..., V] and their indices, as ``table.topk`` does.
+
+    The largest values are in the ``count`` strips with the largest maxima, so a large V needs one
+    pass for the maxima and a search in a few strips. Equal values are in any order.
+    """
+    strip = math.gcd(table.shape[-1], STRIP)
+    if table.shape[-1] // strip < count or strip < count:
+        best, ids = table.topk(count)
+        return best, ids
+    strips = table.view(*table.shape[:-1], -1, strip)
+    which = strips.amax(-1).topk(count).indices
+    candidates = strips.gather(-2, which.unsqueeze(-1).expand(*which.shape, strip)).flatten(-2)
+    best, positions = candidates.topk(count)
+    return best, which.gather(-1, positions // strip) * strip + positions % strip
+
+
+def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
+    if any(penalty.first_at is not None for penalty in penalties if penalty):
+        penalise(table, penalties)
+    for logits, penalty in zip(table, penalties, strict=True):
+        for slot, addition in zip(logits, penalty.additions if penalty else (), strict=False):
+            ids = to_device(addition.ids, slot.device)
+            slot.index_add_(0, ids, to_device(addition.amounts, slot.device))
+
+
+def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
+    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place, on any device."""
+    slots = table.shape[1]
+    ids, first_positions = _occurring(penalties)
+    num_known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]
+    factors = [penalty.factor if penalty else 1.0 for penalty in penalties]
+    device = table.device
+    token_ids = to_device(ids, device).unsqueeze(1).expand(-1, slots, -1)
+    is_known = to_device(first_positions, device).unsqueeze(1) < to_device(
+        [row[:slots] for row in num_known], device
+    ).unsqueeze(-1)
+    factor = to_device(factors, device, torch.float32).view(-1, 1, 1)
+    logits_at = table.gather(-1, token_ids)
+    less = torch.where(logits_at < 0, logits_at * factor, logits_at / factor)
+    table.scatter_(-1, token_ids, torch.where(is_known, less, logits_at))
+
+
+def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
+    """Return the tokens of each row's text, int64 [R, N], and their first positions, int32 [R, N].
+
+    Shorter rows repeat their tokens up to length N. A row without a penalty has token 0 with
+    the position NEVER.
+    """
+    rows = []
+    for penalty in penalties:
+        ids, first_positions = np.zeros(1, np.int64), np.full(1, NEVER, np.int32)
+        if penalty is not None and penalty.first_at is not None:
+            first_at = penalty.first_at.numpy()
+            occurring = np.flatnonzero(first_at != NEVER)
+            if len(occurring):
+                ids, first_positions = occurring, first_at[occurring]
+        rows.append((ids, first_positions))
+    length = max(len(ids) for ids, _ in rows)
+    # ``np.resize`` repeats the tokens of a row up to the length, which does not change the result.
+    ids = np.stack([np.resize(ids, length) for ids, _ in rows])
+    first_positions = np.stack([np.resize(first_positions, length) for _, first_positions in rows])
+    return torch.from_numpy(ids), torch.from_numpy(first_positions)
+
+
+def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
+    """Convert the numbers that ``proposals_from_logits`` computed for one slot to a Proposal.
+
+    A slot is [probabilities, ids, (sampled id, its probability), (certainty)]; the parts in
+    parentheses are optional.
+    """
+    ranked = [
+        (int(slot[width + i]), slot[i]) for i in range(width) if slot[i]
+    ]  # forbidden ids have probability 0
+    token, confidence = ranked[0]
+    if is_drawn:
+        token, confidence = int(slot[2 * width]), slot[2 * width + 1]
+    runners_up = tuple([pair for pair in ranked if pair[0] != token][:NUM_RUNNERS_UP])
+    runner_up = runners_up[0][1] if runners_up else 0.0
+    if metric == "margin":
+        confidence = max(0.0, confidence - runner_up)
+    elif metric == "entropy":
+        confidence = slot[-1]
+    return Proposal(token, confidence, runners_up)
+
+
+def certainty(probabilities: Tensor, num_allowed: int) -> Tensor:
+    """Return the certainty 1 - H / ln V of each slot as [..., 1], clamped to 0..1 against
+    rounding."""
+    entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
+    value: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
+    return value.clamp_(0.0, 1.0)
+
+
+def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
+    device = table.device
+    top_ps = [draw.top_p if draw else 1.0 for draw in draws]
+    top_ks = [draw.top_k if draw else 0 for draw in draws]
+    min_ps = [draw.min_p if draw else 0.0 for draw in draws]
+    temperatures = [draw.temperature if draw else 0.0 for draw in draws]
+    seeds = [draw.seed if draw else 0 for draw in draws]
+    width = table.shape[1]
+    known = [list(draw.positions) if draw else [] for draw in draws]
+    positions = [(row + [0] * width)[:width] for row in known]
+    return draw_tokens(
+        table,
+        to_device(temperatures, device),
+        to_device(seeds, device),
+        to_device(positions, device),
+        to_device(top_ps, device) if min(top_ps) < 1.0 else None,
+        top_ks if max(top_ks) > 0 else (),
+        to_device(min_ps, device) if max(min_ps) > 0.0 else None,
+    )
+
+
+def draw_tokens(
+    table: Tensor,
+    temperatures: Tensor,
+    seeds: Tensor,
+    positions: Tensor,
+    top_ps: Tensor | None = None,
+    top_ks: Sequence[int] = (),
+    min_ps: Tensor | None = None,
+) -> Tensor:
+    """Return argmax(logits / T + Gumbel noise), [R, H, 1]: a sample from softmax(logits / T).
+
+    For the same logits, every forward pass, slot and batch that predicts a position draws the same
+    sample, because the noise depends only on seed, position and token (Gumbel-max trick).
+
+    table: fp32 logits [R, H, V].
+    temperatures, seeds: [R]; temperature 0 selects the best token.
+    positions: [R, H], the absolute position that each slot predicts.
+    top_ps, top_ks, min_ps: as in ``filtered``.
+    """
+    is_drawn = (temperatures > 0).view(-1, 1, 1)
+    scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
+    scaled = filtered(table / scale, top_ps, top_ks, min_ps)
+    noise = gumbel(seeds.unsqueeze(1), positions, table.shape[-1]).mul_(is_drawn)
+    return scaled.add_(noise).argmax(-1, keepdim=True)
+
+
+def filtered(
+    table: Tensor, top_ps: Tensor | None, top_ks: Sequence[int], min_ps: Tensor | None
+) -> Tensor:
+    """Return logits [R, H, V] with -inf for the tokens that must not be sampled.
+
+    Each filter is [R], or None or empty if no row uses it. The order is that of transformers'
+    ``generate``: first the ``top_ks`` most probable tokens, then the ``nucleus`` of these,
+    renormalised, then those that are at least min_ps times as probable as the best one. Each filter
+    leaves at least the best token and includes ties.
+    """
+    if top_ks:
+        table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
+    if top_ps is not None:
+        table = table.masked_fill(~nucleus(table, top_ps), -math.inf)
+    if min_ps is not None:
+        least = table.amax(-1, keepdim=True) + min_ps.log().view(-1, 1, 1)
+        table = table.masked_fill(table < least, -math.inf)
+    return table
+
+
+def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
+    """Return which tokens of logits [R, H, V] are among the k most probable of their slot.
+
+    ``top_ks`` contains k for each row; values below 1 allow all tokens. Ties with the last token
+    are included.
+    """
+    _, slots, size = table.shape
+    most = min(max(1, *top_ks), size)
+    best = table.topk(most).values
+    last = to_device([min(max(number, 1), most) - 1 for number in top_ks], table.device)
+    least = best.gather(-1, last.view(-1, 1, 1).expand(-1, slots, 1))
+    is_off = to_device([number < 1 for number in top_ks], table.device).view(-1, 1, 1)
+    return (table >= least) | is_off
+
+
+def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
+    """Return which tokens of logits [R, H, V] belong to the nucleus (top-p sampling).
+
+    The nucleus consists of the most probable tokens until the sum of their probabilities reaches
+    the row's entry in ``top_ps`` [R], and of ties with the last of them. The best token always
+    belongs to it.
+    """
+    probabilities = table.softmax(-1)
+    ranked = probabilities.sort(-1, descending=True).values
+    is_in = ranked.cumsum(-1) - ranked < top_ps.float().view(-1, 1, 1)
+    is_in[..., 0] = True
+    least = ranked.masked_fill(~is_in, math.inf).amin(-1, keepdim=True)
+    return (probabilities >= least) | (top_ps >= 1.0).view(-1, 1, 1)
+
+
+def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
+    """Return Gumbel noise [..., V] that depends only on (seed, position, token id).
+
+    It uses a counter-based hash (the finaliser of splitmix64, in wrapping int64 arithmetic) instead
+    of a stateful generator, so the values are the same on every device and in any order.
+    """
+    tokens = torch.arange(vocab_size, device=positions.device)
+    key = mix(mix(seeds + 1).bitwise_xor(positions))
+    bits = mix(key.unsqueeze(-1) + tokens * -0x61C8864680B583EB)
+    uniform = ((bits >> 20) & 0x7FFFFF).float().add_(0.5).mul_(2.0**-23)  # strictly between 0 and 1
+    return uniform.log_().neg_().log_().neg_()
+
+
+def mix(value: Tensor) -> Tensor:
+    """Return a hash of each int64 (the finaliser of splitmix64), the same on every device."""
+    value = (value ^ ((value >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
+    value = (value ^ ((value >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
+    return value ^ ((value >> 31) & 0x1FFFFFFFF)
