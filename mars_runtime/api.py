@@ -79,7 +79,7 @@ Prompt = str | Sequence[Message]
 class Keywords(TypedDict, total=False):
     """The types of the keyword arguments that set fields of ``DecodeSettings``."""
 
-    method: str
+    method: MethodName
     tau: float
     block_size: BlockSize
     metric: Metric

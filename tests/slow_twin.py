@@ -115,7 +115,7 @@ def _step(
     waiting, num_forwards = row.drafts, 0
     if draft is not None and settings.method == "speculative" and row.is_live:
         left = remaining - len(verdict.emitted) - 1
-        more = min(settings.num_drafts, left) - len(waiting)
+        more = min(settings.num_guesses, left) - len(waiting)
         added, num_forwards = _drafted(
             [*row.prefix, *waiting], more, vocabulary, settings, draft, row.num_prompt
         )

@@ -225,7 +225,7 @@ def test_figures_and_circumstances() -> None:
     settings = DecodeSettings(lossless=True, tau=0, metric="margin", temperature=0.5)
     header = Header("c", "p", (), settings, "A chip", "float32", {"torch": "2"}, 1)
     assert terminal.circumstances(header) == (
-        "c · lossless MARS τ 0 margin B 4, temperature 0.5 · float32 · 1 thread · torch 2 · equal "
+        "c · lossless τ=0 B=4 margin, temperature 0.5 · float32 · 1 thread · torch 2 · equal "
         "to AR except at near ties · A chip"
     )
     assert "near ties" not in terminal.circumstances(replace(header, is_bitwise=True))

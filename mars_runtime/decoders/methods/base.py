@@ -85,7 +85,8 @@ class Method:
 
     def describe(self, settings: MethodSettings) -> str:
         """Return a short name of the settings, such as ``Jacobi B=4``."""
-        return f"{self.title} B={settings.block_size}"
+        size = f" B={settings.block_size}" if "block_size" in self.obeys else ""
+        return f"{self.title}{size}"
 
     def is_verified(self, settings: MethodSettings) -> bool:
         """Return whether drafts are verified before they are emitted, so that the text is AR's.
