@@ -33,6 +33,7 @@ from mars_runtime.settings import (
     LogitBias,
     Masked,
     MaskLayout,
+    MethodName,
     Metric,
     SettingsError,
     TauPolicy,

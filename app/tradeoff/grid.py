@@ -29,9 +29,9 @@ from app.ui.examples import ExampleBook
 from app.ui.rounds import rounds_text
 from app.ui.run_log import RunLog
 from app.ui.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Transcript, Wait, writer_of
+from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
-from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import Rounds
 from mars_runtime.text import Context
