@@ -28,13 +28,12 @@ from app.settings import AppSettings  # noqa: E402
 from app.ui.imported_runs import MAX_NAME_CHARS, MAX_NOTE_CHARS  # noqa: E402
 from app.ui.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
 from mars_runtime import derived, speedup  # noqa: E402
-from mars_runtime.decoders.methods import LANES  # noqa: E402
+from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
 from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
 from mars_runtime.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import exports, judgements, masked  # noqa: E402
 from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
 from mars_runtime.settings import (  # noqa: E402
-    MAX_DRAFTS,
     OBEYED_BY_ALL,
     SETTINGS,
 )
