@@ -353,7 +353,6 @@ class DecodeSettings:
         "The objective of auto",
         "objective when B is auto: least time on this machine, or fewest forward passes (the "
         "same number on every machine)",
-        is_steered=True,
     )
     repetition_penalty: float = setting(
         1.0,

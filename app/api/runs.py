@@ -288,7 +288,8 @@ def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrd
     posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
     limits = engines.limits(posted["checkpoint"])
     order = read_live_order(posted, limits)
-    objective = read_setting("auto_objective", values["auto_objective"], limits)
+    posted_objective = values.get("auto_objective", order.settings.auto_objective)
+    objective = read_setting("auto_objective", posted_objective, limits)
     return replace(order, settings=replace(order.settings, auto_objective=objective))
 
 

@@ -32,7 +32,7 @@ export const SETTINGS = {
   top_p: { label: "Top-p", isSteered: false, isCommon: true },
   tau_policy: { label: "Threshold rule (unverified runs)", isSteered: true, isCommon: false },
   agreement_target: { label: "Target agreement with AR", isSteered: true, isCommon: false },
-  auto_objective: { label: "", isSteered: true, isCommon: false },
+  auto_objective: { label: "", isSteered: false, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop when the text starts to loop", isSteered: false, isCommon: true },
   presence_penalty: { label: "", isSteered: false, isCommon: true },
