@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mars_runtime import folds
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
-from mars_runtime.decoders.factory import decode_queue
+from mars_runtime.decoders.factory import decode, decode_queue
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.errors import DecodeError
 from mars_runtime.events import FINAL, Event, Prefill, Step
