@@ -4,6 +4,7 @@ import { draftIds, takerOf } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
 import { counted, probability, short } from "../core/words.js";
+import { numChecked } from "../folds/proposals.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
 /** @param {number} i */
@@ -20,7 +21,7 @@ export function whyText(lane, step) {
   const isDraftModel = step.guessed.length > 0 && step.settings.method === "speculative";
   const modelText = isDraftModel ? `, ${step.guessed.length} of them from the draft model` : "";
   const drafts = waiting
-    ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${copied}${modelText}.`
+    ? ` ${counted(waiting, "draft")} ${waiting === 1 ? "waits" : "wait"} for the next pass to verify${copied}${modelText}.`
     : "";
   if (step.taken) return fillText(step, step.taken.length);
   if (step.stop === "eos") return "The text ended here.";
@@ -30,13 +31,19 @@ export function whyText(lane, step) {
   if (step.settings && step.settings.method === "jacobi") return guessText(step);
   if (step.stop === "mismatch")
     return `AR chose another token than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
-  if (isVerified(step.settings)) return `AR agreed with every draft that was verified.${drafts}`;
+  if (isVerified(step.settings)) return `${agreedText(numChecked(lane, step.index))}${drafts}`;
   if (step.stop === "threshold" && next) {
     return `Stopped: the next proposal, “${lane.tokenName(next[0])}” at ${probability(next[1])}, was below τ\u00a0=\u00a0${short(step.tau)}.`;
   }
   if (step.stop === "block")
     return step.count === 1 ? "Only one proposal was requested." : `All ${step.count} proposals were accepted.`;
   return `Stopped: ${step.stop}.`;
+}
+
+/** @param {number} num number of drafts that a pass verified, all of which AR agreed with */
+function agreedText(num) {
+  if (!num) return "No draft to verify: the token is AR's own.";
+  return num === 1 ? "AR agreed with the draft." : `AR agreed with all ${num} drafts.`;
 }
 
 /**

@@ -71,6 +71,12 @@ def test_a_token_opens_its_pass_and_the_wrong_places_are_found_from_there(
     page.wait_for_selector(DRAWER, state="hidden")
     assert page.locator(f"{ROOT} .rv-charts").is_visible()
     assert page.locator(f"{MARS} .rv-chosen").count() == 0
+    page.focus(f"{MARS} .rv-text")
+    for key in ("Home", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector(f"{DRAWER}[data-pass='2']:focus")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"{MARS} .rv-text:focus")
     page.click(f"{AR} .rv-t >> nth=2")
     assert at(page) == ("ar", 3, 3)
     page.click(f"{DRAWER} [aria-label=Close]")

@@ -2,7 +2,7 @@
 // another threshold, and the places where a pass went wrong. It is open while a pass is chosen (`view.choose`).
 
 import { attribute, button, fill, make, placeIn, put } from "../../core/dom.js";
-import { mainLane } from "../../core/folds.js";
+import { draftIds, mainLane } from "../../core/folds.js";
 import { factsOf, isVerified } from "../../core/methods.js";
 import { capital, counted, joined, milliseconds, probability, short, whole } from "../../core/words.js";
 import { placesAround, placesOf } from "../../folds/places.js";
@@ -20,6 +20,7 @@ export class Drawer {
   places = []; // of the lane `placed`
   /** @type {Lane} */
   placed;
+  around = { here: -1, previous: -1, next: -1 }; // indices of places
 
   /**
    * @param {HTMLElement} element
@@ -117,8 +118,7 @@ export class Drawer {
 
   /** @param {number} by */
   jump(by) {
-    const { step, lane, token = -1 } = /** @type {Focus} */ (this.shown);
-    const { previous, next } = placesAround(this.places, lane.steps[step], token);
+    const { previous, next } = this.around;
     this.goTo(this.places[by < 0 ? previous : next]);
   }
 
@@ -225,14 +225,11 @@ export class Drawer {
     const tau = this.tau.valueAsNumber;
     const isValid = tau >= 0 && tau <= 1;
     const num = isValid ? judgeAgain(lane, index, tau, endIds(this.view.run.lanes)) : 0;
-    const drafts = isLossless(lane.steps[index]);
+    const step = lane.steps[index];
+    const [verb, did] = isLossless(step) ? ["draft", draftIds(step).length] : ["accept", step.count];
+    const change = num === did ? ", as it did" : `, not ${did}; later passes would then differ`;
     attribute(this.whatIf, { "data-num": isValid ? num : "" });
-    put(
-      this.would,
-      isValid
-        ? `it would ${drafts ? "draft" : "accept"} ${counted(num, "token")}. Later passes would differ.`
-        : "between 0 and 1",
-    );
+    put(this.would, isValid ? `it would ${verb} ${counted(num, "token")}${change}.` : "between 0 and 1");
   }
 
   /**
@@ -246,7 +243,9 @@ export class Drawer {
     const ar = lanes.find((other) => other.isAr && other !== this.placed) ?? null;
     this.places = this.placed.isAr ? [] : placesOf(this.placed, ar);
     const { places, placed } = this;
-    const { here, previous, next } = placesAround(places, step, token);
+    const at = token < 0 && lane !== placed ? step.first : token;
+    this.around = placesAround(places, step, at);
+    const { here, previous, next } = this.around;
     this.jumps.forEach((node, i) => void (node.disabled = (i ? next : previous) < 0));
     attribute(this.element, { "data-places": places.length, "data-here": here + 1 });
     put(this.where, placesText(placed, places, here));
@@ -321,7 +320,7 @@ const FATES = {
   own: "✓ accepted: AR's own",
   taken: "✓ accepted",
   confirmed: "✓ accepted: AR confirmed the draft",
-  drafted: "drafted",
+  drafted: "drafted, for the next pass to verify",
   refused: "✗ rejected",
   unseen: "✗ not considered",
   outbid: "prompt lookup was used instead",
@@ -338,10 +337,12 @@ const FATES = {
  */
 function fateTexts(lane, step, row) {
   const { token } = row;
+  const isUnused = row.fate === "refused" || row.fate === "unseen";
+  const reason = row.fate === "refused" && row.confidence < step.tau ? ": below τ" : "";
   const own =
     row.fate === "replaced"
       ? `✓ AR's own, instead of the draft “${lane.tokenName(Number(row.draft))}”`
-      : FATES[row.fate];
+      : `${isUnused && isLossless(step) ? "✗ not drafted" : FATES[row.fate]}${reason}`;
   const source = token && token.step === step && row.fate === "taken" ? sourceText(lane, token) : "";
   const [kind, later] = laterText(lane, row);
   return [make("span", "", joined(own, source)), ...(later ? [make("span", { "data-later": kind }, later)] : [])];
