@@ -33,6 +33,7 @@ from app.ui.controls import (
 )  # fmt: skip
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, set_for
 from app.ui.fields import (
+    TEXTS,
     block_size_field,
     block_size_update,
     max_tokens_field,
@@ -63,7 +64,6 @@ ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
 """Script that runs when Run is pressed. It adds the page's conversation to the posted values."""
 FIRST_EXAMPLES = 4
 """Number of examples below the prompt. The others are under "More examples"."""
-TEXTS = [("Same text as AR", True), ("Unverified", False)]
 TAU_SAYS = (
     '<p class="if-lossless">τ decides how sure a draft must be to be tried. '
     "The text stays AR’s.</p>"

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import gradio as gr
 
-from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
-from app.ui.stream import TabHandlers
-from app.ui.views import LineView, RaceView
+from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE
 from app.ui.wiring import (
-    Decode,
     Field,
-    wire_memory,
-    wire_stream,
 )
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
-SHARED = ("checkpoint", "system")
-"""Controls of the Live tab that apply to all tabs; Run sends their values from every tab."""
+TEXTS = [("Same text as AR", True), ("Unverified", False)]
+"""Choices of the setting ``lossless``."""
 OWN_SYSTEM = "The model's own system prompt"
 
 
@@ -103,74 +96,3 @@ def _range(depth: int, block_size: Any) -> dict[str, Any]:
         "value": min(chosen, depth),
         "visible": depth > 1,
     }
-
-
-class Desk:
-    """The common layout of a tab: a column with the controls, Run and Stop, and the view next to
-    it. Element ids are ``<place>-<name>``.
-    """
-
-    def __init__(self, place: str, handlers: TabHandlers[Any], live: Mapping[str, Field]) -> None:
-        """Create the layout. place: the tab's name. live: the controls of the Live tab."""
-        self.place = place
-        self.handlers = handlers
-        self.controls: dict[str, Field] = {name: live[name] for name in SHARED}
-        self.starts: list[tuple[gr.Button, Decode | None]] = []
-        """Further buttons that start a run, each with its function instead of ``handlers.run``."""
-        self._live_prompt = live["prompt"]
-
-    @contextmanager
-    def laid_out(
-        self, page: gr.Blocks, posted: Iterable[Control], view: type[LineView], race: bool = False
-    ) -> Iterator[None]:
-        """Build everything around the controls. The body of the ``with`` statement builds the
-        controls.
-
-        posted: the controls whose values Run sends. race: add a race view below the tab's view, in
-        which a run of that view can be opened.
-        """
-        with gr.Row(**self.named("live")):
-            with gr.Column(scale=0, min_width=340, **self.named("desk")):
-                yield
-                with gr.Row(**self.named("go")):
-                    run = gr.Button("Run", variant="primary", min_width=0, **self.named("run"))
-                    stop = gr.Button("Stop", min_width=0, **self.named("stop"))
-            with gr.Column(scale=1, min_width=300, **self.named("stage")):
-                tab_view = view(missed=self.handlers.logs.missed, elem_id=self.place)
-                if race:
-                    RaceView(**self.named("race"))
-        inputs = {control.name: self.controls[control.name] for control in posted}
-        for button, decode in [(run, None), *self.starts]:
-            wire_stream(page, self.handlers, [button.click], stop, inputs, [tab_view], decode)
-        tab_controls = {
-            name: control for name, control in self.controls.items() if name not in SHARED
-        }
-        wire_memory(page, self.place, tab_controls)
-
-    def named(self, name: str) -> dict[str, Any]:
-        """Return the ``elem_id`` argument for a component of this tab."""
-        return {"elem_id": f"{self.place}-{name}"}
-
-    def choices(
-        self,
-        kind: type[gr.Radio | gr.CheckboxGroup],
-        name: str,
-        titles: Mapping[Any, str],
-        value: Any,
-        label: str,
-    ) -> None:
-        """Add a control for choosing one or several of the keys of ``titles``."""
-        listed = [(title, value) for value, title in titles.items()]
-        self.controls[name] = kind(listed, value=value, label=label, **self.named(name))
-
-    def slider(
-        self, name: str, low: float, high: float, value: float, step: float, label: str
-    ) -> None:
-        """Add a slider for a number that is not a setting."""
-        self.controls[name] = gr.Slider(
-            low, high, value, step=step, label=label, buttons=[], **self.named(name)
-        )
-
-    def max_tokens(self, value: int) -> None:
-        most = self.handlers.max_tokens
-        self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most)

@@ -22,7 +22,7 @@ pytestmark = needs_browser
 SHOWN = {
     "live": "#desk",
     "trade-off": "#grid-bar",
-    "throughput": "#throughput-desk",
+    "throughput": "#throughput-bar",
     "compare": "#compare",
     "sets": "#review",
     "how-it-works": "#explain",

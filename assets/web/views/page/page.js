@@ -2,7 +2,7 @@
 // run; Escape stops it. On Live, R starts a run, 1 to 4 pick an example, and F switches to big type; the player's keys
 // are in views/race/player.js. On a phone, starting a run scrolls to the results.
 
-import { NO_COPY, attribute, button, copied, find, isModified, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, copied, find, isModified, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { factsOf, nameOf } from "../../core/methods.js";
@@ -19,7 +19,7 @@ import { questionOnShow, turn, wantedOf } from "../conversation/view.js";
 /** @type {Record<string, string>} */
 const RUNS = {
   run: "race",
-  "throughput-run": "throughput-stage",
+  "throughput-run": "throughput",
   "grid-run": "grid",
 }; // id of a Run button -> id of the element with its results
 /** @type {Record<string, string>} */
@@ -32,11 +32,6 @@ const PROMPTS = {
 export function mountPage() {
   mountApi();
   mountAsks();
-  for (const place of Object.keys(FOLDS))
-    whenThere(
-      () => document.getElementById(`${place}go`),
-      (row) => fold(row, place),
-    );
   whenThere(() => document.querySelector(VIEWS.live), mountStates);
   mountHelp();
   mountPins();
@@ -226,35 +221,6 @@ function mountPrompt() {
     wanted[place] = prompt;
     informView(place);
   };
-}
-
-/** @type {Record<string, { text: string, label: string, controls: string }>} */
-const FOLDS = Object.fromEntries(
-  ["throughput-"].map((place) => [place, { text: "Settings", label: "Settings", controls: `${place}desk` }]),
-); // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
-
-/**
- * Adds the button that shows and hides the controls on a phone. On a phone, the controls are in a bar at the bottom
- * edge, which at first shows only Run, Stop and this button. Starting a run hides the other controls again. Wider pages
- * show all controls and hide the button (page.css).
- * @param {HTMLElement} row
- * @param {string} place
- */
-function fold(row, place) {
-  const live = /** @type {HTMLElement} */ (document.getElementById(`${place}live`));
-  const { text, label, controls } = FOLDS[place];
-  const attributes = { id: `${place}fold`, class: "fold", "aria-label": label, "aria-controls": controls };
-  const opener = button(attributes, text, () => open(live.dataset.knobs !== "open"));
-  /** @param {boolean} isOpen */
-  const open = (isOpen) => {
-    live.dataset.knobs = isOpen ? "open" : "folded";
-    attribute(opener, { "aria-expanded": isOpen });
-  };
-  open(false);
-  row.addEventListener("click", (event) => {
-    if (targetOf(event).closest(`#${place}run`)) open(false);
-  });
-  row.append(opener);
 }
 
 // Selector of each view while it is running, by the id of the row with its Run and Stop buttons.

@@ -5,7 +5,7 @@ import { Plot } from "../../charts/plot.js";
 import { button, find, make, put } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
-import { counted, figure, whole } from "../../core/words.js";
+import { capitalised, counted, figure, whole } from "../../core/words.js";
 import { throughputFigure } from "./chart.js";
 import { measuredParts, measuredText } from "./measured.js";
 import { State } from "./state.js";
@@ -147,7 +147,7 @@ class ThroughputView extends PhaseView {
     const { begin, slots, points } = this.state;
     if (!begin) return "";
     const waiting = points.length && begin.round === 0 ? `, ${whole(lastOf(points).waiting)} waiting` : "";
-    return `${begin.title}: ${counted(slots.length, "request")} at once${waiting}`;
+    return `${capitalised(begin.title)}: ${counted(slots.length, "request")} at once${waiting}`;
   }
 }
 
