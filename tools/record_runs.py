@@ -40,15 +40,6 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("scenarios.json")
 ROUNDS = 3
-MOVING_PACE = 8.0  # pauses long enough that a move applies to the intended forward
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A change of τ as soon as a lane has emitted ``num_tokens``."""
-
-    num_tokens: int
-    tau: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,6 @@ class ScenarioLane:
     name: str
     title: str
     settings: DecodeSettings
-    moves: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +73,8 @@ def read_scenarios() -> Iterator[Scenario]:
     for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
         chosen = entry.pop("settings", None)
         settings = DEFAULTS if chosen is None else DecodeSettings(**chosen)
-        moves = tuple(Move(*move) for move in entry.pop("moves", ()))
         lanes = tuple(
-            ScenarioLane(name, TITLES[name], settings_for(name, settings), moves * (name == "mars"))
+            ScenarioLane(name, TITLES[name], settings_for(name, settings))
             for name in entry.pop("lanes", RACE)
         )
         yield Scenario(**entry, lanes=lanes)
@@ -239,11 +228,7 @@ class Recorder:
 
     def _run(self, scenario: Scenario, requests: Sequence[Request]) -> list[Run]:
         """Run all lanes to their end. Raises RecordingError."""
-        runs = self._engine.race(
-            requests, MOVING_PACE if any(lane.moves for lane in scenario.lanes) else 0.0
-        )
-        for lane, run in zip(scenario.lanes, runs, strict=True):
-            _steer(run, lane.moves)
+        runs = self._engine.race(requests)
         for run in runs:
             run.wait()
             end = run.events_since(0)[-1]
@@ -280,23 +265,6 @@ def _brief_row(row: RowStep) -> RowStep:
 def _brief_proposal(proposal: Proposal) -> Proposal:
     runners_up = tuple((token, round(share, 4)) for token, share in proposal.runners_up)
     return proposal._replace(runners_up=runners_up)
-
-
-def _steer(run: Run, moves: Sequence[Move]) -> None:
-    """Change the settings of a run when a move is due. The change happens during a pause, which no
-    clock counts.
-    """
-    waiting = list(moves)
-    events = iter(run)
-    num_tokens = 0
-    while waiting:
-        event = next(events)
-        if isinstance(event, Step):
-            num_tokens += len(event.rows[0].accepted)
-        elif isinstance(event, End):
-            return
-        if num_tokens >= waiting[0].num_tokens:
-            run.settings = replace(run.settings, tau=waiting.pop(0).tau)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:

@@ -133,12 +133,13 @@ def missing_sentence(lanes: Mapping[str, str]) -> str:
 
 
 def footer(served: Served) -> str:
-    """Return the footer: licence, exactness of lossless, where live runs are measured, and advice
-    on speed.
+    """Return the footer: licence, kind of training, exactness of lossless, where live runs are
+    measured, and advice on speed.
     """
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
+        *(["a frozen base with an adapter on masks"] if served.entry.adapter else []),
         f"lossless is {'bitwise exact' if served.is_bitwise else 'exact except at near ties'}",
         "live runs are timed on this server",
         *([served.advice] if served.advice else []),

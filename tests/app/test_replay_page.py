@@ -86,7 +86,7 @@ def look_with_axe(page: playwright.Page, where: str) -> None:
 @pytest.mark.parametrize("has_charts", [True, False])
 def test_a_document_from_python_shows_its_runs(tmp_path: Path, has_charts: bool) -> None:
     """What ``mars.show`` opens, with charts, and what a notebook shows, without."""
-    recording = next(recording for recording in load() if recording.name == "tau-moved")
+    recording = next(recording for recording in load() if recording.name == "average")
     traces = recording.traces()
     file = tmp_path / "replay.html"
     file.write_text(replay_page.replay([*traces.values()], has_charts), encoding="utf-8")
@@ -98,7 +98,9 @@ def test_a_document_from_python_shows_its_runs(tmp_path: Path, has_charts: bool)
             assert "".join(tokens) == folds.text(trace)
         assert page.inner_text(".rv-prompt") == recording.prompt
         header = traces["mars"].header
-        assert page.inner_text(".rv-recorded") == f"recorded {header.date[:10]}"
+        assert (
+            page.inner_text(".rv-recorded") == f"{header.checkpoint}, recorded {header.date[:10]}"
+        )
         assert header.hardware in page.inner_text(".rv-env")
         look_on_a_phone(page)
         if has_charts:

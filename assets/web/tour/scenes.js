@@ -16,7 +16,7 @@ import { TokenView } from "../text/text.js";
 import { SENTENCES } from "./stops.js";
 
 const PLAYED_IN = 8; // seconds in which the slowest lane of a recording is played
-const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85]; // relative font sizes, of which the largest that fits is used
+const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85, 0.75, 0.65]; // relative font sizes, of which the largest that fits is used
 const SILENT = { token() {}, leave() {}, choose() {} };
 
 // Shows a picture of recorded passes. Each beat shows a pass, counted from the last pass that repaired a draft, or a
@@ -121,9 +121,10 @@ export class RaceScene {
     this.recorded = recording(spec.recording);
     this.prompt = make("p", "pr-prompt");
     this.panes = make("div", "pr-lanes");
+    this.won = make("p", "pr-result");
     this.mark = make("p", { class: "pr-mark", role: "status" });
     this.keys = make("p", "pr-keys");
-    element.append(this.prompt, this.panes, make("div", "pr-foot", this.mark, this.keys));
+    element.append(this.prompt, this.panes, this.won, make("div", "pr-foot", this.mark, this.keys));
     this.beats = this.recorded ? spec.beats : [];
     if (this.recorded) this.useRecording();
     else put(this.mark, SENTENCES.noRecording);
@@ -207,7 +208,8 @@ export class RaceScene {
       const { lane } = column;
       column.draw(isOver ? lane : lane.at(numUntil(lane, this.time, this.clock)), this.clock === CLOCKS.seconds);
     }
-    put(this.mark, isOver ? `${this.result(true)} ${this.note}`.trim() : this.note || "");
+    put(this.won, isOver ? this.result(true) : "");
+    put(this.mark, this.note || "");
     const isComplete = this.columns.every(({ view }) => view.isWhole); // a jump over many passes takes several frames
     if (!isComplete && this.panes.isConnected) requestAnimationFrame(() => this.draw());
   }
@@ -255,7 +257,8 @@ export class RaceScene {
   /** @param {boolean} isOver */
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
-    put(this.mark, `${SENTENCES.live} ${isOver ? this.result() : ""}`.trim());
+    put(this.won, isOver ? this.result() : "");
+    put(this.mark, SENTENCES.live);
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }
 

@@ -39,7 +39,7 @@ def still_page(plotly: Path | None = None) -> Iterator[playwright.Page]:
         page.set_viewport_size({"width": 1100, "height": 1000})
         script = plotly.read_text("utf-8") if plotly else ""
         page.set_content(HOST.format(script, assets.head(), RaceView.template("")))
-        put(page, recording("word-problem").value)
+        put(page, recording("sort-words").value)
         yield page
 
 

@@ -36,7 +36,7 @@ def colour(css: str) -> str:
 
 
 def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -> None:
-    put(still, recording("python").value)
+    put(still, recording("average").value)
     text = still.locator(TEXT)
     size = "n => getComputedStyle(n, '::after').fontSize"
     assert text.locator("[data-k]").first.evaluate(size) == "11px"

@@ -6,9 +6,9 @@ import { Pin } from "./tray.js";
 
 /** @type {[recording: string, lane: string, title: string][]} */
 const SHOWN = [
-  ["dial-lossless", "ar", "Plain AR"],
-  ["dial-lossless", "mars", "MARS, lossless"],
-  ["dial-70", "mars", "MARS, τ 0.7, unverified"],
+  ["average", "ar", "Plain AR"],
+  ["average", "mars", "MARS, lossless"],
+  ["average", "lookup", "AR + lookup"],
 ];
 
 /** @type {Pin[] | null} */
