@@ -196,7 +196,6 @@ def replay(saved: Path) -> Iterator[playwright.Page]:
 
 def wait_until_drawn(page: playwright.Page) -> None:
     page.wait_for_selector(".mars-race[data-state=finished]")
-    assert page.get_attribute(".mars-race", "data-clock") == "passes"  # a file opens as the page
     loop = find_loop(list(TEXT[:160].encode()))
     assert loop is not None
     said = page.inner_text(".mars-race .rv-saying")
