@@ -19,7 +19,6 @@ from app.engines.limits import RefusalError
 from app.tradeoff.grid_order import (
     CONTROLS,
     LOSSLESS,
-    MAX_TOKENS,
     NUM_ROUNDS,
     REFERENCE,
     GridOrder,
@@ -162,8 +161,6 @@ class GridRun(TabRun[GridOrder]):
 
 
 class GridHandlers(TabHandlers[GridRun]):
-    most_tokens = MAX_TOKENS
-
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """Return the error of a control of this tab. The run itself reports errors of the prompt
         and other controls of the Live tab, because they are not visible here.

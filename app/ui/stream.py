@@ -243,18 +243,12 @@ class TabHandlers(ABC, Generic[R]):
     """
 
     pause: ClassVar[float] = POLL_SECONDS
-    most_tokens: ClassVar[int]
-    """Maximum of the tab's token slider, unless the app's own limit is lower."""
 
     def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
         self.engines = engines
         self.logs = logs
         self.book = book
         self.runs: RunRegistry[R] = RunRegistry()
-
-    @property
-    def max_tokens(self) -> int:
-        return min(self.most_tokens, self.engines.settings.max_new_tokens)
 
     def limits(self, values: Mapping[str, Any]) -> Limits:
         """Return the limits of the chosen checkpoint. Raises RefusalError if it is not listed."""
