@@ -89,8 +89,8 @@ def test_the_audiences_prompt_is_run_inside_the_talk(
     while not page.locator(".pr-ask").count():
         page.keyboard.press("PageDown")
     page.evaluate(HERE)
-    page.fill(".pr-ask textarea", "What does the room ask?")
-    page.press(".pr-ask textarea", "Enter")
+    page.fill(".pr-ask input", "What does the room ask?")
+    page.press(".pr-ask input", "Enter")
     page.wait_for_selector(f"{MARK}:is([data-kind=live-over], [data-kind=fallback])")
     assert "What does the room ask?" in page.inner_text(".pr-prompt")
     assert page.get_attribute(MARK, "data-kind") == "live-over"

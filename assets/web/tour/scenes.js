@@ -2,7 +2,7 @@
 // by pass, or at the recorded speed (slowed down equally in all lanes); a live run is drawn as it arrives. If a live run
 // fails or does not start, the recording replaces it and a message says so.
 
-import { button, legendItem, make, put, targetOf } from "../core/dom.js";
+import { button, legendItem, make, put } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
 import { folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
 import { afterLoop } from "../core/loops.js";
@@ -49,19 +49,6 @@ export class PictureScene {
   leave() {}
 }
 
-/**
- * Creates the legend of the marks in the texts of these lanes.
- * @param {Lane[]} lanes
- */
-function marksOf(lanes) {
-  const sources = new Set(lanes.flatMap(({ steps }) => steps.flatMap((step) => step.sources)));
-  return [
-    legendItem("rv-swatch rv-by-ar", LEGEND.pass),
-    legendItem("rv-swatch rv-c rv-n3", SENTENCES.ahead),
-    ...(sources.has("look-up") ? [legendItem("rv-swatch rv-by rv-by-lookup", LEGEND.lookup)] : []),
-  ];
-}
-
 class Column {
   /** @param {Lane} lane */
   constructor(lane) {
@@ -70,7 +57,13 @@ class Column {
     this.passes = make("b");
     this.facts = make("span");
     this.count = make("p", "pr-count rv-num", this.passes, " ", this.facts);
-    this.element = make("article", "pr-lane", make("h3", "", capital(lane.title)), this.text, this.count);
+    this.element = make(
+      "article",
+      { class: "pr-lane", "data-lane": lane.name },
+      make("h3", "", capital(lane.title)),
+      this.text,
+      this.count,
+    );
     this.view = new TokenView(this.text, lane, true, SILENT);
   }
 
@@ -126,6 +119,7 @@ export class RaceScene {
     this.keys = make("p", "pr-keys");
     element.append(this.prompt, this.panes, this.won, make("div", "pr-foot", this.mark, this.keys));
     this.beats = this.recorded ? spec.beats : [];
+    this.model = this.recorded?.lanes[0].header?.checkpoint ?? "";
     if (this.recorded) this.useRecording();
     else put(this.mark, SENTENCES.noRecording);
   }
@@ -146,7 +140,11 @@ export class RaceScene {
     const pace = isTimed ? (slow > 1 ? `, all lanes slowed ${slow}×` : "") : ", pass by pass";
     this.note = `${warning ? `${warning} ` : ""}Recorded ${recorded.note}${pace}.`;
     this.mark.dataset.kind = warning ? "fallback" : "recorded";
-    this.keys.replaceChildren(...marksOf(this.lanes));
+    this.keys.replaceChildren(
+      legendItem("rv-swatch rv-by-ar", LEGEND.pass),
+      legendItem("rv-swatch rv-c rv-n3", SENTENCES.ahead),
+      ...(spec.lanes?.includes("lookup") ? [legendItem("rv-swatch rv-by rv-by-lookup", LEGEND.lookup)] : []),
+    );
     this.fit();
     this.draw();
   }
@@ -250,10 +248,6 @@ export class RaceScene {
     return Boolean(this.live);
   }
 
-  get model() {
-    return this.lanes[0]?.header?.checkpoint ?? "";
-  }
-
   /** @param {boolean} isOver */
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
@@ -284,42 +278,22 @@ export class AskScene extends RaceScene {
    */
   constructor(element, spec) {
     super(element, spec);
-    const attributes = { rows: 1, placeholder: SENTENCES.ask, "aria-label": SENTENCES.askName };
-    this.box = make("textarea", attributes);
-    this.box.addEventListener("keydown", (event) => this.typed(event));
-    const form = make(
-      "div",
-      "pr-ask",
-      this.box,
-      button("", "Run", () => this.run()),
-    );
-    const prompts = (spec.prompts || []).map((prompt) => button("", prompt, () => this.run(prompt)));
+    const box = make("input", { placeholder: SENTENCES.ask, "aria-label": SENTENCES.askName });
+    const run = (prompt = box.value.trim()) => {
+      if (!prompt) return;
+      box.value = prompt;
+      this.ask(prompt);
+      /** @type {HTMLElement | null} */ (box.closest("dialog"))?.focus();
+    };
+    const form = make("form", "pr-ask", box, make("button", "", "Run"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      run();
+    });
+    form.addEventListener("keydown", (event) => event.stopPropagation()); // these keys do not drive the slides
+    const prompts = (spec.prompts || []).map((prompt) => button("", prompt, () => run(prompt)));
     if (LiveRun.isPossible()) this.prompt.before(form, make("div", "pr-prompts", ...prompts));
     this.fit(); // again, because the box takes some of the space
-  }
-
-  // This scene has its own prompt box to start live runs.
-  get canLive() {
-    return false;
-  }
-
-  /**
-   * Handles keys in the box: Enter runs the prompt, Escape leaves the box. The presenter does not handle these keys.
-   * @param {KeyboardEvent} event
-   */
-  typed(event) {
-    event.stopPropagation();
-    if (event.key === "Escape") /** @type {HTMLElement | null} */ (targetOf(event).closest("dialog"))?.focus();
-    if (event.key !== "Enter" || event.shiftKey) return;
-    event.preventDefault();
-    this.run();
-  }
-
-  run(prompt = this.box.value.trim()) {
-    if (!prompt) return;
-    this.box.value = prompt;
-    this.ask(prompt);
-    /** @type {HTMLElement | null} */ (this.box.closest("dialog"))?.focus();
   }
 }
 
@@ -364,8 +338,10 @@ class LiveRun {
     const isOurs = run && run !== this.before;
     const hasFailed = isOurs && (root.dataset.state === "error" || run.fault);
     const isLate = !this.hasBegun && this.waited > PATIENCE;
-    if (hasFailed) return this.fail(SENTENCES.failed);
-    if (isLate) return this.fail(SENTENCES.late);
+    if (hasFailed || isLate) {
+      this.leave();
+      return this.scene.fallBack(hasFailed ? SENTENCES.failed : SENTENCES.late);
+    }
     if (isOurs && !this.hasBegun && run.lanes.length && run.lanes[0].tokens.length) {
       this.hasBegun = true;
       this.scene.show(run.lanes);
@@ -374,12 +350,6 @@ class LiveRun {
     if (this.hasBegun) this.scene.drawLive(isOver);
     if (!isOver) this.frame = requestAnimationFrame((next) => this.follow(next));
     return undefined;
-  }
-
-  /** @param {string} sentence */
-  fail(sentence) {
-    this.leave();
-    this.scene.fallBack(sentence);
   }
 
   // Stops following the run, and stops the run itself if it is still in progress.

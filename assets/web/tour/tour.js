@@ -161,7 +161,7 @@ class Presenter {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const isControl = targetOf(event).matches("button, input, textarea");
+    const isControl = targetOf(event).matches("button, input");
     if (isModified(event)) return;
     /** @type {Record<string, () => void>} */
     const acts = {

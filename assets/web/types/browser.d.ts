@@ -78,6 +78,5 @@ interface Window {
 interface Element {
   lineView?: import("../core/line_view.js").LineView & Partial<View>;
   compareView?: import("../views/compare/view.js").CompareView;
-  pictures?: Record<string, unknown>;
   rvToken?: number;
 }
