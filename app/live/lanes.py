@@ -121,9 +121,8 @@ class LiveRun(TabRun[LiveOrder]):
 
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
         for lane in self.transcripts:
-            method = self.order.method_of(lane.name)
-            steered = settings_for(method, change(lane.run.settings))
-            if method != "ar" and steered != lane.run.settings:
+            steered = settings_for(lane.name, change(lane.run.settings))
+            if lane.name != "ar" and steered != lane.run.settings:
                 lane.run.settings = steered
 
 
@@ -257,7 +256,7 @@ def start_lanes(
         lane: Request(
             [
                 *encode(order.prompt, contexts[lane].history, system=order.system),
-                *order.given_to(lane),
+                *order.given,
             ],
             with_draft(settings, served.checkpoint.name),
             max_seconds,
@@ -279,7 +278,7 @@ def check_order(served: Served, order: LiveOrder) -> None:
     the earlier answers.
     """
     tokenizer = served.checkpoint.tokenizer
-    given_tokens = {token for lane in order.lanes for token in order.given_to(lane)}
+    given_tokens = set(order.given)
     if any(not 0 <= token < tokenizer.size for token in given_tokens):
         raise RefusalError(
             "given",

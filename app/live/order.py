@@ -25,15 +25,13 @@ from mars_runtime.text import Turn
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
 """The values that Run posts: the controls, and the conversation that the page stores."""
-FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
+FROM_VIEW = ("prompt", "checkpoint", "system", "given", HISTORY)
 OPTIONAL_FROM_VIEW = ("max_new_tokens", "view")
 """Names of optional values in the JSON that a view posts. If present, they are used instead of the
 values of the page's controls.
 """
-FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "original run", "branch"
-"""FIRST is the name of the lane that repeats the original run next to a branch. FIRST_TITLE is the
-title of that lane. BRANCH_TITLE is the title of the lane with the branch.
-"""
+BRANCH_TITLE = "branch"
+"""Title of a lane that continues given tokens. The page shows the original run next to it."""
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to start a new run."
 UNREADABLE_REQUEST = "This request is not valid. Press Run to start a new run."
@@ -53,8 +51,6 @@ class LiveOrder:
     given: the first tokens of the output. max_new_tokens limits only the tokens that are generated
     after them.
     histories: earlier turns by lane.
-    instead: only for a branch: the token of the original run that the last token of ``given``
-    replaces. The original run is then repeated in a lane of its own, FIRST.
     system: the system prompt; if empty, the checkpoint's default is used.
     """
 
@@ -65,7 +61,6 @@ class LiveOrder:
     checkpoint: str
     given: tuple[int, ...] = ()
     histories: Histories = field(default_factory=dict)
-    instead: int | None = None
     system: str = ""
 
     @property
@@ -75,31 +70,17 @@ class LiveOrder:
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
-        """Settings by lane, in the order of the page. A lane has the name of its method, except the
-        lane FIRST.
-        """
-        by_lane = {name: settings_for(name, self.settings) for name in self.view}
-        return by_lane if self.instead is None else {**by_lane, FIRST: by_lane[self.view[0]]}
+        """Settings by lane, in the order of the page. A lane has the name of its method."""
+        return {name: settings_for(name, self.settings) for name in self.view}
 
     @property
     def titles(self) -> dict[str, str]:
         titles = {name: TITLES[name] for name in self.view}
-        if self.instead is None:
-            return titles
-        return {**titles, self.view[0]: BRANCH_TITLE, FIRST: FIRST_TITLE}
-
-    def method_of(self, lane: str) -> str:
-        return self.view[0] if lane == FIRST else lane
-
-    def given_to(self, lane: str) -> tuple[int, ...]:
-        """Return the output tokens that a lane continues."""
-        if lane != FIRST or self.instead is None:
-            return self.given
-        return (*self.given[:-1], self.instead)
+        return {**titles, self.view[0]: BRANCH_TITLE} if self.given else titles
 
     def history_of(self, lane: str) -> tuple[Turn, ...]:
         """Return the earlier turns that a lane continues."""
-        return self.histories.get(self.method_of(lane), ())
+        return self.histories.get(lane, ())
 
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
@@ -107,9 +88,6 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
     values_read = read_live(values, limits)
     settings = values_read["settings"]
     tokens = read_given(values.get("given"))
-    instead = values.get("instead")
-    if instead is not None and not (tokens and type(instead) is int):
-        raise RefusalError("given", UNREADABLE_GIVEN)
     histories = read_history(values.get(HISTORY), limits)
     return LiveOrder(
         *(
@@ -121,7 +99,6 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
         ),
         given=tokens,
         histories=histories,
-        instead=instead,
         system=values_read["system"],
     )
 
@@ -144,8 +121,8 @@ def read_from_view(value: object) -> dict[str, Any]:
     """Parse the JSON that a view posts in addition to the controls.
 
     Returns the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
-    from, for a branch also the replaced token, and optionally a token limit and methods. The values
-    are not validated yet. Raises RefusalError if the JSON is not an object.
+    from, and optionally a token limit and methods. The values are not validated yet. Raises
+    RefusalError if the JSON is not an object.
     """
     try:
         posted = json.loads(value) if isinstance(value, str) else None

@@ -15,9 +15,8 @@ from test_handlers import lane_trace, last, lines_of
 from app.handlers import Handlers
 from app.live.lanes import FOREIGN
 from app.live.order import (
-    FIRST_TITLE,
+    BRANCH_TITLE,
     MAX_TURNS,
-    UNREADABLE_GIVEN,
     UNREADABLE_REQUEST,
     read_given,
     read_history,
@@ -102,24 +101,13 @@ def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
     assert folds.text(trace) == "Helo, wor"
 
 
-def test_a_branch_is_raced_against_what_stood_there(
+def test_a_branch_is_one_lane_by_the_method_that_is_posted_with_it(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
-    """By the method that is posted with it, not by the page's own."""
-    posted = asked(instead=121, view=["mars"])
-    value = list(handlers.live.run_from_view("a", posted, controls(max_new_tokens=7)))[-1][0]
-    assert [(item["lane"], item["title"]) for item in lines_of(value)[0]["lanes"]] == [
-        ("mars", "branch"),
-        ("first", FIRST_TITLE),
-    ]
-    lanes = [lane_trace(value, name) for name in ("mars", "first")]
-    assert [lane.header.given for lane in lanes] == [(72, 101), (72, 121)]
-    assert lanes[0].header.settings == lanes[1].header.settings
-    assert [folds.num_tokens(lane.events) for lane in lanes] == [7, 7]
-    for wrong in ({"instead": 121, "given": []}, {"instead": "y"}, {"instead": True}):
-        ((_, sentence),) = handlers.live.run_from_view("a", asked(**wrong), controls())
-        assert sentence == UNREADABLE_GIVEN
-    ((_, sentence),) = handlers.live.run_from_view("a", asked(instead=EOS), controls())
+    value = list(handlers.live.run_from_view("a", asked(view=["mars"]), controls()))[-1][0]
+    assert lines_of(value)[0]["lanes"] == [{"lane": "mars", "title": BRANCH_TITLE}]
+    assert lane_trace(value, "mars").header.given == (72, 101)
+    ((_, sentence),) = handlers.live.run_from_view("a", asked(given=[EOS]), controls())
     assert "ends the text" in sentence
 
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { compared, divergence, draftIds, folds, mainLane, passesSaved } from "../../assets/web/core/folds.js";
+import { divergence, draftIds, folds, mainLane, passesSaved } from "../../assets/web/core/folds.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { Feed, lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
-import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
+import { arOf, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("lanes", () => {
   const text = (lane) => lane.tokens.map((token) => token.text).join("");
@@ -122,9 +122,6 @@ describe("lanes", () => {
     const mars = laneOf(PLAIN);
     assert.equal(divergence(mars, arOf([1, 2, 3, 4]), 0), 3);
     assert.equal(divergence(mars, arOf([1, 2, 3]), 0), -1);
-    const same = arOf([1, 2, 3, 5, 6, 7, END]);
-    assert.deepEqual(compared([mars, same], -1), { place: -1, isShown: false, isSame: true });
-    assert.deepEqual(compared([mars, arOf([1, 2, 3, 4])], 3), { place: 3, isShown: true, isSame: false });
   });
 
   test("the main lane is the first that is not plain AR", () => {

@@ -182,21 +182,6 @@ export function numUntil(lane, time, clock) {
 }
 
 /**
- * Compares the texts of two lanes. place: index of the first different token, -1 if there is none. isShown: whether
- * both lanes have reached that token. isSame: whether both lanes ended without a difference.
- * @param {Lane[]} lanes
- * @param {number} place
- */
-export function compared(lanes, place) {
-  const lengths = lanes.map((lane) => lane.tokens.length);
-  return {
-    place,
-    isShown: place >= 0 && Math.min(...lengths) > place,
-    isSame: place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1],
-  };
-}
-
-/**
  * Returns the lane that single-lane charts, figures and the player show: the first one that is not plain AR.
  * @param {{ lanes: Lane[] }} run
  */
@@ -205,8 +190,7 @@ export function mainLane(run) {
 }
 
 /**
- * Returns whether a lane shows the original run again, for comparison with a branch of this run (FIRST in
- * app/live/order.py).
+ * Returns whether a lane shows the original run, next to a branch of this run (views/race/view.js).
  * @param {{ name: string }} lane
  */
 export const isFirst = ({ name }) => name === "first";

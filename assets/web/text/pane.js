@@ -11,11 +11,11 @@
 //
 // against: the first token that differs from the other lane is outlined, and the head names it as a button. A second
 // button marks every other difference, aligned by `aligned` in folds/diff.js. Each draw compares only what both lanes
-// show; `pane.comparison` has the result (`compared` in core/folds.js).
+// show, including given tokens, because a branch shares those with its original run. `pane.comparison` has the result.
 
 import { runColours } from "../core/colours.js";
 import { attribute, button, group, make, put, toggle } from "../core/dom.js";
-import { compared, divergence, idleText } from "../core/folds.js";
+import { idleText } from "../core/folds.js";
 import { capital, counted, joined, verdictText, whole } from "../core/words.js";
 import { aligned } from "../folds/diff.js";
 import { laneText, laneWords, penaltyText } from "./settings.js";
@@ -34,7 +34,7 @@ function paneTitle({ title, facts, header, isAr }) {
 export class TextPane {
   /** @type {Lane | null} */
   against = null;
-  differs = -1; // index of the first token that differs from `against`
+  differs = -1; // index of the first output token that differs from `against`
   checked = 0; // number of tokens that were compared
   /** @type {Compared | null} */
   comparison = null; // with the displayed part of `against`
@@ -49,8 +49,8 @@ export class TextPane {
     this.number = make("b");
     this.unit = make("span");
     const differs = button("rv-differs rv-num", "", () => {
-      const { place } = this;
-      if (place >= 0) report.choose?.(lane, lane.tokens[place].step.index, place);
+      const index = this.place - lane.givenIds().length;
+      if (lane.tokens[index]) report.choose?.(lane, lane.tokens[index].step.index, index);
     });
     this.parts = {
       settings: make("span", "rv-settings rv-num"),
@@ -91,9 +91,11 @@ export class TextPane {
     this.drawDifference();
   }
 
-  // The first token that differs from `against` or, without one, the first token that AR would not have chosen.
+  // The index among all output tokens of the first one that differs from `against` or, without `against`, of the first
+  // one that AR would not have chosen.
   get place() {
-    return this.against ? this.differs : this.view.firstWrong;
+    const { firstWrong } = this.view;
+    return this.against || firstWrong < 0 ? this.differs : this.lane.givenIds().length + firstWrong;
   }
 
   /**
@@ -132,27 +134,31 @@ export class TextPane {
    * @param {Lane | null} shownOther
    */
   compare(shown, shownOther) {
-    const { lane } = this;
-    const other = this.against;
-    if (other && shownOther) {
-      if (this.differs < 0) this.differs = divergence(lane, other, this.checked);
-      this.checked = Math.min(lane.tokens.length, other.tokens.length);
+    const { lane, against } = this;
+    if (against?.header && lane.header && shownOther) {
+      const [mine, theirs] = [lane, against].map(outputOf);
+      const shared = Math.min(mine.length, theirs.length);
+      while (this.differs < 0 && this.checked < shared) {
+        if (mine[this.checked] !== theirs[this.checked]) this.differs = this.checked;
+        this.checked += 1;
+      }
       this.comparison = compared([shown, shownOther], this.differs);
-      this.view.markDivergence(this.differs);
-      if (this.isAll && this.marked !== this.checked) this.markAll();
+      this.view.markDivergence(this.differs < 0 ? -1 : this.differs - lane.givenIds().length);
+      if (this.isAll && this.marked !== mine.length + theirs.length) this.markAll();
     }
     this.drawDifference(shown);
   }
 
   /** @param {Lane} [shown] */
   drawDifference(shown = this.lane) {
-    const { comparison, place } = this;
+    const { against, comparison, place } = this;
     const { differs } = this.parts;
     const isSame = Boolean(comparison?.isSame);
-    const isShown = this.against ? Boolean(comparison?.isShown) : place >= 0 && place < shown.tokens.length;
+    const index = place - this.lane.givenIds().length; // negative if the difference is a given token
+    const isShown = against ? Boolean(comparison?.isShown) : index >= 0 && index < shown.tokens.length;
     differs.classList.toggle("rv-same", isSame);
-    differs.disabled = !isShown;
-    const name = this.against ? "differs" : "AR differs";
+    differs.disabled = !isShown || index < 0;
+    const name = against ? "differs" : "AR differs";
     put(differs, isSame ? "same text" : isShown ? `${name} at token ${whole(place + 1)}` : "");
     this.all.hidden = !comparison?.isShown;
   }
@@ -163,18 +169,37 @@ export class TextPane {
 
   // Marks every token that the other text does not have, and the tokens before which the other text has more.
   markAll() {
-    this.marked = this.checked;
+    const { against, lane, view } = this;
     const [own, missing] = [new Set(), new Set()];
-    const segments = this.isAll && this.against ? aligned(this.lane.ids, this.against.ids) : [];
+    const [mine, theirs] = this.isAll && against ? [outputOf(lane), outputOf(against)] : [[], []];
+    this.marked = mine.length + theirs.length;
+    const segments = aligned(mine, theirs);
     const open = segments.findLastIndex(({ kind }) => kind === "both"); // later segments may be unfinished
     segments.forEach(({ kind, a, num }, i) => {
-      if (kind === "both" || (i > open && !(this.lane.end && this.against?.end))) return;
+      if (kind === "both" || (i > open && !(lane.end && against?.end))) return;
       if (kind === "second") missing.add(a);
       else for (let j = a; j < a + num; j += 1) own.add(j);
     });
-    this.view.tokens.forEach((node, i) => {
-      node.classList.toggle("rv-own", own.has(i));
-      node.classList.toggle("rv-missing", missing.has(i));
+    const numGiven = lane.givenIds().length;
+    view.tokens.forEach((node, i) => {
+      node.classList.toggle("rv-own", own.has(numGiven + i));
+      node.classList.toggle("rv-missing", missing.has(numGiven + i));
     });
   }
+}
+
+/** @param {Lane} lane */
+const outputOf = (lane) => [...lane.givenIds(), ...lane.ids];
+
+/**
+ * Compares two texts. isShown: whether both have reached the first different token, `place`. isSame: whether both ended
+ * without a difference.
+ * @param {Lane[]} lanes
+ * @param {number} place
+ * @returns {Compared}
+ */
+function compared(lanes, place) {
+  const lengths = lanes.map((lane) => lane.givenIds().length + lane.tokens.length);
+  const isSame = place < 0 && lanes.every((lane) => lane.end) && lengths[0] === lengths[1];
+  return { place, isShown: place >= 0 && Math.min(...lengths) > place, isSame };
 }

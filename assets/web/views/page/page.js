@@ -328,7 +328,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
     asked: JSON.stringify({
       ...{ prompt, checkpoint, system, given: [...from.givenIds(), ...continued] },
       history: Object.fromEntries(run.lanes.map(({ name, header }) => [name, header?.history || []])),
-      ...(kind === "branch" ? raced(from, main, token) : {}),
+      ...(kind === "branch" ? { view: [main.method], history: { [main.method]: from.header?.history || [] } } : {}),
     }),
     settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
     view: kind === "branch" || run.lanes.some(isFirst) ? null : names,
@@ -343,21 +343,6 @@ function orderOf({ kind, lane, token, id, settings }, run) {
 function laneOf(run, lane) {
   const name = typeof lane === "string" ? lane : lane.name;
   return run.lanes.find((candidate) => candidate.name === name) || mainLane(run);
-}
-
-/**
- * Returns the part of a branch's request that adds a second lane for comparison. The second lane continues with the
- * token that the branch replaces. There is no second lane if that token ended the text. Both lanes use the run's main
- * method.
- * @param {Lane} from
- * @param {Lane} main
- * @param {number} index
- */
-function raced(from, main, index) {
-  const token = from.tokens[index];
-  const history = { [main.method]: from.header?.history || [] };
-  const instead = token && !token.isEnd ? token.id : null;
-  return { view: [main.method], history, instead };
 }
 
 /**

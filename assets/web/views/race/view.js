@@ -35,6 +35,8 @@ export class RaceView extends LineView {
   entries;
   /** @type {Playhead} */
   playhead;
+  /** @type {Lane | null} */
+  parent = null; // the lane from which the visitor branched last
   isByKey = false; // whether the visitor chooses tokens with the keyboard
 
   /** @param {ConstructorParameters<typeof LineView>} given */
@@ -105,7 +107,7 @@ export class RaceView extends LineView {
   /** @param {RaceHead} head */
   start(head) {
     this.selected = null;
-    this.run = runOf(head);
+    this.run = runOf(head, this.parent);
     this.playhead = new Playhead(this.run);
     this.player.show(this.playhead);
     this.isFresh = true;
@@ -118,15 +120,9 @@ export class RaceView extends LineView {
     };
     const { lanes } = this.run;
     const reference = lanes.find((lane) => lane.isAr) || lanes[0];
-    // The lanes of a branch differ by design. Of more than two lanes, each is compared with plain AR or the first lane.
+    // Of more than two lanes, each is compared with plain AR or the first lane.
     const againstOf = (/** @type {Lane} */ lane) =>
-      lanes.some(isFirst)
-        ? null
-        : lane !== reference
-          ? reference
-          : lanes.length === 2
-            ? lanes[1 - lanes.indexOf(lane)]
-            : null;
+      lane !== reference ? reference : lanes.length === 2 ? lanes[1 - lanes.indexOf(lane)] : null;
     this.entries = lanes.map(
       (lane) =>
         new TextPane(lane, report, { against: againstOf(lane), marks: this.marks, isFollowing: !head.recorded }),
@@ -150,7 +146,7 @@ export class RaceView extends LineView {
    * @param {Lane} lane
    */
   shown(lane) {
-    return lane.at(this.playhead.shown(lane));
+    return isFirst(lane) ? lane : lane.at(this.playhead.shown(lane));
   }
 
   /** @param {TextMarks} marks */
@@ -192,10 +188,11 @@ export class RaceView extends LineView {
    * Sends the page a request that the view cannot fulfil itself, such as a new run. Returns whether the page supports
    * the request (`mars.answers`).
    * @param {string} kind
-   * @param {object} data
+   * @param {any} data
    */
   ask(kind, data) {
     if (!this.canAsk(kind)) return false;
+    if (kind === "branch") this.parent = data.lane;
     this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind, ...data } }));
     return true;
   }
@@ -251,7 +248,7 @@ export class RaceView extends LineView {
     const isBeat = isMoving && !isHurried && !stillness.matches;
     for (const pane of this.entries)
       pane.draw(this.shown(pane.lane), { isBeat, shownOther: pane.against && this.shown(pane.against) });
-    const others = run.lanes.filter((lane) => lane !== main);
+    const others = run.lanes.filter((lane) => lane !== main && !isFirst(lane)); // figures are not compared with the original run of a branch
     const other = others.find((lane) => lane.isAr) || others[0];
     const shownMain = this.shown(main);
     this.figures.update(shownMain, other && this.shown(other));
@@ -392,16 +389,30 @@ class Opening {
 }
 
 /**
- * Returns a run that has not received any trace line yet.
+ * Returns a run that has not received any trace line yet. The original run is shown next to a branch.
  * @param {RaceHead} head
+ * @param {Lane | null} parent the lane from which the visitor branched last
  * @returns {Run}
  */
-const runOf = (head) => ({
-  id: String(head.run),
-  head,
-  pace: head.pace || 0,
-  note: { text: "", kind: "" },
-  fault: "",
-  lanes: head.lanes.map((lane) => new Lane(lane)),
-  recorded: head.recorded,
-});
+function runOf(head, parent) {
+  const lanes = head.lanes.map((lane) => new Lane(lane));
+  const isBranch = lanes.length === 1 && lanes[0].title === BRANCH && !head.recorded;
+  if (isBranch && parent) lanes.push(originalOf(parent));
+  const { run, recorded, pace = 0 } = head;
+  return { id: String(run), head, pace, note: { text: "", kind: "" }, fault: "", lanes, recorded };
+}
+
+const BRANCH = "branch"; // title of a lane that continues given tokens (app/live/order.py)
+const STOPPED = { reason: "cancelled", message: "" };
+
+/**
+ * Returns a copy of a lane, as it is shown next to its branch.
+ * @param {Lane} lane
+ * @returns {Lane}
+ */
+const originalOf = (lane) =>
+  Object.assign(Object.create(Lane.prototype), lane, {
+    name: "first",
+    title: "original run",
+    end: lane.end ?? STOPPED,
+  });
