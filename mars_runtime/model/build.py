@@ -2,8 +2,8 @@
 
 Integer weights on a CPU use the native forward pass, which is compiled when it is first needed. If
 compiling fails, integer weights use PyTorch's own kernels, and the log explains why. Dense weights
-on a CPU use the native forward pass in 8 bits, unless a short measurement finds fp32 faster. All
-other models use ``transformer.py``.
+on a CPU use the native forward pass in 8 bits, or fp32 if it is unavailable. All other models use
+``transformer.py``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +62,7 @@ def build_model(
 
     weights: named as in a transformers checkpoint.
     dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
-        integer weights unchanged and uses the result of ``quickest`` for dense weights.
+        integer weights unchanged and uses ``dense_dtype`` for dense weights.
     adapter: acts only on tokens with the id ``mask_id``.
     tell: called during packing with the share of the weights packed so far.
 
@@ -77,7 +75,7 @@ def build_model(
         # Only the first layer is checked, because each access maps a weight's file into memory.
         first = [weights.get(name) for name in _first_layer(config)]
         has_integers = any(isinstance(weight, GroupedMatrix) for weight in first)
-        dtype = dtype if has_integers else quickest(config, weights)
+        dtype = dtype if has_integers else dense_dtype(config)
     if dtype in BITS or has_integers:
         return _quantised(config, weights, BITS.get(dtype), adapter, mask_id, tell)
     _require_numbers(weights)
@@ -124,93 +122,21 @@ def why_not_native(config: ModelConfig) -> str | None:
     return reason
 
 
-TRIAL_WEIGHTS = 1 << 24
-"""Number of weights in the layers that ``quickest`` times.
-
-In fp32 this many weights exceed a core's share of the processor cache, as a large model does.
-"""
-TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
-
-
-def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
-    """Return the dtype, int8 or fp32, in which this CPU decodes one token at a time faster.
-
-    int8 needs the native forward pass. If that is unavailable, the result is fp32, and the reason
-    is logged. The function times some layers of the model and compares the shortest times, because
-    other load on the machine can only make a forward pass slower.
+def dense_dtype(config: ModelConfig) -> str:
+    """Return the dtype of dense weights on a CPU: int8 if there is a native forward pass for the
+    model, otherwise fp32. Logs why there is none.
     """
     reason = why_not_native(config)
-    if reason is not None:
-        # A missing compiler is worth a warning, because the user can install one.
-        log = _log.info if unsupported(config) else _log.warning
-        log("%s Dense weights are computed in fp32, which is exact but slower.", reason)
-        return "fp32"
-    layer_size = _layer_weights(config)
-    if layer_size > TRIAL_WEIGHTS:  # fp32 is slower: it reads four times as many bytes as int8
+    if reason is None:
         return "int8"
-    trial = replace(
-        config,
-        num_layers=min(config.num_layers, TRIAL_WEIGHTS // layer_size),
-        vocab_size=min(config.vocab_size, TRIAL_ROWS),
-        max_positions=TRIAL_CONTEXT + 1,
-        tie_word_embeddings=True,
-    )
-    trial_weights = _Part(trial, weights)
-    models: dict[str, Model] = {
-        "int8": NativeModel(trial, trial_weights, native_library(), bits=8),
-        "fp32": Transformer(trial, dict(trial_weights)),
-    }
-    seconds = {name: _shortest(model) for name, model in models.items()}
-    _log.info(
-        "Measured to choose the dtype: a forward pass of %d layers takes %s.",
-        trial.num_layers,
-        " and ".join(f"{1e3 * s:.2f} ms in {n}" for n, s in seconds.items()),
-    )
-    return min(seconds, key=seconds.__getitem__)
+    # A missing compiler is worth a warning, because the user can install one.
+    log = _log.info if unsupported(config) else _log.warning
+    log("%s Dense weights are computed in fp32, which is exact but slower.", reason)
+    return "fp32"
 
 
 def _first_layer(config: ModelConfig) -> list[str]:
     return [name for name in expected_names(config) if name.startswith("model.layers.0.")]
-
-
-def _layer_weights(config: ModelConfig) -> int:
-    return sum(prod(expected_shape(name, config)) for name in _first_layer(config))
-
-
-class _Part(Mapping[str, Tensor]):
-    """The weights of the trial model in ``quickest``.
-
-    They are some of the layers and embeddings of the full model.
-    """
-
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:
-        self._config, self._weights = config, weights
-        self._names = expected_names(config)
-
-    def __getitem__(self, name: str) -> Tensor:
-        weight = self._weights[name]
-        dense = weight if isinstance(weight, Tensor) else weight.dense()
-        return dense[: self._config.vocab_size] if "embed" in name else dense
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-@torch.inference_mode()
-def _shortest(model: Model) -> float:
-    """Run TRIAL_ROUNDS forward passes of one token; return the shortest time in seconds."""
-    token = torch.zeros(1, 1, dtype=torch.int64)
-    cache: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
-    cache.cursors[0] = TRIAL_CONTEXT
-    seconds = []
-    for _ in range(TRIAL_ROUNDS):
-        start = time.perf_counter()
-        model.hidden(token, cache)
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
 
 
 COMPILING = "The native forward pass is being compiled."

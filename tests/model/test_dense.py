@@ -22,7 +22,6 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.native.weights import Arena, DenseRows, pack, packed_bytes
 from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.registry import registry
-from mars_runtime.model.transformer import Transformer
 from tests.native_models import library_for
 from tests.published import write_published
 
@@ -99,26 +98,6 @@ def test_a_published_folder_is_computed_in_int8_by_the_native_forward(published:
     actual = model.logits(model.hidden(ids, model.new_cache(1, 32)), slice(None))
     assert torch.equal(actual, logits["int8"])
     assert (actual - logits["fp32"]).norm() < 0.05 * logits["fp32"].norm()
-
-
-def test_the_faster_of_int8_and_fp32_is_taken_by_a_trial_of_a_few_layers(
-    published: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timed: list[tuple[type, int]] = []
-
-    def seconds(model: Transformer | NativeModel) -> float:
-        timed.append((type(model), model.config.num_layers))
-        return 1.0 if isinstance(model, Transformer) else 2.0
-
-    monkeypatch.setattr(build, "_shortest", seconds)
-    assert load_checkpoint(str(published), device="cpu").model.arithmetic == "float32"
-    assert timed == [(NativeModel, 2), (Transformer, 2)]
-    monkeypatch.setattr(build, "TRIAL_WEIGHTS", 60_000)  # those of one layer and a half
-    assert load_checkpoint(str(published), device="cpu").model.arithmetic == "float32"
-    assert timed[2:] == [(NativeModel, 1), (Transformer, 1)]
-    monkeypatch.setattr(build, "TRIAL_WEIGHTS", 1000)
-    assert load_checkpoint(str(published), device="cpu").model.arithmetic.startswith("int8")
-    assert len(timed) == 4
 
 
 def test_without_a_compiler_dense_weights_are_fp32_and_one_sentence_says_so(
