@@ -32,7 +32,12 @@ ALONE = {"grid": "trade-off"}
 
 
 def open_tab(page: playwright.Page | playwright.Frame, view: str) -> None:
-    """Open a view of the page as a visitor would: its tab, then the view."""
+    """Open a view of the page as a visitor would: its tab, then the view or fold."""
+    if view == "how-it-works":
+        open_tab(page, "live")
+        if not page.locator("#explain").is_visible():
+            page.click("#how-it-works > button")
+        return
     for name in (INSIDE.get(view), ALONE.get(view, view)):
         button = page.locator(f"#{name}-tab-button")
         if name and button.get_attribute("aria-selected") != "true":

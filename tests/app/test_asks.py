@@ -175,9 +175,9 @@ def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page)
     assert actual["header"]["prompt"] == prompt
     assert page.input_value("#tau input[type=range]") == "0.25"
     assert page.input_value("#block_size input[type=range]") == "2"
-    assert page.is_checked("#lossless input")
+    assert page.is_checked("#lossless input[value=true]")
     if not page.locator("#metric").count():  # a fold is filled when it is opened
-        page.click("#expert > button")
+        page.click("#more > button")
     assert page.is_checked("#metric input[value=margin]")
     ask(page, "run", settings={**settings, "block_size": "auto"})
     assert page.is_checked("#auto input")
@@ -202,8 +202,8 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     prompt = "Why <b>100 %</b> & ${x} = 2?\n☃ #1"
     page.fill("#prompt textarea", prompt)
     set_knob(page, "tau", 0.5)
-    assert page.is_checked("#lossless input")
-    page.click("#lossless input")
+    assert page.is_checked("#lossless input[value=true]")
+    page.click("#lossless label:has-text('Unverified')")
     share_setup(page, "setupCopied")
     link = page.evaluate("navigator.clipboard.readText()")
     assert link.startswith(address + "?")
@@ -212,14 +212,14 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     assert {**chosen, "max_new_tokens": str(NUM_TOKENS)}.items() <= query.items()
     page.fill("#prompt textarea", "☃" * 900)
     share_setup(page, "tooLong")
-    page.click("#lossless input")
+    page.click("#lossless label:has-text('Same')")
     set_knob(page, "tau", 0.75)
     page.goto(link + "&tau_policy=best&" + urlencode({"nobody": "<b>"}))
     wait_loaded(page)
     page.wait_for_selector("#remark :text('tau_policy: ')")
     assert page.input_value("#prompt textarea") == prompt
     assert page.input_value("#tau input[type=range]") == "0.5"
-    assert not page.is_checked("#lossless input")  # the page opens with it on
+    assert not page.is_checked("#lossless input[value=true]")  # the page opens with it on
     share_setup(page, "setupCopied")
     assert page.evaluate("navigator.clipboard.readText()") == link
     assert page.get_attribute(ROOT, "data-state") not in ("running", "slow", "finished")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from browser import needs_browser, opened, playwright
 from keyboard import assert_complete, stops
-from live_page import ROOT, open_tab, run, start, wait_loaded, wait_state
+from live_page import ROOT, open_tab, run, wait_loaded
 
 from scripted_page import ScriptedBackend  # isort: skip
 
@@ -62,22 +62,6 @@ def test_tab_reaches_everything_in_the_order_seen(page: playwright.Page, view: s
     assert_complete(page, stops(page, view))
 
 
-def test_controls_stay_in_view_and_the_clock_in_place(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
-    page.set_viewport_size({"width": 1280, "height": 720})
-    open_tab(page, "live")
-    scripted_backend.forward_seconds = 0.03
-    start(page)
-    before = page.locator(f"{ROOT} .rv-clock").bounding_box()
-    wait_state(page, "finished")
-    assert page.locator(f"{ROOT} .rv-clock").bounding_box() == before
-    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    for selector in ("#run", "#tau", "#block_size"):
-        assert is_in_sight(page, selector), selector
-    page.evaluate("scrollTo(0, 0)")
-
-
 def test_escape_closes_what_is_open_and_returns_to_its_button(page: playwright.Page) -> None:
     open_tab(page, "live")
     focused = "node => node === document.activeElement"
@@ -90,11 +74,10 @@ def test_escape_closes_what_is_open_and_returns_to_its_button(page: playwright.P
     page.keyboard.press("Escape")
     page.wait_for_selector(f"{ROOT} .rv-top .ex-menu:not([open])")
     assert share.evaluate(focused)
-    for place in ("#tau", f"{ROOT} .rv-top"):
-        opener = page.locator(f"{place} .help-button").first
-        opener.focus()
-        page.keyboard.press("Enter")
-        page.locator(f"{place} .help-text").first.wait_for(state="visible")
-        page.keyboard.press("Escape")
-        page.locator(f"{place} .help-text").first.wait_for(state="hidden")
-        assert opener.evaluate(focused)
+    opener = page.locator("#tau .help-button")
+    opener.focus()
+    page.keyboard.press("Enter")
+    page.locator("#tau .help-text").wait_for(state="visible")
+    page.keyboard.press("Escape")
+    page.locator("#tau .help-text").wait_for(state="hidden")
+    assert opener.evaluate(focused)

@@ -130,7 +130,7 @@ def test_a_result_carries_its_prompt_and_says_when_another_is_typed_or_chosen(
     assert not page.locator(".mars-conversation").is_visible()
 
     page.evaluate("document.getElementById('run').click = () => {}")  # the run that follows waits
-    page.click(".chips:visible button >> nth=0")
+    page.click("#examples .chip:visible >> nth=0")
     wait_foreign(page, True)
     assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
     page.evaluate("delete document.getElementById('run').click")

@@ -13,6 +13,9 @@ from app.ui.run_log import RunLog
 
 ROOT = "#race .mars-race"
 VIEW = f"document.querySelector('{ROOT}').lineView"
+CHARTS_REST = (
+    f"(!{VIEW}.frame && {VIEW}.charts.charts.every(({{ plot }}) => !plot.isDue && !plot.timer))"
+)
 MARS = '.rv-pane[data-lane="mars"]'
 AR = '.rv-pane[data-lane="ar"]'
 
@@ -61,5 +64,5 @@ class ByHand:
 def wait_for_charts(page: playwright.Page) -> None:
     """Until both, brought into sight, show the run on show."""
     see(page.locator(".rv-charts"))
-    drawn = ".rv-plot.js-plotly-plot:not([data-is-stale])"
-    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 2")
+    drawn = ".rv-plot.js-plotly-plot"
+    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 2 && {CHARTS_REST}")

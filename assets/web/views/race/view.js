@@ -64,9 +64,7 @@ export class RaceView extends LineView {
     this.opening = new Opening(this);
     this.drawer = new Drawer(find(root, ".rv-drawer"), asView(this));
     find(root, ".rv-top").append(runMenu(asView(this)));
-    /** @type {HTMLElement | Document} */
-    const keyed = root.dataset.opens ? root.ownerDocument : root; // on Live the player's keys work everywhere
-    keyed.addEventListener("keydown", (event) => this.key(/** @type {KeyboardEvent} */ (event)));
+    root.ownerDocument.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
   }
