@@ -162,7 +162,7 @@ def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
     assert chosen(page) == "tiny"
     assert page.locator(TASK_CHIP).is_visible()
     assert not page.locator(CHAT_CHIP).is_visible()
-    assert KNOWS_TASKS.format("tiny") in page.inner_text("#examples")
+    assert KNOWS_TASKS.format("tiny") in page.inner_text("#note")
     page.fill("#prompt textarea", "Half a thou")
     source.go.set()
     wait_chosen(page, "chat")
