@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers
-from app.review.library import Library
-from app.review.making import Making
 from app.throughput.run import ThroughputHandlers
 from app.tradeoff.grid import GridHandlers
 from app.ui.checkpoints import CheckpointHandlers
@@ -24,13 +22,10 @@ class Handlers:
     live: LiveHandlers
     throughput: ThroughputHandlers
     grid: GridHandlers
-    library: Library
-    making: Making
 
 
 def make_handlers(engines: Engines) -> Handlers:
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
-    library = Library(engines.settings.data)
     return Handlers(
         engines,
         book,
@@ -39,6 +34,4 @@ def make_handlers(engines: Engines) -> Handlers:
         LiveHandlers(engines, logs, book, checkpoints.settle),
         ThroughputHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
-        library,
-        Making(engines, library),
     )

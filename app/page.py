@@ -24,14 +24,14 @@ from app.live.tab import (
     wire_live,
     wire_view_runs,
 )  # fmt: skip
-from app.review.compare_tab import compare_tab
+from app.review.review_tab import review_tab
 from app.throughput.tab import throughput_tab
 from app.tradeoff.grid_tab import grid_tab
 from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sentence
 from app.ui.examples import set_for
 from app.ui.fields import OWN_SYSTEM, block_size_update
 from app.ui.recordings import Recording
-from app.ui.views import ConversationView, ReviewView
+from app.ui.views import ConversationView
 from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
 
 PAPER, CODE = "https://arxiv.org/abs/2604.07023", "https://github.com/Xalp/MARS"
@@ -55,18 +55,15 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             _button("Reset", "reset", "window.mars.reset()")
             _button("Present", "present", "window.mars.mountPresenter()")
         arriving = gr.Markdown("", elem_id="arrival")
-        with _tabs():
+        with gr.Tabs(overflow_behavior="wrap"):
             with _tab("Live", "live"):
                 tab = live_tab(handlers.live, first)
             with _tab("Trade-off", "trade-off"):
                 grid_tab(page, handlers.grid, tab.controls)
             with _tab("Throughput", "throughput"):
                 throughput_tab(page, handlers.throughput, tab.controls)
-            with _tab("Review", "review"), _tabs("views"):
-                with _tab("Compare runs", "compare"):
-                    compare_tab(engines.settings.max_import_bytes)
-                with _tab("Judge answers", "sets"):
-                    ReviewView(elem_id="review")
+            with _tab("Review", "review"):
+                review_tab(engines.entries)
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
         checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live)
@@ -76,10 +73,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         wire_view_runs(tab, handlers.live)
         wire_links(page, tab, handlers.live, handlers.checkpoints)
     return page
-
-
-def _tabs(*classes: str) -> gr.Tabs:
-    return gr.Tabs(overflow_behavior="wrap", elem_classes=list(classes))
 
 
 def _tab(title: str, name: str) -> gr.Tab:

@@ -23,8 +23,6 @@ from starlette.responses import JSONResponse, Response
 from app import gradio_compat
 from app.handlers import Handlers
 from app.page import build
-from app.review.routes import PATHS as REVIEW
-from app.review.routes import make_review
 from app.serving.documents import PACKED, Documents
 from app.serving.endpoint import PathRouter, make_endpoint
 from app.serving.routes import OTHER_VALUES, AcceptedValues, Refusals, Routes
@@ -143,14 +141,13 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """Return the middleware of the app, outermost first.
 
-    The OpenAI-compatible endpoint, the routes of the Review tab and the files of the page have
-    paths of their own. Every other request is validated by size, path and values before Gradio
-    receives it; only imported runs, which are sent as JSON text, may be large. The document and its
-    configuration are rendered once and cached. The limit on concurrent runs is checked last.
+    The OpenAI-compatible endpoint and the files of the page have paths of their own. Every other
+    request is validated by size, path and values before Gradio receives it; only runs and prompts,
+    which are sent as JSON text, may be large. The document and its configuration are rendered once
+    and cached. The limit on concurrent runs is checked last.
     """
     engines = handlers.engines
     settings = engines.settings
-    review = make_review(handlers.library, handlers.making, settings)
     imports = {gradio_compat.CALLS: 2 * settings.max_import_bytes}
 
     def is_run(event: object) -> bool:
@@ -161,7 +158,6 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Faults, respond=_respond),
         Middleware(Proxies, number=settings.num_proxies),
         Middleware(PathRouter, endpoint=make_endpoint(engines), paths=ENDPOINT),
-        Middleware(PathRouter, endpoint=review, paths=REVIEW),
         FILES,
         Middleware(GZipMiddleware, compresslevel=PACKED),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),

@@ -10,15 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from mars_runtime.review.masked import MAX_SEALED
 from mars_runtime.serving.addresses import OriginsError, read_origins
 from mars_runtime.serving.limits import weak_key
 
 PREFIX = "MARS_"
 GRADIO = {"host": "GRADIO_SERVER_NAME", "port": "GRADIO_SERVER_PORT"}
 """Gradio's own variables for these settings. The variable with the prefix overrides them."""
-ENVELOPE = 1000
-"""Maximum number of bytes that a request with a sealed review set contains besides the set."""
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -51,10 +48,7 @@ class AppSettings:
     address of the connection.
     max_body_bytes: maximum size of a request; larger ones get the status 413 before they are read.
     max_import_bytes: maximum size of an imported run.
-    data: folder that stores judgements, and shared runs that are too long for a link; if empty,
-    neither is stored.
-    review_key: clients with this key may store judgements in ``data`` and create review sets as
-    large as those of the command line. If empty, all judgements stay in browsers.
+    data: folder that stores shared runs that are too long for a link; if empty, none is stored.
     api_key: key that clients of the OpenAI-compatible endpoint must send; if empty, no key is
     required.
     allowed_origins: origins of web pages that may call that endpoint from a browser, separated by
@@ -78,7 +72,6 @@ class AppSettings:
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
     data: str = ""
-    review_key: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
     allowed_origins: str = ""
 
@@ -92,9 +85,8 @@ class AppSettings:
         for name in ("max_waiting", "num_proxies"):
             if (value := getattr(self, name)) < 0:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 0, got {value}.")
-        for name in ("review_key", "api_key"):
-            if fault := weak_key(f"{PREFIX}{name.upper()}", getattr(self, name)):
-                raise AppSettingsError(fault)
+        if fault := weak_key(f"{PREFIX}API_KEY", self.api_key):
+            raise AppSettingsError(fault)
         if not self.max_seconds > 0:
             raise AppSettingsError(
                 f"{PREFIX}MAX_SECONDS must be above 0, got {self.max_seconds:g}."
@@ -107,13 +99,6 @@ class AppSettings:
             read_origins(self.allowed_origins)
         except OriginsError as error:
             raise AppSettingsError(str(error)) from None
-
-    @property
-    def max_review_bytes(self) -> int:
-        """Maximum size in bytes of a request of the Review tab, which imports runs or sends a
-        sealed set.
-        """
-        return max(4 * self.max_import_bytes, MAX_SEALED + ENVELOPE)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:

@@ -28,7 +28,7 @@ COMMANDS = {
     "fetch": ("mars_runtime.model.fetch", "download a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
     "page": ("mars_runtime.cli_page", "serve the page"),
-    "review": ("mars_runtime.review.cli", "create sets of answers; merge and export judgements"),
+    "review": ("mars_runtime.review.cli", "decode prompts with several methods into one file"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),
     "evaluate": (
@@ -44,7 +44,7 @@ COMMANDS = {
 
 
 EXTRAS = {
-    "app": ("gradio", "plotly", "cryptography"),
+    "app": ("gradio", "plotly"),
     "serve": ("fastapi", "starlette", "uvicorn", "prometheus_client"),
     "lab": ("transformers", "accelerate"),
     "ray": ("ray",),

@@ -28,7 +28,7 @@ STYLES = (
     "views/conversation/conversation.css",
     "views/throughput/throughput.css",
     "export/menu.css",
-    "views/compare/compare.css",
+    "views/review/review.css",
     "explain/explain.css",
     "tour/present.css",
     "views/grid/grid.css",

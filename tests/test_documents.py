@@ -25,8 +25,6 @@ def fingerprints(content: Any) -> Iterator[tuple[str, str]]:
     if isinstance(content, dict):
         if "fingerprint" in content:
             yield content.get("checkpoint") or content["name"], content["fingerprint"]
-        if isinstance(weights := content.get("weights"), dict):  # of a set to review
-            yield from weights.items()
         content = list(content.values())
     if isinstance(content, list):
         for item in content:

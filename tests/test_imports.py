@@ -107,7 +107,6 @@ GRADIO_FILES = {
     "app/gradio_compat.py",
     "app/live/tab.py",
     "app/page.py",
-    "app/review/compare_tab.py",
     "app/server.py",
     "app/throughput/tab.py",
     "app/tradeoff/grid_tab.py",

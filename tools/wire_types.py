@@ -25,14 +25,11 @@ from pydantic import TypeAdapter  # noqa: E402
 
 from app.live.order import MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
-from app.ui.imported_runs import MAX_NAME_CHARS, MAX_NOTE_CHARS  # noqa: E402
-from app.ui.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
 from mars_runtime import derived, speedup  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
 from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
 from mars_runtime.replay_page import PLACE  # noqa: E402
-from mars_runtime.review import exports, judgements, masked  # noqa: E402
-from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
+from mars_runtime.review import sets  # noqa: E402
 from mars_runtime.settings import (  # noqa: E402
     OBEYED_BY_ALL,
     SETTINGS,
@@ -115,50 +112,42 @@ def _table() -> Iterator[str]:
             "notes": _object(**speedup.NOTES),
         },
     )
-    yield from (
-        "",
-        "// Maximum number of characters in a sealed set that the server accepts from a browser.",
-    )
-    yield f"export const MAX_SEALED = {masked.MAX_SEALED};"
     yield from _constant(
-        "JUDGED",
-        "Limits of a judgement. `tags`: tags that the page offers; `most`: the highest `rating`, "
-        "the maximum number of `tags`, and the maximum number of characters of the other fields.",
-        "{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }",
+        "REVIEW",
+        "Limits of a set to review. `line`, `file`: bytes of a line, and of a file that the page "
+        "opens; `items`, `methods`: their number; `making`: prompts of a set that the page makes; "
+        "`text`, `name`, `note`: characters.",
+        "Record<string, number>",
         {
-            "tags": json.dumps(judgements.TAGS),
-            "most": _object(
-                rating=judgements.MAX_RATING,
-                tags=judgements.MAX_TAGS,
-                tag=judgements.MAX_TAG,
-                note=judgements.MAX_NOTE,
-                reviewer=judgements.MAX_REVIEWER,
-            ),
+            "line": str(sets.MAX_LINE),
+            "file": str(sets.MAX_PAGE_FILE),
+            "items": str(sets.MAX_ITEMS),
+            "methods": str(sets.MAX_METHODS),
+            "making": str(sets.MAX_PAGE_ITEMS),
+            "text": str(sets.MAX_TEXT),
+            "name": str(sets.MAX_NAME),
+            "note": str(sets.MAX_NOTE),
         },
     )
     yield from (
         "",
         "// The characters at the start of a cell that make a spreadsheet treat it as a formula.",
     )
-    yield f"export const COMPUTED = {json.dumps(exports.FORMULA_STARTS)};"
+    yield f"export const COMPUTED = {json.dumps(sets.FORMULA_STARTS)};"
     server = AppSettings()
     yield from _constant(
         "LIMITS",
         "The largest values that the server accepts. `drafts`: number of drafts that one pass "
         "verifies. `body`: bytes of a request, `tokens`: tokens of an answer, and `imported`: "
         "bytes of an imported run, on a server with default settings. `turns`: turns of a "
-        "conversation. `pin`: characters of a pinned run's texts, and its highest rating. "
-        "`setName`: characters of a review set's name.",
-        "{ drafts: number, body: number, tokens: number, imported: number, turns: number, "
-        "pin: Record<'name' | 'note' | 'rating', number>, setName: number }",
+        "conversation.",
+        "{ drafts: number, body: number, tokens: number, imported: number, turns: number }",
         {
             "drafts": str(MAX_DRAFTS),
             "body": str(server.max_body_bytes),
             "tokens": str(server.max_new_tokens),
             "imported": str(server.max_import_bytes),
             "turns": str(MAX_TURNS),
-            "pin": _object(name=MAX_NAME_CHARS, note=MAX_NOTE_CHARS, rating=MAX_PIN_RATING),
-            "setName": str(MAX_SET_NAME),
         },
     )
     yield from (

@@ -8,12 +8,11 @@ ENTRIES = (
     "views/race/view.js",
     "views/conversation/view.js",
     "views/throughput/view.js",
-    "views/compare/view.js",
     "core/recordings.js",
     "explain/explain.js",
     "tour/tour.js",
     "views/grid/view.js",
-    "views/review/opening.js",
+    "views/review/view.js",
     "views/page/page.js",
 )
 """Modules whose exported functions ``mount...`` become functions of ``window.mars``, such as

@@ -8,6 +8,7 @@ import asyncio
 import gzip
 import hashlib
 import json
+import lzma
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -18,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from app.ui import assets
 from app.ui.recordings import TABS, recorded, tab_value
 from mars_runtime import web
+from mars_runtime.places import ASSETS
 from mars_runtime.replay_page import shell
 from mars_runtime.serving.limits import Message, Receive, Send
 
@@ -31,7 +33,7 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 
 
 def _page() -> str:
-    """Return the scripts of all tabs except Review, and a call that loads the recordings."""
+    """Return the scripts of all tabs, and a call that loads the recordings."""
     address = json.dumps(file_address("recordings.js"))
     return f"{web.bundle(assets.ENTRIES)}\nwindow.mars.mountRecordings({address});"
 
@@ -41,14 +43,19 @@ def _plotly() -> str:
     return path.read_text("utf-8") if path else ""
 
 
+def _study() -> str:
+    """Return the bundled set of the Review tab, or "" if it is missing."""
+    path = ASSETS / "review" / "study.jsonl.xz"
+    return lzma.decompress(path.read_bytes()).decode() if path.exists() else ""
+
+
 SCRIPT, PAGE, TEXT = "text/javascript", "text/html", "text/plain"
 FILES: dict[str, tuple[str, Callable[[], str]]] = {
     "page.js": (SCRIPT, _page),
     "recordings.js": (SCRIPT, lambda: RECORDED % json.dumps(recorded())),
     "plotly.js": (SCRIPT, _plotly),
     "replay.html": (PAGE, shell),
-    "review.js": (SCRIPT, lambda: web.bundle(("views/review/view.js",))),
-    "review.css": ("text/css", lambda: (web.WEB / "views/review/review.css").read_text("utf-8")),
+    "study.jsonl": (TEXT, _study),
     **{f"{tab}.txt": (TEXT, partial(tab_value, tab)) for tab in TABS},
 }
 """Media type of each file, and a function that returns its content."""

@@ -12,20 +12,12 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from mars_runtime import folds
 from mars_runtime.trace import Trace, TraceError, TraceReader
-
-MAX_NAME_CHARS = 120
-MAX_NOTE_CHARS = 2000
-MAX_RATING = 5
-PIN = "pin"
-"""Type of the optional line before a trace, which has the title and notes of the visitor who pinned
-the run.
-"""
 
 MAX_LINES = 20_000
 READ_SECONDS = 10.0  # time limit for one trace; the longest run of this program needs far less
@@ -39,8 +31,7 @@ _slots_lock = threading.Lock()
 
 
 def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
-    """Return ``{"lines": canonical trace lines, "pin": notes on the run}`` or ``{"error":
-    sentence}``.
+    """Return ``{"lines": canonical trace lines}`` or ``{"error": sentence}``.
 
     address: the client's address, for the limit per address.
     """
@@ -108,9 +99,7 @@ class _Turns:
 def _read(text: str) -> dict[str, Any]:
     turns = _Turns()
     with turns:
-        lines = text.split("\n")
-        pin = _pin(lines[0])
-        lines_left = deque(lines if pin is None else ["", *lines[1:]])
+        lines_left = deque(text.split("\n"))
     reader = TraceReader()
     while lines_left:
         with turns:
@@ -121,13 +110,13 @@ def _read(text: str) -> dict[str, Any]:
         if lines_left:
             time.sleep(_PAUSE)
     with turns:
-        return _answer(reader, pin)
+        return _answer(reader)
 
 
-def _answer(reader: TraceReader, pin: dict[str, Any] | None) -> dict[str, Any]:
+def _answer(reader: TraceReader) -> dict[str, Any]:
     trace = reader.trace()
     _check(trace)
-    answer = {"lines": list(trace.lines()), "pin": pin or {}}
+    answer = {"lines": list(trace.lines())}
     try:
         json.dumps(answer, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # an unpaired surrogate
@@ -144,37 +133,3 @@ def _check(trace: Trace) -> None:
         )
     if rows != (0,):
         raise TraceError(f"This run has {len(rows)} prompts. Import a run with one prompt.")
-
-
-def _pin(line: str) -> dict[str, Any] | None:
-    """Parse the notes in the first line, or return None if the line is not a pin. Raises
-    TraceError.
-    """
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or value.get("type") != PIN:
-        return None
-    return {
-        "name": _words(value, "name", MAX_NAME_CHARS),
-        "note": _words(value, "note", MAX_NOTE_CHARS),
-        "rating": _rating(value),
-        "verdict": value["verdict"] if isinstance(value.get("verdict"), bool) else None,
-    }
-
-
-def _words(value: Mapping[str, Any], key: str, most: int) -> str:
-    words = value.get(key, "")
-    if not isinstance(words, str) or len(words) > most:
-        raise TraceError(f"The {key} of a pinned run must be text of at most {most:,} characters.")
-    return words
-
-
-def _rating(value: Mapping[str, Any]) -> int:
-    rating = value.get("rating", 0)
-    if type(rating) is not int or not 0 <= rating <= MAX_RATING:
-        raise TraceError(
-            f"The rating of a pinned run must be a whole number from 0 (none) to {MAX_RATING}."
-        )
-    return rating

@@ -16,7 +16,6 @@ from app.ui.files import file_address
 from app.ui.results import points_json
 from mars_runtime import web
 
-Judge = Callable[[str, gr.Request], dict[str, Any]]
 Answer = Callable[..., Any]
 """A function that the script of a view calls with a value; it may also have the request as a
 parameter.
@@ -190,36 +189,21 @@ class ExplainView(View):
         super().__init__("", web.template(self.page), "element", [], **place)
 
 
-class CompareView(View):
-    """The pinned runs and their comparison, which only the browser stores.
-
-    judge: server function ``judge``, called with the text of a trace and the request; returns
-    ``{"lines", "pin"}`` or ``{"error"}``. most_chars: maximum length of the text.
-    """
-
-    page = "views/compare/compare.html"
-    mount = "mountCompareView"
-
-    def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
-        plotly = file_address("plotly.js")
-        template = web.template(self.page, plotly=plotly, most=str(most_chars))
-        super().__init__("", template, "element, server", [judge], **place)
-
-
 class ReviewView(View):
-    """Answers of several methods side by side.
+    """Sets of answers, side by side.
 
-    The script and style are loaded when the tab is opened. The script sends its requests to the
-    routes of ``app/review/routes.py``.
+    parse_prompts: server function ``prompts``, called with a file of prompts as JSON. checkpoints:
+    names of the models to choose from, as JSON.
     """
 
     page = "views/review/review.html"
-    mount = "mountReviewTab"
+    mount = "mountReview"
 
-    def __init__(self, **place: Any) -> None:
-        files = {"plotly": "plotly.js", "script": "review.js", "style": "review.css"}
-        addresses = {key: file_address(name) for key, name in files.items()}
-        super().__init__("", web.template(self.page, **addresses), "element", [], **place)
+    def __init__(self, parse_prompts: Callable[[str], Any], checkpoints: str, **place: Any) -> None:
+        study = file_address("study.jsonl")
+        template = web.template(self.page, study=study, checkpoints=checkpoints)
+        functions = [server_function("prompts", parse_prompts)]
+        super().__init__("", template, "element, server", functions, **place)
 
 
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:

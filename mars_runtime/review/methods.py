@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.json_values import is_text
+from mars_runtime.json_values import as_mapping, as_text, is_text
 from mars_runtime.settings import (
     AR_LOOKUP,
     SETTINGS,
@@ -20,10 +20,11 @@ from mars_runtime.settings import (
     read_settings,
 )
 
-MIN_METHODS, MAX_METHODS = 2, 5
+MIN_METHODS, MAX_METHODS = 2, 12
 MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+EXAMPLE = "Write ar, lossless, or settings such as tau=0.8,B=4."
 UNREPEATABLE = (
     "With B = auto, the text of a method that is not lossless depends on the speed of this "
     "machine. Choose a number for B, or a lossless method."
@@ -42,9 +43,6 @@ class ReviewMethod:
     checkpoint: str = ""
     settings: DecodeSettings | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     """Parse a method in short form: words separated by commas. Raises SettingsError.
@@ -58,9 +56,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     """
     values: dict[str, Any] = {}
     if not is_text(text):
-        raise SettingsError(
-            "A method contains an incomplete character (a lone surrogate). Type it again."
-        )
+        raise SettingsError(f"A method contains characters that are not valid text. {EXAMPLE}")
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in word.partition("="))
         if not equals and name in METHODS:
@@ -72,14 +68,9 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
         elif equals and (full := SHORT.get(name, name)) in SETTINGS:
             values[full] = value
         else:
-            raise SettingsError(
-                f"{word[:MAX_NAME]!r} is not a method. Write ar, lossless, or settings such as "
-                "tau=0.8,B=4."
-            )
+            raise SettingsError(f"{word[:MAX_NAME]!r} is not a method. {EXAMPLE}")
     if not values:
-        raise SettingsError(
-            "The method is empty. Write ar, lossless, or settings such as tau=0.8,B=4."
-        )
+        raise SettingsError(f"The method is empty. {EXAMPLE}")
     chosen = {name: _value(name, value) for name, value in values.items()}
     if chosen.get("lossless"):
         usual = {"tau": 0.0, **usual}
@@ -87,7 +78,9 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
         usual = {**asdict(AR_LOOKUP), **usual}
         del chosen["method"]
     settings = DecodeSettings(**{**usual, **chosen})
-    return checked(ReviewMethod("".join(text.split())[:MAX_NAME], checkpoint, settings))
+    if settings.is_auto and not settings.is_verified:
+        raise SettingsError(UNREPEATABLE)
+    return ReviewMethod("".join(text.split())[:MAX_NAME], checkpoint, settings)
 
 
 def _value(name: str, text: str | bool) -> Any:
@@ -100,14 +93,6 @@ def _value(name: str, text: str | bool) -> Any:
         value = number(text)
         return float(value) if isinstance(value, int) else value
     return text if line.low is None else number(text)
-
-
-def checked(method: ReviewMethod) -> ReviewMethod:
-    """Return the method unchanged. Raises SettingsError if its text can differ between runs."""
-    settings = method.settings
-    if settings is not None and settings.is_auto and not settings.is_verified:
-        raise SettingsError(UNREPEATABLE)
-    return method
 
 
 def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:
@@ -123,14 +108,8 @@ def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[R
 
 
 def method_of_json(values: Mapping[str, Any]) -> ReviewMethod:
-    """Parse the result of ``ReviewMethod.as_json``. Raises SettingsError, KeyError, TypeError or
-    ValueError.
-    """
+    """Parse a method from JSON values. Raises SettingsError, KeyError, TypeError or ValueError."""
     settings = values["settings"]
-    return ReviewMethod(
-        str(values["name"])[:MAX_NAME],
-        str(values["checkpoint"]),
-        None
-        if settings is None
-        else checked(ReviewMethod("", "", read_settings(settings))).settings,
-    )
+    name, checkpoint = as_text(values["name"]), as_text(values["checkpoint"])
+    read = None if settings is None else read_settings(as_mapping(settings))
+    return ReviewMethod(name[:MAX_NAME], checkpoint, read)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from browser import playwright
-from live_page import ALONE
+from live_page import TAB_OF
 
 REACHED = """() => {
   const node = document.activeElement;
@@ -38,7 +38,7 @@ def stops(page: playwright.Page, view: str) -> list[Stop]:
     for chart in page.locator(f"#{view} [data-chart]:not([hidden]) .rv-plot").all():
         chart.scroll_into_view_if_needed()
         chart.locator(".modebar-btn").first.wait_for(state="attached")
-    page.focus(f"#{ALONE.get(view, view)}-tab-button")
+    page.focus(f"#{TAB_OF.get(view, view)}-tab-button")
     reached: list[Stop] = []
     for _ in range(120):
         page.keyboard.press("Tab")

@@ -23,25 +23,20 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 """The page is rendered, and its checkpoint is loaded."""
 
 
-INSIDE = {
-    **dict.fromkeys(("compare", "sets"), "review"),
-}
-"""View -> the tab that it is in, by their names in addresses."""
-ALONE = {"grid": "trade-off"}
-"""View that is alone in its tab, by its element id -> the tab's name in addresses."""
+TAB_OF = {"grid": "trade-off"}
+"""View, by its element id -> the tab's name in addresses."""
 
 
 def open_tab(page: playwright.Page | playwright.Frame, view: str) -> None:
-    """Open a view of the page as a visitor would: its tab, then the view or fold."""
+    """Open the tab of a view as a visitor would; How it works is a fold of Live."""
     if view == "how-it-works":
         open_tab(page, "live")
         if not page.locator("#explain").is_visible():
             page.click("#how-it-works > button")
         return
-    for name in (INSIDE.get(view), ALONE.get(view, view)):
-        button = page.locator(f"#{name}-tab-button")
-        if name and button.get_attribute("aria-selected") != "true":
-            button.click()
+    button = page.locator(f"#{TAB_OF.get(view, view)}-tab-button")
+    if button.get_attribute("aria-selected") != "true":
+        button.click()
 
 
 def only_run(tab: TabHandlers[R]) -> R:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from batch_page import make_page
 from browser import Arrive, needs_browser, playwright
-from live_page import INSIDE, open_tab
+from live_page import open_tab
 from scripted_page import page_served
 
 axe_playwright = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -29,11 +29,11 @@ RUNS = {
     "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished][data-recorded-run=false]"),
 }
 """View -> the button that starts a run, and the selector of that run when it has finished."""
-VIEWS = ("live", *INSIDE, "grid", "throughput", "how-it-works")
+VIEWS = ("live", "grid", "throughput", "review")
 TAB = ".tabitem"
 """What the chosen tab shows: the only one there."""
 TRANSLATED = """document.querySelectorAll(
-  ".rv-text, .rv-md, .rv-prompt, .rv-panels, .rv-card, .tv-rows, .ct-turns, .rw-text, .rw-asked"
+  ".rv-text, .rv-md, .rv-prompt, .rv-panels, .rv-card, .tv-rows, .ct-turns, .rw-text, .rw-prompt"
 ).values().filter((node) => node.translate).map((node) => node.className).toArray()"""
 """Elements with text of prompts and models that a browser would translate."""
 EMPTY = """document.querySelectorAll(".tabitem:not(:has(.tabitem))").forEach(
@@ -60,21 +60,13 @@ def test_no_serious_violation_on_any_tab_before_a_run_and_after(page: playwright
     problems = in_both_themes(page, "the whole page, at its first tab")
     for tab in VIEWS:
         open_tab(page, tab)
-        if tab == "sets":  # which comes when it is opened
-            page.wait_for_selector(".mars-review[data-phase=open] .rw-answer >> nth=1")
-            page.select_option(".rw-bar select >> nth=2", "")  # it opens masked
-            page.wait_for_selector(".mars-review[data-masked=''] .rw-answer >> nth=1")
-            page.evaluate(
-                "document.querySelectorAll('.rw-part').forEach((part) => part.open = true)"
-            )
-            page.wait_for_selector(".rw-machine td >> nth=0")
+        if tab == "review":
+            page.wait_for_selector(".mars-review[data-phase=ready] .rv-pane >> nth=1")
         if tab != VIEWS[0]:
             problems += in_both_themes(page, tab, within=TAB)
-        if tab == "sets":
-            page.keyboard.press("n")
-            page.select_option(".rw-bar select >> nth=2", "end")
-            page.wait_for_selector(".mars-review[data-masked=end] .rw-answer >> nth=1")
-            problems += in_both_themes(page, "sets, masked", within=TAB)
+        if tab == "review":
+            page.click(".mars-review :text('Blind')")
+            problems += in_both_themes(page, "Review, blind", within=TAB)
         if tab in RUNS:
             problems += violations_after_a_run(page, tab)
         page.evaluate(EMPTY)
@@ -91,22 +83,6 @@ def violations_after_a_run(page: playwright.Page, tab: str) -> list[str]:
         page.click("#race .rv-t >> nth=0")
         problems += in_both_themes(page, f"{tab}, the drawer", within="#race .rv-drawer")
     return problems
-
-
-def test_no_serious_violation_where_runs_are_compared(page: playwright.Page) -> None:
-    button, finished = RUNS["live"]
-    page.click(button)
-    page.wait_for_selector(finished)
-    for place in (0, 1):
-        page.locator("#race .rv-pin").nth(place).click()
-    open_tab(page, "compare")
-    page.check("#compare .cv-foldhead input")  # both wrote the same text
-    page.click("#compare .cv-foldbutton")
-    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=1")
-    page.click("#compare .cv-head summary")
-    page.set_input_files("#compare .cv-files", {"name": "x", "mimeType": "", "buffer": b""})
-    page.wait_for_selector("#compare .cv-refused li")
-    assert not in_both_themes(page, "two runs compared and a file refused", within=TAB)
 
 
 SWITCH = """async () => {

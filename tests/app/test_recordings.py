@@ -93,16 +93,11 @@ def step(**changes: object) -> str:
     return "\n".join([*LINES[:2], changed, *LINES[3:]])
 
 
-def pinned(**words: object) -> str:
-    """A trace with its owner's words."""
-    return "\n".join([json.dumps({"type": "pin", **words}), *LINES])
-
-
 @pytest.mark.parametrize("text", [samples.PROSE, samples.EMOJI, samples.HOSTILE])
 def test_a_trace_comes_back_as_it_was(text: str) -> None:
     """Remove what is unknown or spelled differently in it."""
     lines = samples.trace_lines(samples.run(replace(SCRIPT, text=text)))
-    assert read_import("\n".join(lines), MOST) == {"lines": lines, "pin": {}}
+    assert read_import("\n".join(lines), MOST) == {"lines": lines}
     assert read_import("\r\n".join(lines) + "\r\n\n", MOST)["lines"] == lines
     spaced = [json.dumps({**json.loads(line), "later": [1]}, indent=None) for line in lines]
     assert read_import("\n".join(spaced), MOST)["lines"] == lines
@@ -133,8 +128,6 @@ HOSTILE = {
     "no text": (b"abc", "not text"),
     "too long": ("x" * (MOST + 1), "1 MB"),
     "lines": ("\n" * 20_000, "20,000 lines"),
-    "name": (pinned(name="x" * 500), "name"),
-    "rating": (pinned(rating=9), "rating"),
     "batch": (batch(), "This run has 2 prompts"),
 }
 

@@ -66,10 +66,9 @@ def test_views_stand_where_the_browser_forbids_channels(
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.goto(address)
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
-        for view in ("throughput", "grid", "compare"):
+        for view in ("throughput", "grid", "review"):
             open_tab(page, view)
             page.wait_for_selector(f"#{view} section")
-        page.wait_for_selector("#compare .cv-said:text('blocks storage')")
     assert [
         trouble for trouble in troubles if "mars" in trouble.lower() or "Broadcast" in trouble
     ] == []

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from batch_page import make_page
 from browser import Arrive, needs_browser, playwright
-from live_page import INSIDE, open_tab, over, wait_loaded
+from live_page import open_tab, over, wait_loaded
 from scripted_page import page_served
 
 from app.ui.files import file_address
@@ -23,18 +23,14 @@ SHOWN = {
     "live": "#desk",
     "trade-off": "#grid-bar",
     "throughput": "#throughput-bar",
-    "compare": "#compare",
-    "sets": "#review",
-    "how-it-works": "#explain",
+    "review": "#review",
 }
 ADDRESSES = {
     "live": "#live",
     "trade-off": "#trade-off",
     "throughput": "#throughput",
-    "compare": "#review",
-    "how-it-works": "#how-it-works",
+    "review": "#review",
 }
-"""All views except the sets of Review, which have the link to the set as address."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +59,6 @@ def hash_of(page: playwright.Page) -> str:
 
 
 def test_every_view_has_an_address_and_back_and_forward_follow(page: playwright.Page) -> None:
-    assert set(SHOWN) == {"live", "trade-off", *INSIDE, "throughput", "how-it-works"}
     assert hash_of(page) == ""
     for view in list(ADDRESSES)[1:]:
         open_tab(page, view)
@@ -77,7 +72,7 @@ def test_every_view_has_an_address_and_back_and_forward_follow(page: playwright.
     wait_shown(page, "trade-off")
 
 
-@pytest.mark.parametrize("view", ["throughput", "how-it-works"])
+@pytest.mark.parametrize("view", ["throughput", "review"])
 def test_an_address_opens_its_view_and_so_does_the_name_of_an_old_tab(
     arrive: Arrive, address: str, view: str
 ) -> None:
@@ -90,18 +85,15 @@ def test_an_address_opens_its_view_and_so_does_the_name_of_an_old_tab(
     wait_shown(page, view)
 
 
-def test_a_link_to_a_review_set_opens_it_and_an_unknown_address_is_named_on_the_first_tab(
-    arrive: Arrive, address: str
-) -> None:
-    page = arrive(f"{address}#review=study")
-    wait_shown(page, "sets")
+def test_an_unknown_address_is_named_on_the_first_tab(arrive: Arrive, address: str) -> None:
     for unknown in ("nothing", "frontier", "stability=1"):
         page = arrive(f"{address}#{unknown}")
         wait_shown(page, "live")
         page.wait_for_selector("#race [data-state=error]")
         assert f"#{unknown}" in page.inner_text("#race .rv-status")
-    page = arrive(f"{address}#ex-tau")
-    wait_shown(page, "how-it-works")
+    for fold in ("ex-tau", "how-it-works"):
+        page = arrive(f"{address}#{fold}")
+        page.locator("#explain").wait_for(state="visible")
 
 
 def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:

@@ -16,8 +16,7 @@ from scripted_page import page_served
 pytestmark = needs_browser
 VIEWS = {
     "throughput": "#throughput .mars-throughput[data-recorded-run=true] .tv-text span",
-    "compare": "#compare .cv-texts .rv-pane >> nth=2",
-    "sets": ".mars-review[data-phase=open] .rw-answer >> nth=1",
+    "review": ".mars-review[data-phase=ready] .rv-pane >> nth=1",
 }
 """View -> what is there when it shows its first result."""
 

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 
 ROOT = Path(__file__).parents[2]
-KEY = "a review key of a test"
 JSON = {"content-type": "application/json"}
 SECONDS = 2.0
-"""The most that Review, a completion or a run of another address takes during an attack."""
+"""The most that the page, a completion or a run of another address takes during an attack."""
 ATTACKER, OTHER = "127.0.0.2", "127.0.0.9"
 Place = tuple[str, int]
 LIMITED = """
@@ -44,11 +43,10 @@ def client_of(url: str, address: str = ATTACKER) -> httpx.Client:
 
 
 def assert_served(url: str, address: str = OTHER) -> None:
-    """Review and a completion are each answered within two seconds."""
+    """The page and a completion are each answered within two seconds."""
     chat = {"model": "scripted", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
     requests: list[tuple[str, Any]] = [
-        ("review/sets", None),
-        ("review/sets/study/items/3", None),
+        ("config", None),
         ("v1/chat/completions", chat),
     ]
     with client_of(url, address) as client:

@@ -1,4 +1,4 @@
-"""The caps of a page hold in every entry: its endpoint for programs, Review, sets of others."""
+"""The caps of a page hold in every entry: its endpoint for programs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import httpx
 import pytest
 
 from app.handlers import Handlers
-from mars_runtime.review.methods import read_methods
-from mars_runtime.review.prompts import Item
-from mars_runtime.review.sets import ReviewSet, SetDescription
 from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
 
 MOST_CHARS, MOST_TOKENS = 100, 64
@@ -60,21 +57,3 @@ def test_the_endpoint_of_a_page_takes_no_longer_prompt(http: httpx.Client, entry
     assert refused.status_code == 400
     sentence = refused.json()["error"]["message"]
     assert sentence == "Shorten the prompt to at most 100 characters, got 101."
-
-
-@pytest.mark.parametrize(
-    ("way", "prompt", "wanted"),
-    [
-        ("max_new_tokens=65", "Say it.", "at most 64 tokens"),
-        ("max_new_tokens=4", LONG, "at most 100"),
-    ],
-)
-def test_a_set_that_was_brought_goes_on_under_the_caps(
-    handlers: Handlers, http: httpx.Client, way: str, prompt: str, wanted: str
-) -> None:
-    """It names its own ways and prompts."""
-    name, folder = handlers.library.place()
-    ways = read_methods([f"ar,{way}", f"tau=0.5,{way}"], MODEL)
-    ReviewSet.create(folder, SetDescription("brought", ways, 0, {}), [Item("1", prompt)])
-    answer = http.post("/review/make", json={"set": name})
-    assert (answer.status_code, wanted in answer.json()["detail"]) == (400, True), answer.text

@@ -19,7 +19,7 @@ from tests.app.scripted_page import TEXT, ScriptedBackend, make_handlers, page_s
 from tests.attack.attacked import Place, connection, place_of
 
 PATHS = {
-    "page": ("/", "/config", "/review/sets", "/v1/models", "/files/x/0123456789abcdef", "/nothing"),
+    "page": ("/", "/config", "/v1/models", "/files/x/0123456789abcdef", "/nothing"),
     "endpoint": ("/health", "/v1/models", "/docs", "/nothing"),
 }
 

@@ -8,25 +8,14 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sample_traces as samples
 
-from app.review.library import Library
-from app.review.making import Making
-from app.settings import AppSettings
 from app.ui import imported_runs
 from app.ui.imported_runs import read_import
-from mars_runtime.review import exports
-from mars_runtime.review.judgements import JudgementError
-from mars_runtime.review.prompts import Item
-from mars_runtime.review.sets import SetError
 from mars_runtime.settings import DecodeSettings
-from tests.app.review_page import row, write_set
 
 MOST = 4_000_000
 SCRIPT = samples.Script(samples.PROSE[:400], moves={3: DecodeSettings(tau=0.5, block_size=8)})
@@ -94,25 +83,6 @@ def test_a_changed_trace_is_a_trace_or_a_sentence(is_full_attack: bool) -> None:
     assert min(outcomes.values()) > 0, outcomes
 
 
-def test_a_changed_file_of_judgements_is_merged_or_a_sentence(
-    tmp_path: Path, is_full_attack: bool
-) -> None:
-    items = [Item(f"p{n}", f"Prompt {n}") for n in range(5)]
-    folder = tmp_path / "review" / "small"
-    review = write_set(folder, ["ar", "tau=0"], items, lambda n, way: f"{n} {way}")
-    library, rng, num_refused = Library(str(tmp_path)), random.Random(0), 0
-    rows = library.read_rows("small", [row(n) for n in range(5)])
-    lines = exports.to_jsonl(review, rows).splitlines()
-    for _ in range(2000 if is_full_attack else 150):
-        text = mutated(lines, rng)
-        try:
-            library.merge("small", [], text)
-        except JudgementError as error:
-            num_refused += 1
-            assert_sentence(str(error), text)
-    assert num_refused > 30
-
-
 @pytest.mark.timed
 @pytest.mark.parametrize(
     "text", ["\n" * 40_000, "\n" * MOST, " \n" * (MOST // 2)], ids=["some", "many", "spaced"]
@@ -132,8 +102,7 @@ def test_reading_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_comes_back_can_be_sent() -> None:
     """A lone surrogate is valid JSON and no valid text: the answer could not be encoded."""
-    pin = json.dumps({"type": "pin", "name": "\ud800"})
-    for text in ("\ud800", f"{TEXT}\n\udfff", f"{pin}\n{TEXT}"):
+    for text in ("\ud800", f"{TEXT}\n\udfff"):
         json.dumps(read_import(text, MOST), ensure_ascii=False).encode()
 
 
@@ -141,33 +110,24 @@ def read_run(address: str) -> bool:
     return "lines" in read_import(TEXT, MOST, address)
 
 
-def read_pins(address: str) -> bool:
-    """As pins of a set, which two runs of one way do not make."""
-    engines: Any = SimpleNamespace(entries={}, default="", settings=AppSettings())
-    with pytest.raises(SetError) as refused:
-        Making(engines, Library("")).bring({"pins": [TEXT] * 2}, address)
-    return str(refused.value) != imported_runs.BUSY
-
-
 @pytest.mark.timed
-@pytest.mark.parametrize("read", [read_run, read_pins])
-def test_an_address_leaves_places_to_the_others(read: Callable[[str], bool]) -> None:
+def test_an_address_leaves_places_to_the_others() -> None:
     """Clients of one address import without a pause, and are refused rather than enqueued; another
     address imports one run after the other."""
     is_over, answers = threading.Event(), list[bool]()
 
     def keep_bringing() -> None:
         while not is_over.is_set():
-            answers.append(read("many"))
+            answers.append(read_run("many"))
 
     crowd = [threading.Thread(target=keep_bringing) for _ in range(45)]
     for client in crowd:
         client.start()
     try:
-        assert all(read("one") for _ in range(10))
+        assert all(read_run("one") for _ in range(10))
     finally:
         is_over.set()
         for client in crowd:
             client.join(20)
     assert not all(answers)
-    assert read("many")
+    assert read_run("many")

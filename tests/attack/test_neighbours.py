@@ -19,7 +19,6 @@ from app.ui.files import file_address
 from tests.app.scripted_page import eventually
 from tests.attack.attacked import (
     JSON,
-    KEY,
     Place,
     assert_served,
     client_of,
@@ -29,7 +28,6 @@ from tests.attack.attacked import (
 )
 from tests.attack.test_connections import reader
 from tests.attack.test_farewell import started
-from tests.attack.test_review import ATTACKS
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,6 +38,7 @@ ATTACK_SECONDS = 6.0
 CALM_SECONDS = 60.0  # in which memory comes back
 MEMORY = 20_000_000  # bytes
 ATTACKERS = [f"127.0.2.{number}" for number in range(1, 6)]
+CALLS = "gradio_api/component_server"
 Stop = threading.Event
 Attack = Callable[[str, str, Stop], None]
 
@@ -82,9 +81,9 @@ def connected(number: int, sent: bytes, address: str, place: Place, stop: Stop) 
 
 
 def unfinished(url: str, address: str, stop: Stop) -> None:
-    """Bodies of Review that lack their last byte."""
-    most = AppSettings().max_review_bytes
-    head = f"POST /review/sets/study/figures HTTP/1.1\r\nhost: x\r\ncontent-length: {most}\r\n"
+    """Bodies of imported runs that lack their last byte."""
+    most = 2 * AppSettings().max_import_bytes
+    head = f"POST /{CALLS} HTTP/1.1\r\nhost: x\r\ncontent-length: {most}\r\n"
     body = b"content-type: application/json\r\n\r\n" + b" " * (most - 1)
     connected(5, head.encode() + body, address, place_of(url), stop)
 
@@ -100,22 +99,19 @@ def connecting(url: str, address: str, stop: Stop) -> None:
     connected(200, b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n", address, place_of(url), stop)
 
 
-def heavy(name: str) -> Attack:
-    """Review's heavy work, as ``test_review.py`` has it."""
-    path, make = ATTACKS[name]
-    return post_forever(f"review/sets/study/{path}", lambda url: json.dumps(make(url)).encode())
+def prompts(url: str) -> bytes:
+    """Return a call that parses a large file of prompts, which is one open quote."""
+    parts = httpx.get(f"{url}config").json()["components"]
+    (part,) = (part for part in parts if "prompts" in (part["props"].get("server_fns") or ()))
+    posted = json.dumps({"text": "prompt\n" + '"a\n' * 100_000, "name": "a.csv"})
+    call = {"component_id": part["id"], "fn_name": "prompts", "session_hash": "a", "data": posted}
+    return json.dumps(call).encode()
 
 
-SEALED = json.dumps({"sealed": "A" * 10_000_000}).encode()
 KINDS: dict[str, Attack] = {
     "readers that never read": never_reading,
     "unfinished bodies": unfinished,
-    "figures": heavy("undo"),
-    "merge": heavy("conflicts"),
-    "forged archives": post_forever("review/sets", lambda _: SEALED),
-    "wrong keys": post_forever(
-        "review/sets/study/judgements", lambda _: b'{"row": {}}', **{"x-review-key": "a wrong key"}
-    ),
+    "prompts": post_forever(CALLS, prompts),
     "connections": connecting,
     "pages": get_forever(""),
     "files": get_forever(file_address("plotly.js")),
@@ -125,7 +121,7 @@ KINDS: dict[str, Attack] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
     """Process and address of a page."""
-    with started(tmp_path_factory.mktemp("data"), MARS_REVIEW_KEY=KEY) as (process, url):
+    with started(tmp_path_factory.mktemp("data")) as (process, url):
         yield process.pid, url
 
 

@@ -1,226 +1,167 @@
-"""Sets as files: made in an engine, killed and resumed, packed, damaged."""
+"""Sets: the command that makes them and their reader."""
 
 from __future__ import annotations
 
-import io
-import tarfile
-from collections.abc import Iterator
+import json
+import lzma
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mars_runtime import folds, tasks
 from mars_runtime.__main__ import main
-from mars_runtime.engine import Engine
-from mars_runtime.engine.backend import CheckpointBackend
-from mars_runtime.engine.header import facts_of
-from mars_runtime.model.load import Checkpoint
-from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
-from mars_runtime.review.making import Decoder, make
-from mars_runtime.review.methods import read_methods
-from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
-from mars_runtime.review.sets import ReviewSet, SetDescription, SetError, unpack
-from mars_runtime.tasks import Task
-from tests.review.made_sets import TIMES, killed_at, timeless, words
+from mars_runtime.places import ASSETS
+from mars_runtime.review.sets import MAX_LINE, SetError, read_set
+from mars_runtime.trace import read_trace
+from tests.review.test_review_prompts import DEEP, is_sentence
 
-ROOT = Path(__file__).parents[2]
-UPPER = tasks.generate("formats", "eval", 0, 2)[1]
-ITEMS = [
-    Item("1", "one two"),
-    Item("2", "three", system="Be short."),
-    Item("3", "and?", turns=(("user", "four"), ("assistant", "five"))),
-]
+STUDY = ASSETS / "review" / "study.jsonl.xz"
+METHODS = ("--methods", "lossless,tau=0.3,B=4", "tau=0.3,B=4", "ar")
 
 
-def about(*ways: str, made: dict[str, Any] | None = None) -> SetDescription:
-    return SetDescription("a set", read_methods(ways, "tiny", max_new_tokens=12), 0, made or {})
+def make(folder: Path, prompts: str, *more: str) -> tuple[int, Path]:
+    (folder / "prompts.txt").write_text(prompts, "utf-8")
+    out = folder / "set.jsonl"
+    options = ("--checkpoint", "mars-tiny", "--max-new-tokens", "12", "--out", str(out))
+    return main(["review", str(folder / "prompts.txt"), *(more or METHODS), *options]), out
 
 
-@pytest.fixture
-def decoder(foreseeing: Checkpoint) -> Iterator[Decoder]:
-    with Engine(CheckpointBackend(foreseeing, keeps=False)) as engine:
-        yield Decoder(engine, foreseeing.tokenizer, facts_of(foreseeing))
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
-def test_every_answer_is_there_and_says_what_its_trace_says(
-    decoder: Decoder, tmp_path: Path
+def test_an_interrupted_command_continues(tmp_path: Path) -> None:
+    code, out = make(tmp_path, "Reverse: abc\nAdd 12 and 30\n")
+    whole = lines_of(out)
+    assert (code, len(whole)) == (0, 3)
+    out.write_bytes(out.read_bytes()[:-100])
+    assert make(tmp_path, "Reverse: abc\nAdd 12 and 30\nReverse: xyz\n")[0] == 0
+    after = lines_of(out)
+    assert [line.get("id") for line in after[1:]] == ["1", "2", "3"]
+    assert after[:2] == whole[:2]
+    texts = [[answer["text"] for answer in line["answers"]] for line in (whole[2], after[2])]
+    assert texts[0] == texts[1]
+    assert make(tmp_path, "Reverse: abc\nAdd 12 and 30\nReverse: xyz\n")[0] == 0
+    assert lines_of(out) == after
+
+
+def test_an_answer_has_its_trace_and_checks(tmp_path: Path) -> None:
+    _, out = make(tmp_path, "Reverse: abc\n")
+    _, line = lines_of(out)
+    lossless, _, plain = line["answers"]
+    assert lossless["text"] == plain["text"]
+    assert (lossless["is_same"], plain["is_same"], lossless["unlike_ar"]) == (True, True, [])
+    assert plain["passes"] == [1] * len(plain["passes"])
+    trace = read_trace(map(json.dumps, lossless["trace"]))
+    assert trace.header.settings.tau == 0.3
+    assert sum(lossless["passes"]) == sum(len(e.rows[0].accepted) for e in trace.events[1:-1])
+
+
+def test_other_methods_and_prompts_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    review = ReviewSet.create(tmp_path, about("ar", "tau=0,B=8", "lossless,B=8"), ITEMS)
-    progress = list(make(review, lambda name: decoder))
-    assert (progress[0].num_done, progress[-1].num_done, progress[-1].num_all) == (0, 9, 9)
-    opened = ReviewSet.open(tmp_path)
-    assert opened.missing() == []
-    for item in range(3):
-        ar, bold, lossless = (opened.answer(item, way) for way in range(3))
-        assert ar
-        assert bold
-        assert lossless
-        assert lossless.text == ar.text
-        assert sum(bold.groups) == bold.num_tokens
-        trace = opened.trace(item, 1)
-        assert folds.text(trace) == bold.text == "".join(bold.pieces)
-        assert bold.tpf == pytest.approx(folds.tpf(trace.events))
-        assert answer_of(trace, ITEMS[item]) == bold
-        tokens, otherwise = folds.accepted_tokens(trace.events), {}  # where AR disagrees
-        for step, _ in folds.row_steps(trace.events):
-            for back, (token, _) in enumerate(reversed(step.checks), 1):
-                if tokens[step.start - back] != token:
-                    word = trace.vocabulary[token].decode("utf-8", "replace")
-                    otherwise[step.start - back] = word
-        assert bold.otherwise == otherwise
-    ids = opened.trace(1, 0).header.prompt_ids
-    assert list(ids) == decoder.tokenizer.encode_chat([("system", "Be short."), ("user", "three")])
+    make(tmp_path, "Reverse: abc\n")
+    capsys.readouterr()
+    assert make(tmp_path, "Reverse: abc\n", "--methods", "ar", "tau=0.5,B=4")[0] == 2
+    assert is_sentence(capsys.readouterr().err.strip())
+    assert make(tmp_path, "Another prompt\n")[0] == 2
+    assert is_sentence(capsys.readouterr().err.strip())
 
 
-def test_a_set_is_resumed_only_by_the_same(tmp_path: Path) -> None:
-    made = {"weights": {"tiny": "abc"}}
-    ReviewSet.create(tmp_path, about("ar", "tau=0", made=made), ITEMS)
-    ReviewSet.create(tmp_path, about("ar", "tau=0", made=made), ITEMS)
-    for other, items in (
-        (about("ar", "tau=0.5", made=made), ITEMS),
-        (about("ar", "tau=0"), ITEMS[:1]),
-    ):
-        with pytest.raises(SetError, match="other prompts or methods"):
-            ReviewSet.create(tmp_path, other, items)
-    with pytest.raises(SetError, match="other weights"):
-        ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("../outside", tarfile.REGTYPE),
-        ("/tmp/outside", tarfile.REGTYPE),
-        ("answers/link", tarfile.SYMTYPE),
-        ("answers/0001-0.jsonl", tarfile.LNKTYPE),
-        ("set.json", tarfile.FIFOTYPE),
-        ("more.jsonl", tarfile.REGTYPE),
-    ],
-)
-def test_an_archive_of_other_things_than_files_leaves_nothing(
-    tmp_path: Path, name: str, kind: bytes
-) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname = kind, "/etc/passwd"
-    archive = tmp_path / "a.tar.xz"
-    with tarfile.open(archive, "w:xz") as file:
-        file.addfile(entry, io.BytesIO(b""))
-    folder = tmp_path / "in" / "here"
-    folder.mkdir(parents=True)
-    with pytest.raises(ValueError, match="entries that are not files of a set"):
-        unpack(archive, folder)
-    assert sorted(tmp_path.rglob("*")) == [archive, tmp_path / "in", folder]
-
-
-def test_packed_it_is_the_same_set(
-    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "cache"))
-    review = ReviewSet.create(tmp_path / "set", about("ar", "tau=0,B=8"), ITEMS)
-    list(make(review, lambda name: decoder))
-    for name in ("a.tar.xz", "b.tar.xz"):
-        review.pack(tmp_path / name)
-    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
-    packed = ReviewSet.open(tmp_path / "a.tar.xz")
-    assert packed.items == review.items
-    assert packed.about == review.about
-    assert packed.missing() == []
-    for pair in review.pairs():
-        assert packed.answer(*pair) == review.answer(*pair)
-        ours, theirs = ("".join(item.lines(*pair)) for item in (packed, review))
-        assert TIMES.sub("", ours) == TIMES.sub("", theirs)
-    (tmp_path / "b.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:-100])
-    with pytest.raises(SetError, match="is not a set"):
-        ReviewSet.open(tmp_path / "b.tar.xz")
-
-
-def test_text_alone_is_an_answer_and_is_judged(tmp_path: Path) -> None:
-    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), [Item("1", UPPER.prompt, task=UPPER)])
-    review.add_text(0, 0, UPPER.answer)
-    review.add_text(0, 1, "owl\r\n")
-    first, second = review.answer(0, 0), review.answer(0, 1)
-    assert first
-    assert second
-    assert (first.is_right, second.is_right, second.text) == (True, False, "owl\r\n")
-    assert review.lines(0, 0) == []
-    actual = marks(second, first)
-    assert (actual.is_same, actual.tpf) == (False, None)
-    assert actual.difference is not None
-    assert (actual.difference.word, actual.difference.own) == (0, "owl")
-
-
-def test_a_first_difference_is_by_words() -> None:
-    assert first_difference("a b  c", "a b c") is None
-    actual = first_difference("a b c d e", "a b c")
-    assert actual is not None
-    assert (actual.word, actual.reference, actual.own) == (3, "a b c d e", "a b c")
-    assert marks(Answer("a  b"), Answer("a b")).is_same is False
-
-
-@pytest.mark.parametrize("name", ["set.json", "prompts.jsonl"])
-def test_a_damaged_set_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
-    ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
-    for damage in ("", "{", "[]", '{"version": 2}', "\x00"):
-        (tmp_path / name).write_text(damage, encoding="utf-8")
-        with pytest.raises(SetError, match=r"is not a set|Line"):
-            ReviewSet.open(tmp_path)
-
-
-def test_a_damaged_summary_or_answer_costs_no_more_than_itself(
-    decoder: Decoder, tmp_path: Path
-) -> None:
-    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
-    list(make(review, lambda name: decoder))
-    expected = review.answer(0, 0)
-    (tmp_path / "summary.jsonl").write_text('{"item": 0}\n[]\n{', encoding="utf-8")
-    assert ReviewSet.open(tmp_path).answer(0, 0) == expected
-    (tmp_path / "summary.jsonl").unlink()
-    (tmp_path / "answers/0001-0.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(SetError, match="damaged"):
-        ReviewSet.open(tmp_path).answer(0, 0)
-
-
-@pytest.mark.parametrize("expected", ["[" * 100_000, "3", "null"])
-def test_a_task_with_an_odd_answer_is_judged_wrong(tmp_path: Path, expected: str) -> None:
-    items = [
-        Item(family, "Say yes.", task=Task(family, "x", "Say yes.", "", expected))
-        for family in (*tasks.FAMILIES, *tasks.SHIFTED)
+def test_the_study_has_mistakes_in_passes_of_several_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(lzma.decompress(STUDY.read_bytes()))
+    study = read_set(path)
+    methods = [method.settings for method in study.header.methods if method.settings]
+    assert [(method.method, method.lossless) for method in methods] == [
+        ("mars", True),
+        ("mars", False),
+        ("ar", False),
     ]
-    review = ReviewSet.create(
-        tmp_path / "set", about("ar", "tau=0"), read_prompts(as_jsonl(items), "json").items
-    )
-    for number in range(len(items)):
-        review.add_text(number, 0, "yes")
-        actual = review.answer(number, 0)
-        assert actual is not None
-        assert actual.is_right is False
+    assert (methods[0].tau, methods[0].block_size, methods[0].lookup) == (0.3, 4, False)
+    assert len(study.items) == 100
+    items = lines_of(path)[1:]
+    assert all(line["answers"][0]["is_same"] for line in items)
+    assert sum(bool(line["answers"][1]["unlike_ar"]) for line in items) >= 50
 
 
-def test_a_killed_command_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
-    killed, whole, file = tmp_path / "killed", tmp_path / "whole", tmp_path / "eight.jsonl"
-    tasks_made = tasks.generate("word_problems", "eval", 0, 8)
-    file.write_text(as_jsonl([Item(f"{n}", t.prompt, task=t) for n, t in enumerate(tasks_made)]))
-    assert 5 <= killed_at(5, words(str(file), killed), killed) < 24, "it was to be killed midway"
-    for out in (killed, whole):
-        assert main(words(str(file), out)) == 0
-    assert timeless(killed) == timeless(whole)
+HEADER: dict[str, Any] = {
+    "type": "set", "version": 1, "id": "a", "name": "A", "made": {},
+    "methods": [{"name": "ar", "checkpoint": "x", "settings": None}],
+}  # fmt: skip
+ITEM: dict[str, Any] = {
+    "type": "item", "id": "1", "prompt": "Hi", "turns": [],
+    "answers": [{"text": "Yes", "passes": [1], "unlike_ar": [], "is_same": True, "trace": []}],
+}  # fmt: skip
+VOTE: dict[str, Any] = {"type": "vote", "item": "1", "vote": "ar", "note": "", "time": ""}
+GOOD = (HEADER, ITEM, VOTE)
+PLACES: list[tuple[int, tuple[str | int, ...]]] = [
+    *((0, (key,)) for key in HEADER), (0, ("methods", 0)),
+    *((0, ("methods", 0, key)) for key in ("name", "checkpoint", "settings")),
+    *((1, (key,)) for key in ITEM), (1, ("answers", 0)),
+    *((1, ("answers", 0, key)) for key in ITEM["answers"][0]),
+    *((2, (key,)) for key in ("type", "item", "note")),
+]  # fmt: skip
+VALUES: dict[str, Any] = {
+    "null": None, "true": True, "number": -1, "text": "x", "list": [1], "object": {"a": 1},
+    "lists": [[1]], "surrogate": "\ud800", "long": "x" * 300_000,
+}  # fmt: skip
+RAW = {
+    "html": b"<html></html>", "nul": b"\0\0", "cp1252": b'{"type": "item", "prompt": "\xe4"}',
+    "utf-16": json.dumps(ITEM).encode("utf-16"), "xlsx": b"PK\x03\x04", "long": b"x" * 20_000_000,
+    "deep list": DEEP.encode(), "deep": b'{"a":' * 10_000, "number": b"1", "null": b"null",
+    "cut": json.dumps(ITEM).encode()[:-9], "list": b"[]", "text": b'"a"',
+    "NaN": b"NaN", "{}": b"{}", "twice": json.dumps(ITEM).encode(),
+}  # fmt: skip
 
 
-def test_the_bundled_study_opens_and_is_small() -> None:
-    path = ROOT / "assets/review/study.tar.xz"
-    assert path.stat().st_size < 4_000_000
-    study = ReviewSet.open(path)
-    assert (len(study.items), len(study.about.methods), study.missing()) == (100, 5, [])
-    assert sum(item.task is not None for item in study.items) == 20
-    for item in range(0, 100, 33):
-        answer = study.answer(item, 3)
-        assert answer_of(study.trace(item, 3), study.items[item]) == answer
+def changed(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
+    """Return a copy of JSON with another value at a path."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = changed(value[path[0]], path[1:], new)
+    return copy
 
 
-def test_an_answer_with_half_of_a_character_is_damaged(tmp_path: Path) -> None:
-    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
-    review.add_text(0, 0, "whole")
-    (tmp_path / "answers/0001-0.json").write_text('{"text": "\\ud800"}', encoding="utf-8")
-    with pytest.raises(SetError, match="damaged"):
-        review.answer(0, 0)
+def write(path: Path, lines: list[bytes]) -> Path:
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("kind", RAW)
+@pytest.mark.parametrize("at", range(4))
+def test_a_wrong_line_is_named(tmp_path: Path, kind: str, at: int) -> None:
+    lines = [json.dumps(line).encode() for line in GOOD]
+    if kind == "twice" and at == 1:
+        at = 2
+    path = write(tmp_path / "set.jsonl", [*lines[:at], RAW[kind], *lines[at:]])
+    with pytest.raises(SetError, match=f"^Line {at + 1} ") as refused:
+        read_set(path)
+    assert is_sentence(str(refused.value))
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(("at", "path"), PLACES, ids=str)
+def test_a_wrong_value_is_a_sentence_or_harmless(
+    tmp_path: Path, at: int, path: tuple[str | int, ...], value: str
+) -> None:
+    lines: list[Any] = list(GOOD)
+    lines[at] = changed(lines[at], path, VALUES[value])
+    file = write(tmp_path / "set.jsonl", [json.dumps(line).encode() for line in lines])
+    try:
+        said = f"{len(read_set(file).items)} prompts are read."
+    except SetError as error:
+        said = str(error)
+    assert is_sentence(said)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"x" * (MAX_LINE + 1), b"{"])
+def test_a_file_without_a_header_is_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(SetError) as refused:
+        read_set(path)
+    assert is_sentence(str(refused.value))
+    with pytest.raises(SetError):
+        read_set(tmp_path)

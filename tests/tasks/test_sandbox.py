@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.review.answers import verdict
 from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import verdict
 from mars_runtime.tasks import Task, check, is_checkable, sandbox
 from mars_runtime.tasks.python_functions import extract_code
 from mars_runtime.tasks.sandbox import NO_LIMITS, SandboxError, is_harmless, passes

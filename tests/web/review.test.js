@@ -1,227 +1,131 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { placesOf, runsOf, stripOf, wordsOf } from "../../assets/web/views/review/align.js";
-import { byBoldness, figureOf, plain } from "../../assets/web/views/review/charts.js";
-import { Judgements } from "../../assets/web/views/review/kept.js";
-import { current, keepable, lastOfReviewer, saidOf, sendable, tagOf, titleOf, toggled, unitOf, without } from "../../assets/web/views/review/rows.js"; // prettier-ignore
-import { ALL, filterOf, filtered, linkOf } from "../../assets/web/views/review/table.js";
+import { REVIEW } from "../../assets/web/core/table.js";
+import { MARKS, SetReader, answerFrom, answerOfLines, columnsOf, laneOf as answerLane, pinLane, readSet, selected, setText } from "../../assets/web/views/review/sets.js"; // prettier-ignore
+import { mergedVotes, tally, votesCsv, votesJsonl, wilson } from "../../assets/web/views/review/votes.js";
+import { arOf, laneOf, linesOf, PLAIN } from "./runs.js";
 
-test("a method's title is plain, and an unknown name stays as it is", () => {
-  const names = ["ar", "ar,lookup", "tau=0.95", "lossless,B=4", "ar,checkpoint=mars-tiny", "gpt-x", "<b>tau=0.5</b>"];
-  assert.deepEqual(names.map(titleOf), [
-    "plain AR",
-    "AR + lookup",
-    "τ 0.95",
-    "lossless, B 4",
-    "plain AR, mars-tiny",
-    "gpt-x",
-    "<b>tau=0.5</b>",
-  ]);
+const HEADER = {
+  ...{ type: "set", version: 1, id: "s", name: "S", made: {} },
+  methods: ["a", "b", "c"].map((name) => ({ name, checkpoint: "x", settings: null })),
+};
+const answer = (text, more = {}) => ({ text, passes: [], unlike_ar: [], is_same: null, is_looped: null, is_right: null, fault: "", trace: [], ...more }); // prettier-ignore
+const item = (id, texts, more = {}) => ({ type: "item", id, prompt: `Prompt ${id}`, system: "", category: "", reference: "", turns: [], answers: texts.map((text) => answer(text)), ...more }); // prettier-ignore
+const VOTE = { type: "vote", item: "1", vote: "a", note: "=1+1", time: "2026-01-01", is_blind: true };
+const LINES = [HEADER, item("1", ["x", "x", "y"]), item("2", ["z", "z", "z"]), VOTE];
+const textOf = (lines) => lines.map((line) => `${typeof line === "string" ? line : JSON.stringify(line)}\n`).join("");
+const read = (content) => readSet(new Blob([content]).stream());
+
+test("a set is read as it was written, with its votes", async () => {
+  const { set, votes } = await read(textOf(LINES));
+  assert.deepEqual([set.id, set.items.length, votes["1"].note], ["s", 2, "=1+1"]);
+  assert.deepEqual(await read(setText(set, votes)), { set, votes });
 });
 
-describe("two texts by words", () => {
-  const kinds = (one, other) => placesOf(wordsOf(one), wordsOf(other)).map(({ kind }) => kind);
+describe("a damaged set", () => {
+  const DEEP = `${"[".repeat(10_000)}${"]".repeat(10_000)}`;
+  const raw = ["<html>", "\u0000", "1", "null", "[]", '"a"', "{}", "{", "NaN", DEEP, `{"a":${DEEP}`, "x".repeat(20_000_000), JSON.stringify(LINES[1])]; // prettier-ignore
+  for (const [kind, line] of raw.entries())
+    test(`line ${kind}`, async () => {
+      for (let at = 0; at < 4; at += 1) {
+        if (kind === raw.length - 1 && at === 1) continue;
+        const lines = LINES.toSpliced(at, 0, line);
+        await assert.rejects(read(textOf(lines)), /^SetError: [^\n]{1,300}\.$|^Error: [^\n]{1,300}\.$/);
+      }
+    });
 
-  test("differences are told by kind", () => {
-    assert.deepEqual(kinds("the cat sat", "the cat sat"), []);
-    assert.deepEqual(kinds("the cat sat", "the dog sat"), ["different"]);
-    assert.deepEqual(kinds("the black cat sat", "the cat sat"), ["missing"]);
-    assert.deepEqual(kinds("the cat sat", "the black cat sat"), ["added"]);
-    assert.deepEqual(kinds("the cat sat", "the the cat sat"), ["doubled"]);
-    assert.deepEqual(kinds("one two", "one two one two"), ["doubled"]);
-    assert.deepEqual(kinds("a b c d e", "a x c y e"), ["different", "different"]);
-    assert.deepEqual(kinds("a  b", "a\nb"), []);
+  test("a file that is not UTF-8 text", async () => {
+    for (const bytes of [
+      [0xff, 0xfe, 0x61, 0],
+      [0xe4, 0x0a],
+      [0x50, 0x4b, 3, 4, 0xff],
+    ])
+      await assert.rejects(read(new Uint8Array(bytes)), /\.$/);
+    await assert.rejects(read(""), /\.$/);
   });
 
-  test("a text is cut where anything changes, and is whole when joined", () => {
-    const answer = { pieces: ["The ", "ca", "t s", "at", " \u{1F600}."], groups: [1, 3, 1], otherwise: { 2: "n " } };
-    const text = answer.pieces.join("");
-    const words = wordsOf(text);
-    const runs = runsOf(text, answer, words, [
-      { from: 1, num: 1 },
-      { from: 3, num: 0 },
-      { from: 4, num: 0 },
-    ]);
-    assert.equal(runs.map((run) => run.text).join(""), text);
-    assert.deepEqual(runs.filter(({ place }) => place === 0).map((run) => run.text), ["ca", "t"]); // prettier-ignore
-    assert.deepEqual(runs.filter(({ otherwise }) => otherwise !== null).map((run) => run.text), ["t", " s"]); // prettier-ignore
-    assert.deepEqual([...new Set(runs.map(({ group }) => group))], [0, 1, 2, -1]);
-    assert.deepEqual(runs.filter(({ gap }) => gap >= 0).map(({ gap, text: own }) => [gap, own]), [[1, "\u{1F600}."], [2, ""]]); // prettier-ignore
-    assert.equal(runsOf(text, null, words, []).length, 1);
-  });
-
-  test("a strip has a bar for each forward", () => {
-    assert.deepEqual(stripOf({ groups: [1, 3], otherwise: { 2: "x" } }), [
-      { size: 1, isOtherwise: false },
-      { size: 3, isOtherwise: true },
-    ]);
-  });
-});
-
-describe("rows of judgements", () => {
-  const row = (id, time, changes = {}) => ({
-    ...{ id, time, set: "s", reviewer: "anna", item: "1", pair: ["ar", "tau=0"], left: "tau=0", right: "ar" },
-    ...{
-      preference: "left",
-      ratings: [5, 2],
-      tags: [["cut off"], []],
-      note: "n",
-      is_masked: false,
-      is_revealed: false,
-    },
-    ...{ undoes: "", isSent: false, ...changes },
-  });
-
-  test("the latest that was not undone counts", () => {
-    const rows = [row("b", "2", { preference: "right" }), row("a", "1"), row("u", "3", { undoes: "b" })];
-    assert.deepEqual([...current(rows).values()].map(({ id }) => id), ["a"]); // prettier-ignore
-    assert.equal(current([...rows, row("v", "4", { undoes: "a" })]).size, 0);
-    assert.equal(lastOfReviewer(rows, "anna").id, "a");
-    assert.equal(lastOfReviewer(rows, "ben"), null);
-  });
-
-  test("sides are turned where they stood the other way round, and unknown while they are sealed", () => {
-    const told = saidOf(row("a", "1"), { left: "ar", right: "tau=0" });
-    assert.deepEqual(told, { preference: "right", ratings: [2, 5], tags: [[], ["cut off"]], note: "n" });
-    assert.equal(saidOf(row("a", "1"), { left: "tau=0", right: "ar" }).preference, "left");
-    assert.equal(saidOf(row("a", "1", { left: undefined, sealed: "x" }), { left: "ar", right: "tau=0" }), null);
-    assert.equal(saidOf(row("a", "1", { left: undefined, sealed: "x" }), null).preference, "left");
-  });
-
-  test("the server gets what it knows, and a row comes back with its pair", () => {
-    const sent = sendable(row("a", "1"));
-    assert.deepEqual(["set", "pair", "isSent"].filter((name) => name in sent), []); // prettier-ignore
-    const rest = without(sent, "left", "right");
-    assert.deepEqual(keepable(sent, "s", undefined).pair, ["ar", "tau=0"]);
-    assert.deepEqual(keepable({ ...rest, sealed: "x" }, "s", ["ar", "b"]).pair, ["ar", "b"]);
-    assert.equal(unitOf(row("a", "1")), unitOf(row("z", "9", { left: "ar", right: "tau=0" })));
-  });
-
-  test("a tag of the list is known by its beginning; others are kept as they are", () => {
-    assert.equal(tagOf("rep"), "repetition");
-    assert.equal(tagOf("broken"), "broken"); // two begin so
-    assert.equal(tagOf(" odd tone "), "odd tone");
-    assert.deepEqual(toggled(["a"], "a"), []);
-  });
-});
-
-describe("the table", () => {
-  const mark = (changes) => ({ is_same: false, word: 3, is_looped: false, is_right: null, tpf: 2, end: "eos", num_tokens: 9, ...changes }); // prettier-ignore
-  const lines = [
-    { number: 0, id: "a-1", category: "a", head: "Why?", mark: mark({ tpf: 1.5 }), row: null },
-    { number: 1, id: "b-1", category: "b", head: "How?", mark: mark({ is_same: true, word: null, tpf: 3 }), row: { preference: "left", left: "ar", ratings: [4, 0], tags: [["x"], []] } }, // prettier-ignore
-    { number: 2, id: "b-2", category: "b", head: "Why not?", mark: mark({ word: 1 }), row: null },
+  const values = [null, true, -1, 1.5, "", "x", [], [1], [[1]], {}, { a: 1 }, "x".repeat(REVIEW.text + 1)];
+  const paths = [
+    ...Object.keys(HEADER).map((key) => [0, key]),
+    ...["name", "checkpoint", "settings"].map((key) => [0, "methods", 1, key]),
+    ...Object.keys(LINES[1]).map((key) => [1, key]),
+    ...Object.keys(LINES[1].answers[0]).map((key) => [1, "answers", 2, key]),
+    ...Object.keys(VOTE).map((key) => [3, key]),
   ];
-  const left = (changes) => filtered(lines.slice(), { ...ALL, ...changes }).map(({ number }) => number);
-
-  test("filters and sorts", () => {
-    assert.deepEqual(left({}), [0, 1, 2]);
-    assert.deepEqual(left({ category: "b" }), [1, 2]);
-    assert.deepEqual(left({ agreement: "same" }), [1]);
-    assert.deepEqual(left({ judged: "no" }), [0, 2]);
-    assert.deepEqual(left({ tag: "x" }), [1]);
-    assert.deepEqual(left({ rating: "4" }), [1]);
-    assert.deepEqual(left({ tpf: "1.9" }), [1, 2]);
-    assert.deepEqual(left({ text: "why" }), [0, 2]);
-    assert.deepEqual(left({ sort: "first difference" }), [2, 0, 1]);
-    assert.deepEqual(left({ sort: "-first difference" }), [1, 0, 2]);
-    assert.deepEqual(left({ sort: "tokens per pass" }), [1, 2, 0]);
-  });
-
-  test("a filter is in the link", () => {
-    const filter = { ...ALL, category: "b", sort: "-rating" };
-    assert.deepEqual(filterOf(new URLSearchParams(linkOf(filter))), filter);
-    assert.deepEqual(linkOf(ALL), {});
-  });
+  for (const path of paths)
+    test(`a wrong value at ${path.join(".")} is a sentence or harmless`, () => {
+      for (const value of values) {
+        const lines = structuredClone(LINES);
+        const place = path.slice(0, -1).reduce((inner, key) => inner[key], lines);
+        place[path.at(-1)] = value;
+        const reader = new SetReader();
+        try {
+          for (const line of lines) reader.push(JSON.stringify(line));
+        } catch (error) {
+          assert.match(error.message, /^Line \d is not part of a set: [^\n]{1,200}\.$/);
+          continue;
+        }
+        for (const each of reader.items)
+          for (const one of each.answers) if (one) assert.doesNotThrow(() => answerLane(one, "m", "M"));
+        assert.equal(typeof tally(reader.header.methods, reader.votes), "string");
+      }
+    });
 });
 
-describe("charts", () => {
-  const estimate = (value) => ({ value, low: value - 0.1, high: value + 0.1 });
-  const about = {
-    reference: 0,
-    ways: [
-      { name: "ar", settings: { method: "ar" } },
-      { name: "<b>tau=0.5</b>", settings: { method: "mars", tau: 0.5 } },
-      { name: "tau=0.9", settings: { method: "mars", tau: 0.9 } },
-      { name: "lossless", settings: { method: "mars", tau: 0, lossless: true } },
-    ],
-    marks: [{ way: "<b>tau=0.5</b>", category: "", tpf: 2.5 }],
-  };
-  const preferred = { way: "<b>tau=0.5</b>", better: estimate(0.25), equal: estimate(0.5), worse: estimate(0.25) };
-  const figures = { preferences: [preferred], said: [], by_category: {}, agreement: {}, caution: "" };
-  const colours = { runs: ["#1", "#2"], ink: "#000", mars: "#00f", warm: "#f00", line: "#ccc" };
-
-  test("names that people wrote are no markup", () => {
-    assert.equal(plain("<b>&"), "&lt;b&gt;&amp;");
-    const { data } = figureOf("preference", about, figures, "", colours);
-    assert.deepEqual(data.map(({ x, y }) => [x[0], y[0]]), [["&lt;b&gt;tau=0.5&lt;/b&gt;", 0.25], ["&lt;b&gt;tau=0.5&lt;/b&gt;", 0.5], ["&lt;b&gt;tau=0.5&lt;/b&gt;", 0.25]]); // prettier-ignore
-    assert.ok(Math.abs(data[0].error_y.array[0] - 0.1) < 1e-9);
-    const pace = figureOf("pace", about, figures, "", colours).data[0];
-    assert.deepEqual([pace.x, pace.y, pace.name], [[2.5], [0.25], "the method itself"]);
-  });
-
-  test("nothing is drawn of what nobody said, and ways stand by boldness", () => {
-    assert.equal(figureOf("rating", about, figures, "", colours), null);
-    assert.equal(figureOf("tags", about, figures, "", colours), null);
-    assert.deepEqual(byBoldness(about.ways), ["ar", "lossless", "tau=0.9", "<b>tau=0.5</b>"]);
-  });
+test("filters and the search select prompts", async () => {
+  const { set, votes } = await read(textOf(LINES));
+  const ids = (filter, search = "") => selected(set.items, votes, filter, search).map(({ id }) => id);
+  assert.deepEqual([ids("differs"), ids("vote"), ids("note"), ids("unvoted"), ids("loop"), ids("")], [["1"], ["1"], ["1"], ["2"], [], ["1", "2"]]); // prettier-ignore
+  assert.deepEqual([ids("", "prompt 2"), ids("", "Z"), ids("", "1+1"), ids("", "nothing")], [["2"], ["2"], ["1"], []]);
+  assert.ok(Object.keys(MARKS).length >= 6);
 });
 
-describe("judgements on their way to the server", () => {
-  // What the server and the store were asked for, each answered when a test says so.
-  function slow() {
-    /** @type {[string, any, (answer?: any) => void][]} */
-    const asked = [];
-    /** @type {(what: string) => (...given: any[]) => Promise<any>} */
-    const ask =
-      (what) =>
-      (...given) =>
-        new Promise((answer) => asked.push([what, given, answer]));
-    const server = { key: "k", json: ask("server") };
-    const kept = new Judgements(/** @type {any} */ (server), () => {});
-    for (const { channel } of [kept.store, kept.drafts, kept.sets]) /** @type {BroadcastChannel} */ (channel).close();
-    Object.assign(kept, { set: "s", address: "s", store: { put: ask("store") } });
-    const turn = () => new Promise((done) => setTimeout(done));
-    /** @type {(what: string, answer?: any) => Promise<any>} */
-    const answer = async (what, told) => {
-      const at = asked.findIndex(([name]) => name === what);
-      const [[, given, done]] = asked.splice(at, 1);
-      done(told);
-      await turn();
-      return given;
-    };
-    return { kept, asked, answer };
-  }
-  const SAID = /** @type {any} */ ({ item: "p", pair: ["a", "b"], reviewer: "anna", preference: "left", sealed: "x" });
+test("hidden methods have an order that depends on the prompt and stays", async () => {
+  const items = Array.from({ length: 60 }, (_, i) => item(String(i), ["x", "y", "z"]));
+  const { set } = await read(textOf([HEADER, ...items]));
+  const orders = set.items.map((each) => columnsOf(set, each, new Set(), true).join(""));
+  assert.equal(new Set(orders).size, 6);
+  assert.deepEqual(orders, set.items.map((each) => columnsOf(set, each, new Set(), true).join(""))); // prettier-ignore
+  assert.deepEqual(columnsOf(set, set.items[0], new Set([2, 0]), false), [0, 2]);
+});
 
-  test("sides that are told while a row is put away are not forgotten", async () => {
-    const { kept, answer } = slow();
-    const adding = kept.add(SAID);
-    await answer("store");
-    const row = await adding;
-    const revealing = kept.reveal([row]);
-    await answer("server", { row: { ...SAID, id: row.id, time: row.time } }); // it is acknowledged
-    await answer("server", { sides: [{ left: "a", right: "b" }] }); // while it is put away, its sides are told
-    await answer("store");
-    await answer("store");
-    await revealing;
-    const { left, right, isSent, sealed } = /** @type {any} */ (kept.rows.get(row.id));
-    assert.deepEqual([left, right, isSent, sealed], ["a", "b", true, undefined]);
-  });
+test("votes are counted with Wilson intervals and merged by time", () => {
+  assert.deepEqual([wilson(0, 10), wilson(5, 10), wilson(10, 10)], [[0, 28], [24, 76], [72, 100]]); // prettier-ignore
+  const votes = { 1: { vote: "a", note: "", time: "2" }, 2: { vote: "equal", note: "", time: "2" } };
+  assert.match(tally(HEADER.methods, votes), /^2 votes · 1 equal · 0 both bad\na: 1 \(9 to 91 %\)\n/);
+  const merged = mergedVotes(votes, { 1: { vote: "b", time: "1" }, 2: { vote: "bad", time: "3" }, 3: { vote: "c" } });
+  assert.deepEqual(["1", "2", "3"].map((id) => merged[id].vote), ["a", "bad", "c"]); // prettier-ignore
+});
 
-  test("a row that comes while others are sent is sent after them", async () => {
-    const { kept, asked, answer } = slow();
-    const first = kept.add(SAID);
-    await answer("store");
-    const second = kept.add({ ...SAID, item: "q" });
-    await answer("store");
-    const rows = [await first, await second];
-    for (const { id, time } of rows) {
-      const [, { row }] = await answer("server", { row: { ...SAID, id, time } });
-      assert.equal(row.id, id);
-      await answer("store");
-    }
-    assert.deepEqual([kept.unsent, asked, kept.isSending], [[], [], false]);
-  });
+test("exports have the methods and settings, and no formulas", async () => {
+  const { set, votes } = await read(textOf(LINES));
+  const csv = votesCsv(set, votes);
+  assert.ok(csv.startsWith("\ufeffid,"));
+  assert.ok(csv.includes(",'=1+1,"));
+  const again = await read(votesJsonl(set, votes));
+  assert.deepEqual([again.set.header, again.votes], [set.header, votes]);
+});
+
+test("a run becomes an answer with its checks", () => {
+  const made = answerFrom(laneOf(PLAIN));
+  assert.deepEqual([made.text, made.passes], ["abcefg", [2, 1, 2, 2]]);
+  assert.equal(answerLane(made, "m", "M").tokens.length, 7);
+  assert.equal(answerOfLines(linesOf(PLAIN)).fault, "");
+  assert.notEqual(answerOfLines(linesOf(PLAIN, { end: "deadline" })).fault, "");
+});
+
+test("pinned lanes share the item of their prompt and the method of their settings", () => {
+  const set = { id: "p", header: { id: "p", name: "P", methods: [], made: {} }, items: [] };
+  const header = { prompt: "Hi", checkpoint: "x" };
+  for (const lane of [
+    laneOf(PLAIN, { header }),
+    arOf([1, 2], { header }),
+    laneOf(PLAIN, { header: { ...header, prompt: "Ho" } }),
+  ])
+    // prettier-ignore
+    assert.ok(pinLane(set, lane));
+  assert.deepEqual([set.items.length, set.header.methods.length], [2, 2]);
+  assert.deepEqual(set.items.map(({ answers }) => answers.map(Boolean)), [[true, true], [true, false]]); // prettier-ignore
+  assert.equal(set.items[0].answers[0].is_same, false);
 });

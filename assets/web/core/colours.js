@@ -1,6 +1,5 @@
-// The colours of the charts, read from the style sheet so that they follow the theme, and the colour of each run. A run
-// has its method's colour, also while it is pinned, unless another pinned run already has that colour. Plain AR is
-// grey.
+// The colours of the charts, read from the style sheet so that they follow the theme, and the colour of each run, which
+// is that of its method. Plain AR is grey.
 
 import { isFirst } from "./folds.js";
 import { NUM_METHODS, placeOfMethod } from "./methods.js";
@@ -30,19 +29,6 @@ export function coloursOf(root) {
   };
 }
 
-/** @type {WeakMap<HeaderEvent, string>} */
-const identities = new WeakMap();
-
-/**
- * Returns the identity of a run: a hash of its date, checkpoint, settings and prompt.
- * @param {HeaderEvent} header
- */
-export function identityOf(header) {
-  const identity = identities.get(header) || hash(JSON.stringify([header.date, header.checkpoint, header.settings, header.prompt_ids])); // prettier-ignore
-  identities.set(header, identity);
-  return identity;
-}
-
 /**
  * Returns a 53-bit hash of a text (cyrb53).
  * @param {string} text
@@ -59,53 +45,10 @@ export function hash(text) {
   return (4294967296 * (2097151 & b) + (a >>> 0)).toString(36);
 }
 
-export class RunColours {
-  constructor() {
-    /** @type {Map<string, number>} */
-    this.kept = new Map(); // identity of a pinned run -> its index in the palette
-    /** @type {Set<() => void>} */
-    this.listeners = new Set();
-  }
-
-  /**
-   * Sets the colours of the pinned runs. kept: maps the identity of each pinned run to its index in the palette.
-   * @param {Map<string, number>} kept
-   */
-  keep(kept) {
-    this.kept = kept;
-    for (const listener of this.listeners) listener();
-  }
-
-  /** @param {Lane} lane */
-  isKept = ({ header }) => Boolean(header && this.kept.has(identityOf(header)));
-
-  /**
-   * Returns the index of a run's colour in the `runs` of coloursOf; 0 is plain AR's grey.
-   * @param {Pick<Lane, "header" | "method"> & { name?: string }} run
-   */
-  placeOf({ header, method, name = "" }) {
-    if (method === "ar") return 0;
-    // The original run, which is repeated next to its branch, has a separate colour, because the branch usually has the
-    // same method.
-    const index = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method);
-    return (header && this.kept.get(identityOf(header))) ?? index + 1;
-  }
-
-  /**
-   * Returns the colour index for a run that is about to be pinned: the colour that the fewest pinned runs have. Among
-   * several such colours, prefers the run's current colour, then colours that no method has. Plain AR stays grey.
-   * @param {Pick<Lane, "header" | "method">} run
-   */
-  placeFor(run) {
-    const current = this.placeOf(run);
-    if (current === 0) return 0;
-    const counts = new Array(NUM_RUNS + 1).fill(0);
-    for (const place of this.kept.values()) counts[place] += 1;
-    const others = counts.map((_, place) => place).slice(1);
-    const spare = others.splice(NUM_METHODS);
-    return [current, ...spare, ...others].sort((a, b) => counts[a] - counts[b])[0];
-  }
-}
-
-// The run colours that all views of this page share.
-export const runColours = new RunColours();
+// The colours of runs, by index in the `runs` of coloursOf. The original run, which is repeated next to its branch, has a
+// separate colour, because the branch usually has the same method.
+export const runColours = {
+  /** @param {Pick<Lane, "method"> & { name?: string }} run */
+  placeOf: ({ method, name = "" }) =>
+    method === "ar" ? 0 : 1 + (isFirst({ name }) ? NUM_METHODS : placeOfMethod(method)),
+};

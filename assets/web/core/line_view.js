@@ -1,7 +1,6 @@
 // Base class of the views that receive their content as lines of text (format: core/wire.js). A view parses the lines
 // in portions, draws at most once per animation frame, and redraws when the theme changes.
 
-import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";
 import { STATUS } from "./texts.js";
 import { Feed } from "./wire.js";
@@ -120,15 +119,12 @@ export class LineView {
     this.fail();
   }
 
-  // Redraws the view when its colours change: with the theme, and when runs are pinned.
+  // Redraws the view when the theme changes.
   watchTheme() {
-    const changed = () => {
-      if (!this.root.isConnected) return void runColours.listeners.delete(changed);
+    watchTheme(this.root, () => {
       this.recolour();
-      return this.schedule();
-    };
-    runColours.listeners.add(changed);
-    watchTheme(this.root, changed);
+      this.schedule();
+    });
   }
 }
 

@@ -1,12 +1,12 @@
 // Stores records in the visitor's browser (IndexedDB) under their `id`. If the browser forbids storage, records stay in
 // memory until the page is closed, and `why` holds a sentence that explains this.
 
-/** Names and messages of the default store, which holds pinned runs. Each kind of record has a separate database. */
-const PINS = {
-  name: "mars-live",
-  records: "pins",
-  forbidden: "This browser blocks storage, so pinned runs are lost when you close the page. Export the runs you need.",
-  full: "This browser's storage is full, so this run is lost when you close the page. Export it, or delete other runs and pin it again.",
+/** Names and messages of the default store, which holds sets to review. */
+const SETS = {
+  name: "mars-review",
+  records: "sets",
+  forbidden: "This browser blocks storage, so your sets and pinned runs are lost when you close the page. Export them.",
+  full: "This browser's storage is full, so this set is lost when you close the page. Export it.",
 };
 
 /**
@@ -42,9 +42,9 @@ export class Store {
 
   /**
    * @param {() => IDBFactory} [database]
-   * @param {typeof PINS} [kind] names of the database, and messages for when nothing can be stored
+   * @param {typeof SETS} [kind] names of the database, and messages for when nothing can be stored
    */
-  constructor(database = () => window.indexedDB, kind = PINS) {
+  constructor(database = () => window.indexedDB, kind = SETS) {
     this.database = database;
     this.kind = kind;
     this.why = "";

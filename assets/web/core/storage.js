@@ -15,6 +15,7 @@ export function stored(kind, name) {
 }
 
 /**
+ * Stores a value. Returns false if storage is forbidden or full.
  * @param {"localStorage" | "sessionStorage"} kind
  * @param {string} name
  * @param {string} value
@@ -22,8 +23,9 @@ export function stored(kind, name) {
 export function store(kind, name, value) {
   try {
     window[kind].setItem(name, value);
+    return true;
   } catch {
-    // storage is forbidden or full
+    return false;
   }
 }
 

@@ -55,16 +55,19 @@ export const SPEED = {
   notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was too busy to time", same: "no clear difference in time" },
 };
 
-// Maximum number of characters in a sealed set that the server accepts from a browser.
-export const MAX_SEALED = 16000000;
-
-// Limits of a judgement. `tags`: tags that the page offers; `most`: the highest `rating`, the maximum number of `tags`,
-// and the maximum number of characters of the other fields.
-/** @type {{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }} */
+// Limits of a set to review. `line`, `file`: bytes of a line, and of a file that the page opens; `items`, `methods`:
+// their number; `making`: prompts of a set that the page makes; `text`, `name`, `note`: characters.
+/** @type {Record<string, number>} */
 // prettier-ignore
-export const JUDGED = {
-  tags: ["repetition", "missing word", "wrong number", "broken grammar", "changed meaning", "broken code", "cut off"],
-  most: { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 },
+export const REVIEW = {
+  line: 8000000,
+  file: 256000000,
+  items: 10000,
+  methods: 12,
+  making: 30,
+  text: 200000,
+  name: 80,
+  note: 2000,
 };
 
 // The characters at the start of a cell that make a spreadsheet treat it as a formula.
@@ -72,9 +75,8 @@ export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
 
 // The largest values that the server accepts. `drafts`: number of drafts that one pass verifies. `body`: bytes of a
 // request, `tokens`: tokens of an answer, and `imported`: bytes of an imported run, on a server with default settings.
-// `turns`: turns of a conversation. `pin`: characters of a pinned run's texts, and its highest rating. `setName`:
-// characters of a review set's name.
-/** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number, pin: Record<'name' | 'note' | 'rating', number>, setName: number }} */
+// `turns`: turns of a conversation.
+/** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number }} */
 // prettier-ignore
 export const LIMITS = {
   drafts: 15,
@@ -82,8 +84,6 @@ export const LIMITS = {
   tokens: 512,
   imported: 4000000,
   turns: 100,
-  pin: { name: 120, note: 2000, rating: 5 },
-  setName: 80,
 };
 
 // The letters of the sources of tokens in trace lines; see mars_runtime/derived.py.

@@ -1,37 +1,27 @@
-// The page's tabs and their addresses, such as #throughput. A tab with several views contains a second list of tabs, and
-// the tab's address opens the first of these views. Gradio renders a view when it is first opened.
+// The page's tabs and their addresses, such as #throughput. Gradio renders a tab when it is first
+// opened.
 
 import { indexForKey, targetOf, whenThere } from "./dom.js";
 
-/** @type {Record<string, string[]>} */
-const VIEWS = {
-  review: ["compare", "sets"],
-};
-const SINGLE = ["live", "trade-off", "throughput"];
-const [FIRST] = SINGLE;
+const TABS = ["live", "trade-off", "throughput", "review"];
+const [FIRST] = TABS;
 /** @type {Record<string, string>} */
 const FOLDS = { "how-it-works": FIRST }; // the tab of each fold that has an address
 
 const buttonOf = (/** @type {string} */ name) => document.getElementById(`${name}-tab-button`);
 
-const isOpen = (/** @type {string} */ name) => buttonOf(name)?.getAttribute("aria-selected") === "true";
-
-const parentOf = (/** @type {string} */ view) => Object.keys(VIEWS).find((name) => VIEWS[name].includes(view));
-
 // Returns whether the page has this tab. Exported pages have no tabs.
-export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(FOLDS[name] ?? parentOf(name) ?? name));
+export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(FOLDS[name] ?? name));
 
 /**
- * Returns the view for an address: the name of a view, the name of a tab (its first view), a section of How it works, or
- * a link with content such as #review=..., which opens the view that shows it. null for any other address.
+ * Returns the view for an address: the name of a tab or fold, or a section of How it works. null for any other address.
  * @param {string} hash
  */
 function knownView(hash) {
   const [name] = hash.slice(1).split("=");
-  if (hash.includes("=")) return name === "review" ? "sets" : null;
+  if (hash.includes("=")) return null;
   if (name.startsWith("ex-")) return "how-it-works";
-  if (VIEWS[name]) return VIEWS[name][0];
-  return SINGLE.includes(name) || FOLDS[name] || parentOf(name) ? name : null;
+  return TABS.includes(name) || FOLDS[name] ? name : null;
 }
 
 /** @param {string} hash */
@@ -42,12 +32,6 @@ export const hasView = (hash) => knownView(hash) !== null;
  * @param {string} hash
  */
 export const viewAt = (hash) => knownView(hash) ?? FIRST;
-
-/** @param {string} view */
-const addressOf = (view) => {
-  const parent = parentOf(view);
-  return `#${parent && VIEWS[parent][0] === view ? parent : view}`;
-};
 
 let isOpening = false; // whether this module, not the visitor, is clicking a tab
 
@@ -69,18 +53,16 @@ function openFold(name) {
 }
 
 /**
- * Opens a view; if it is inside a tab, opens the tab first.
+ * Opens a tab, or a fold and its tab.
  * @param {string} view
  */
 export function openView(view) {
-  const parent = parentOf(view);
   addToHistory(view);
   whenThere(
-    () => buttonOf(FOLDS[view] ?? parent ?? view),
+    () => buttonOf(FOLDS[view] ?? view),
     (tab) => {
       press(tab);
       if (FOLDS[view]) openFold(view);
-      if (parent) whenThere(() => buttonOf(view), press);
       delete document.documentElement.dataset.opening;
     },
   );
@@ -91,7 +73,7 @@ export function openView(view) {
  * @param {string} view
  */
 function addToHistory(view) {
-  if (viewAt(location.hash) !== view) history.pushState(null, "", addressOf(view));
+  if (viewAt(location.hash) !== view) history.pushState(null, "", `#${view}`);
 }
 
 /** @param {MouseEvent} event */
@@ -99,20 +81,12 @@ function clicked({ target }) {
   const button = target instanceof Element && target.closest("[role=tab]");
   const name = button && button.id.replace(/-tab-button$/, "");
   if (!name || button.id === name) return;
-  const views = VIEWS[name];
-  if (views) whenThere(() => buttonOf(views[0])?.parentElement, makeOneTabStop);
-  if (!isOpening) addToHistory(views ? (views.find(isOpen) ?? views[0]) : name);
+  if (!isOpening) addToHistory(name);
 }
 
-/** @type {WeakSet<Element>} */
-const watched = new WeakSet();
-
-// Makes a list of tabs a single tab stop, in which arrow keys move between the tabs. Does nothing if the list already
-// is one.
+// Makes the list of tabs a single tab stop, in which arrow keys move between the tabs.
 /** @param {Element} list */
 function makeOneTabStop(list) {
-  if (watched.has(list)) return;
-  watched.add(list);
   const update = () => {
     for (const tab of tabsOf(list)) tab.tabIndex = tab.getAttribute("aria-selected") === "true" ? 0 : -1;
   };

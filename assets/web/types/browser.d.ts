@@ -66,6 +66,7 @@ type Attributes = Record<string, string | number | boolean>;
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;
   "mars-pace": CustomEvent<number>; // the chosen slow motion
+  "mars-pinned": CustomEvent<ReviewSet>;
   "mars-mount": Event; // dispatched when a LineView is mounted
 }
 
@@ -77,6 +78,6 @@ interface Window {
 // Properties of elements: the view of a root element, and the index of a token or cell.
 interface Element {
   lineView?: import("../core/line_view.js").LineView & Partial<View>;
-  compareView?: import("../views/compare/view.js").CompareView;
+  reviewView?: import("../views/review/view.js").ReviewView;
   rvToken?: number;
 }

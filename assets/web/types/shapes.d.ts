@@ -1,16 +1,5 @@
 // Types of values that functions of one module pass to each other.
 
-// The server's answer to an imported trace: its lines and its owner's notes, or an error message.
-type Judge = (text: string) => Promise<{ lines?: string[]; pin?: Partial<PinRecord>; error?: string } | null>;
-
-interface Alignment {
-  own: Set<number>;
-  missing: Set<number>;
-  toBase: Int32Array;
-  near: Int32Array;
-  fromBase: Int32Array;
-}
-
 interface AskDetail {
   kind: string;
   lane: { name: string } | string;

@@ -75,26 +75,3 @@ interface ForkPlace {
   taken: string;
   instead: string;
 }
-
-// The Compare view.
-
-type PinRow = import("../views/compare/rows.js").Row;
-
-// Callbacks of a row in the tray.
-interface RowReport {
-  change(pin: Pin, changes: Partial<PinRecord>): void;
-  tick(pin: Pin, isOn: boolean): void;
-  open(pin: Pin): void;
-  remove(pin: Pin): void;
-}
-
-// A compared text. own, missing, toBase, near, fromBase: see `alignment` in views/compare/texts.js.
-interface ComparedText extends Alignment {
-  lane: Lane;
-  element: HTMLElement;
-  parts: Record<string, HTMLElement>;
-  view: TokenView;
-  text: HTMLElement;
-  marked: HTMLElement[];
-  lit: HTMLElement | null;
-}

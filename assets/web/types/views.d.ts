@@ -89,27 +89,3 @@ interface Offer {
   label: string;
   files: FileOffer[];
 }
-
-interface PinRecord {
-  id: string;
-  pinned: number;
-  name: string;
-  note: string;
-  rating: number;
-  verdict: boolean | null;
-  isImported: boolean;
-  number?: number; // number of the run in the tray; missing in records of earlier versions
-  colour?: number; // index of its colour in the palette
-  lines: string[];
-}
-
-// Where a branch leaves the original run.
-interface Branch {
-  parent: string;
-  token: number;
-  taken: string;
-  instead: string;
-}
-
-type Pin = import("../views/compare/tray.js").Pin;
-type Tray = import("../views/compare/tray.js").Tray;

@@ -11,7 +11,7 @@ import { forget } from "../../core/storage.js";
 import { mountTabs, openView } from "../../core/tabs.js";
 import { SHARE } from "../../core/texts.js";
 import { openLink, queryOf } from "../../export/link.js";
-import { PINS, mountPins } from "../compare/pin.js";
+import { mountPins } from "../review/pins.js";
 import { mountBoxes } from "./boxes.js";
 import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
 import { questionOnShow, turn, wantedOf } from "../conversation/view.js";
@@ -43,7 +43,7 @@ export function mountPage() {
   mountMemory();
   mountTabs();
   Object.assign(window.mars, {
-    answers: [...ANSWERED, ...PINS],
+    answers: [...ANSWERED, "pin"],
     asked,
     giveBack,
     remember,

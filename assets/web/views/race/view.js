@@ -13,7 +13,7 @@ import { joined } from "../../core/words.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
 import { TextPane } from "../../text/pane.js";
-import { pinButton } from "../compare/pin.js";
+import { pinButton } from "../review/pins.js";
 import { Drawer } from "./drawer.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
 import { Headline } from "./headline.js";

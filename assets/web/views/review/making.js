@@ -1,257 +1,154 @@
-// Creates new sets: the form for prompts and methods, and the progress of decoding the answers. Finished answers are
-// stored in this browser while the others are decoded; the server seals them. Pinned runs and lm_eval samples become
-// sets without decoding.
+// Makes the answers of a set on the page, one run after the other, through the endpoint `traces` of the API, so that
+// these runs wait in the same queue as all others. Each answer is stored when it ends.
 
-import { button, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
-import { LIMITS } from "../../core/table.js";
-import { counted } from "../../core/words.js";
-import { tray } from "../compare/tray.js";
-import { Refusal } from "./server.js";
-import { Unfinished } from "./unfinished.js";
+import { REVIEW } from "../../core/table.js";
+import { answerOfLines, compareWithAr, isMade, linesOf, noAnswer } from "./sets.js";
 
-const PROMPT_FILES = ".txt,.csv,.tsv,.json,.jsonl,.ndjson";
-const POLL = 500; // milliseconds between two requests for the progress
-const AWAY = 3000; // milliseconds between two requests while the server does not respond
-const NO_ANSWER = "The server does not respond. Finished answers are saved, and this page keeps trying.";
-const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
-const OVER = ["done", "stopped", "failed", "gone"];
-
-/** @param {ReviewProgress} progress */
-function progressText({ state, error, num_done, num_all, refused, seconds_left }) {
-  const done = `${num_done} of ${counted(num_all, "answer")}`;
-  const left = seconds_left === null ? "" : `, about ${timeText(seconds_left)} left`;
-  const more = refused.length ? ` ${refused.join(" ")}` : "";
-  if (state === "failed" || state === "gone") return `${error}${more}`;
-  /** @type {Record<string, string>} */
-  const words = {
-    making: `${done}${left}…`,
-    paused: `Paused at ${done}.`,
-    stopped: `Stopped at ${done}.`,
-    done: `${done} are ready.`,
-  };
-  return `${words[state]}${more}`;
-}
-
-/** @param {string} text */
-const firstLine = (text) => text.split("\n", 1)[0];
-
-/** @param {number} seconds */
-export const timeText = (seconds) =>
-  seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute");
+export const LOST = "The connection was lost. Press Continue to make the missing answers.";
+const REFUSED = "The server did not accept the run. Press Continue to try again.";
+const MOST_FAULTS = 3; // refused runs in a row after which making stops
+const API = "gradio_api/call";
 
 /**
- * Returns whether a failed request should be repeated, because the server did not respond, is starting or is busy.
- * @param {unknown} error
+ * Runs a prompt with a method, and returns the lines of its trace. Throws an error whose `sentence` is the server's
+ * reason, or an error without one if the connection was lost.
+ * @param {ReviewItem} item
+ * @param {ReviewMethod} method
+ * @param {AbortSignal} signal
+ * @returns {Promise<string[]>}
  */
-const isAway = (error) => error instanceof Refusal && (!error.status || error.status === 429 || error.status >= 500);
+async function traceOf({ prompt, system }, { checkpoint, settings }, signal) {
+  const values = { ...settings, method: settings?.method, prompt, system, checkpoint };
+  const headers = { "content-type": "application/json" };
+  const posted = await fetch(`${API}/v2/traces`, { method: "POST", headers, body: JSON.stringify(values), signal });
+  const { event_id: id, detail } = await posted.json();
+  if (!posted.ok || !id) throw Object.assign(new Error("refused"), { sentence: detail || REFUSED });
+  const streamed = await fetch(`${API}/traces/${id}`, { signal });
+  if (!streamed.body) throw new Error("lost");
+  let [event, last] = ["", ""];
+  for await (const line of linesOf(streamed.body)) {
+    if (line.startsWith("event: ")) event = line.slice(7);
+    else if (line.startsWith("data: ")) last = line.slice(6);
+    if (line || !event) continue;
+    if (event === "error") throw Object.assign(new Error("failed"), { sentence: JSON.parse(last)?.error || REFUSED });
+    if (event === "complete") return JSON.parse(last)[0];
+  }
+  throw new Error("lost");
+}
 
+/** @param {ReviewSet} set */
+export const missingOf = ({ items }) =>
+  items.reduce((num, { answers }) => num + answers.filter((answer) => !isMade(answer)).length, 0);
+
+// The making of one set at a time.
 export class Making {
-  job = "";
+  /** @type {ReviewSet | null} */
+  set = null;
+  /** @type {AbortController | null} */
+  control = null;
 
-  /**
-   * report.made: called when a set is complete, with its name on the server and its title.
-   * @param {ReviewServer} server
-   * @param {ReviewSets} sets
-   * @param {{ made(name: string, title: string): Promise<unknown> }} report
-   */
-  constructor(server, sets, report) {
-    this.server = server;
-    this.report = report;
-    this.unfinished = new Unfinished(server, sets, (asked) => this.trying(() => this.make(asked)));
-    this.prompts = make("textarea", {
-      class: "rw-prompts",
-      rows: 5,
-      placeholder: "Prompts, one per line, or paragraphs separated by blank lines",
-    });
-    this.ways = make("textarea", { class: "rw-ways", rows: 3 });
-    this.ways.value = USUAL;
-    this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: LIMITS.tokens, value: 128 });
-    this.system = make("textarea", { class: "rw-system", rows: 2, placeholder: "The model's default" });
-    this.name = make("input", { class: "rw-setname", maxlength: LIMITS.setName, value: "my set" });
-    this.file = make("input", { type: "file", accept: PROMPT_FILES, class: "rw-promptfile" });
-    this.fileName = "";
-    this.file.addEventListener("change", () => this.readPrompts());
-    this.firstLine = "";
-    this.prompts.addEventListener("input", () => {
-      if (firstLine(this.prompts.value) !== this.firstLine) this.fileName = ""; // the text is no longer that of the file
-    });
-    this.samples = make("input", { type: "file", accept: ".json,.jsonl", multiple: "", class: "rw-samples" });
-    this.samples.addEventListener("change", () => this.bringSamples());
-    this.begin = button("rw-begin", "Create the set", () => this.start());
-    this.pause = button("", "Pause", () => this.steer(this.pause.textContent === "Pause" ? "pause" : "resume"));
-    this.stop = button("", "Stop", () => this.steer("stop"));
-    const pins = button("", "Use pinned runs", () => this.bringPins());
-    this.said = make("p", { class: "rw-progress", role: "status" });
-    this.bounds = make("p", "rw-hint");
-    /** @type {(text: string, field: Node) => HTMLElement} */
-    const label = (text, field) => make("label", "rw-field", make("span", "", text), field);
-    this.element = make(
-      "section",
-      { class: "rw-making", "aria-label": "New set" },
-      this.bounds,
-      label("Prompts", this.prompts),
-      label("System prompt", this.system),
-      label("Methods, one per line (first = reference)", this.ways),
-      make(
-        "div",
-        "rw-filters",
-        label("Name", this.name),
-        label("Max tokens", this.limit),
-        label("Prompts from a file (text, CSV, TSV, JSON)", this.file),
-        label("Answers of lm_eval --log_samples, one file per method", this.samples),
-      ),
-      make("div", "rw-filters", this.begin, this.pause, this.stop, pins),
-      this.said,
-      this.unfinished.element,
-    );
-    this.idle(true);
+  /** @param {(set: ReviewSet, item: ReviewItem) => Promise<void>} made called after each answer, to store and draw it */
+  constructor(made) {
+    this.made = made;
   }
 
-  /** @param {ReviewMaking} limits */
-  bound({ prompts, ways, checkpoints, isOwner }) {
-    const whose = isOwner ? "With the review key" : "Here";
-    put(
-      this.bounds,
-      `${whose}: at most ${prompts} prompts and ${ways} methods, such as “ar”, “tau=0.8,B=4” or “lossless,B=4”; “ar,lookup” is AR with prompt lookup; “checkpoint=NAME” selects one of ${checkpoints.join(", ")}. B must be a number unless the method is lossless.`,
-    );
-  }
-
-  /** @param {boolean} isIdle */
-  idle(isIdle) {
-    this.begin.disabled = !isIdle;
-    this.pause.hidden = isIdle;
-    this.stop.hidden = isIdle;
-  }
-
-  readPrompts() {
-    const [file] = this.file.files || [];
-    if (!file) return undefined;
-    return this.trying(async () => {
-      this.file.value = ""; // allows choosing the same file again
-      this.prompts.value = await textOf(file);
-      this.fileName = file.name;
-      this.firstLine = firstLine(this.prompts.value);
-      put(this.said, `${file.name} was loaded into the box above.`);
-    });
-  }
-
-  start() {
-    const { prompts, fileName: file } = this;
-    const ways = this.ways.value.split("\n").map((line) => line.trim()).filter(Boolean); // prettier-ignore
-    return this.trying(() =>
-      this.make({
-        prompts: prompts.value,
-        system: this.system.value,
-        file,
-        ways,
-        name: this.name.value,
-        max_new_tokens: Number(this.limit.value),
-      }),
-    );
-  }
-
-  /** @param {MakingAsked | { set: string }} asked a new set, or the set to continue */
-  async make(asked) {
-    const { name, faults } = await this.server.json("make", asked);
-    await this.unfinished.started(name, asked);
-    await this.follow(name, faults);
-  }
-
-  // Continues to show the progress of an unfinished set from an earlier visit, if there is one.
-  resume() {
-    return this.trying(async () => {
-      const unfinished = this.job ? null : await this.unfinished.last();
-      if (unfinished) await this.follow(unfinished.id, []);
-    });
+  stop() {
+    this.control?.abort();
   }
 
   /**
-   * Shows the progress of a set until it ends.
-   * @param {string} name
-   * @param {string[]} faults error messages about lines of the prompts
+   * Makes the missing answers of a set. Returns "" or one sentence about why it ended early.
+   * @param {ReviewSet} set
    */
-  async follow(name, faults) {
-    this.job = name;
-    this.idle(false);
+  async run(set) {
+    this.stop();
+    const control = new AbortController();
+    Object.assign(this, { set, control });
     try {
-      for (;;) {
-        const progress = await this.showProgress(faults);
-        if (progress && OVER.includes(progress.state)) return await this.end(progress);
-        await new Promise((resolve) => {
-          setTimeout(resolve, progress ? POLL : AWAY);
-        });
-      }
+      return await this.work(set, control.signal);
+    } catch (error) {
+      if (control.signal.aborted) return "Stopped. Press Continue to make the missing answers.";
+      return /** @type {{ sentence?: string }} */ (error).sentence ?? LOST;
     } finally {
-      this.job = "";
-      this.idle(true);
+      if (this.control === control) Object.assign(this, { set: null, control: null });
     }
   }
 
   /**
-   * Requests and shows the progress. Returns null while the server does not respond.
-   * @param {string[]} faults
-   * @returns {Promise<ReviewProgress | null>}
+   * @param {ReviewSet} set
+   * @param {AbortSignal} signal
    */
-  async showProgress(faults) {
-    try {
-      /** @type {ReviewProgress} */
-      const progress = await this.server.json(`make/${this.job}`);
-      put(this.said, [progressText(progress), ...faults].join(" "));
-      put(this.pause, progress.state === "paused" ? "Resume" : "Pause");
-      await this.unfinished.keep(progress);
-      return progress;
-    } catch (error) {
-      if (!isAway(error)) throw error;
-      put(this.said, NO_ANSWER);
-      return null;
+  async work(set, signal) {
+    const { methods } = set.header;
+    let numFaults = 0;
+    for (const item of set.items) {
+      for (const [i, method] of methods.entries()) {
+        if (isMade(item.answers[i])) continue;
+        try {
+          item.answers[i] = answerOfLines(await traceOf(item, method, signal));
+          numFaults = 0;
+        } catch (error) {
+          const { sentence, message } = /** @type {Error & { sentence?: string }} */ (error);
+          if (!sentence || message === "refused" || (numFaults += 1) === MOST_FAULTS) throw error;
+          item.answers[i] = noAnswer(sentence);
+        }
+        compareWithAr(item, methods);
+        await this.made(set, item);
+      }
     }
+    return missingOf(set) ? "Some runs failed; their answers say why. Press Continue to try again." : "";
   }
+}
 
-  /** @param {ReviewProgress} progress */
-  async end({ state }) {
-    if (state === "gone") put(this.said, ""); // the offer to continue contains the reason
-    if (state !== "done") return this.unfinished.offer(state);
-    const { id, name } = this.unfinished.set || { id: this.job, name: this.name.value };
-    await this.report.made(id, name);
-    return this.unfinished.done();
-  }
+/**
+ * Returns the new set that the form describes, or throws an error whose `sentence` says what to change. read: parses
+ * prompts on the server.
+ * @param {Record<string, any>} parts elements of review.html
+ * @param {(text: string, name: string) => Promise<{ items?: Asked[], error?: string }>} read
+ */
+export async function setOf(parts, read) {
+  /** @type {(isRight: boolean, sentence?: string) => void} */
+  const check = (isRight, sentence) => {
+    if (!isRight) throw Object.assign(new Error("refused"), { sentence });
+  };
+  check(parts.form.checkValidity(), "One of the numbers is out of range.");
+  const [size, limit] = [parts.size.valueAsNumber, parts.limit.valueAsNumber];
+  /** @type {(kind: string) => Partial<Settings>} */
+  const mars = (kind) => ({
+    ...{ method: "mars", lossless: kind === "lossless", tau: parts[kind].valueAsNumber },
+    ...{ block_size: size, max_new_tokens: limit, lookup: false },
+  });
+  const all = [
+    { kind: "lossless", name: `lossless,tau=${parts.lossless.value},B=${size}`, settings: mars("lossless") },
+    { kind: "unverified", name: `tau=${parts.unverified.value},B=${size}`, settings: mars("unverified") },
+    { kind: "ar", name: "ar", settings: { method: "ar", max_new_tokens: limit } },
+  ];
+  const chosen = all.filter(({ kind }) => parts[`has-${kind}`].checked);
+  check(chosen.length > 1, "Choose at least two methods.");
+  const [file] = parts["prompts-file"].files;
+  const text = file ? await textOf(file) : parts.prompts.value;
+  const { items = [], error } = await read(text, file?.name ?? "Your list");
+  check(!error, error);
+  check(items.length <= REVIEW.making, `On the page, a set has at most ${REVIEW.making} prompts (this has ${items.length}). Use the command for more.`); // prettier-ignore
+  const methods = chosen.map(({ name, settings }) => ({ name, settings, checkpoint: parts.checkpoint.value }));
+  return newSet(items, /** @type {ReviewMethod[]} */ (methods), file?.name ?? `Set of ${items.length}`);
+}
 
-  /** @param {string} act */
-  steer(act) {
-    return this.trying(() => this.server.json(`make/${this.job}`, { do: act }));
-  }
+/** @typedef {{ prompt: string, system?: string, id?: string }} Asked */
 
-  bringPins() {
-    return this.trying(async () => {
-      await tray().begin();
-      const pins = tray().pins.map(({ record }) => record.lines.join("\n"));
-      await this.bring({ pins, name: "pinned runs" });
-    });
-  }
-
-  bringSamples() {
-    return this.trying(async () => {
-      const files = [...(this.samples.files || [])];
-      const samples = await Promise.all(files.map(async (file) => ({ name: file.name, text: await textOf(file) })));
-      this.samples.value = "";
-      await this.bring({ samples, name: this.name.value });
-    });
-  }
-
-  /** @param {{ name: string, pins?: string[], samples?: { name: string, text: string }[] }} answers */
-  async bring(answers) {
-    const { name } = await this.server.json("sets", answers);
-    await this.report.made(name, answers.name);
-    put(this.said, `${answers.name} is open.`);
-  }
-
-  /** @param {() => Promise<unknown>} act */
-  async trying(act) {
-    try {
-      await act();
-    } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "This did not work. Try again.");
-    }
-  }
+/**
+ * @param {Asked[]} prompts
+ * @param {ReviewMethod[]} methods
+ * @param {string} name
+ * @returns {ReviewSet}
+ */
+function newSet(prompts, methods, name) {
+  const id = `page-${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 8)}`;
+  const made = { date: new Date().toISOString(), by: "page" };
+  const items = prompts.map(({ prompt, system = "", id: own = "" }, i) => ({
+    ...{ id: own || String(i + 1), prompt, system, category: "", reference: "", turns: [] },
+    answers: methods.map(() => null),
+  }));
+  return { id, header: { id, name: name.slice(0, REVIEW.name), methods, made }, items };
 }

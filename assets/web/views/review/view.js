@@ -1,627 +1,580 @@
-// The Review tab: holds the current set, prompt and pair, and connects the bar, the answers, the form for judgements,
-// the table, the charts, the keys and the storage.
+// The Review tab: a list of prompts with their marks, two or three answers side by side, votes and notes.
 
-import { find, make, put } from "../../core/dom.js";
-import { textOf } from "../../core/files.js";
+import { button, find, isModified, make, put, targetOf, toggle } from "../../core/dom.js";
+import { download, textBlob } from "../../core/files.js";
+import { nameOf } from "../../core/methods.js";
 import { store, stored } from "../../core/storage.js";
-import { capitalised, counted, whole } from "../../core/words.js";
-import { Charts } from "./charts.js";
-import { mergedRows, replayOf, saveFile } from "./files.js";
-import { Bar, Keeping, details, keptText, keysHelp, originText, sealedText } from "./frame.js";
-import { Judging, noteOf } from "./judging.js";
-import { HOLD, listen } from "./keys.js";
-import { Judgements, Seen } from "./kept.js";
-import { Making } from "./making.js";
-import {
-  LEGEND,
-  Reading,
-  allColumns,
-  askedNodes,
-  maskedColumns,
-  nothingText,
-  pairColumns,
-  seenText,
-} from "./reading.js";
-import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, titleOf, unitOf, without } from "./rows.js";
-import { Ahead, Server, pathOf } from "./server.js";
-import { ALL, Table, filterOf, filtered, linesOf, linkOf } from "./table.js";
+import { REVIEW } from "../../core/table.js";
+import { valueOf } from "../../core/wire.js";
+import { counted, verdictText } from "../../core/words.js";
+import { TextPane } from "../../text/pane.js";
+import { Drawer } from "../race/drawer.js";
+import { Making, missingOf, setOf } from "./making.js";
+import { PINNED, sets } from "./pins.js";
+import { MARKS, SetError, columnsOf, isMade, labelOf, laneOf, readSet, selected, setText } from "./sets.js";
+import { BAD, EQUAL, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
 
-const NEAR = [1, -1, 2, 3]; // prompts to fetch ahead, relative to the current one
-const KEY = "mars-review-key";
-const NO_SETS = "This server has no review sets.";
-const STUDY = "study";
-const PAUSE = 300; // milliseconds without a judgement before charts are redrawn
+const STUDY = "study"; // value of the study in the list of sets
+const OPENED = "mars-review-set";
+const FORGOTTEN =
+  "This browser does not store votes (storage is full or blocked). Export them before you close the page.";
+const UNREAD = "The study could not be loaded. Check the connection and reload the page, or open a set file.";
 
 export class ReviewView {
-  /** @type {ReviewAbout} */
-  about;
+  /** @type {ReviewSet | null} */
+  set = null;
+  /** @type {ReviewItem | null} */
+  item = null;
+  /** @type {Record<string, Vote>} */
+  votes = {};
+  /** @type {Map<string, ReviewSet>} */
+  known = new Map(); // sets of this browser and opened files
+  /** @type {TextPane[]} */
+  panes = [];
+  /** @type {Focus | null} */
+  selected = null; // the pass whose drawer is open
+  /** @type {Run} */
+  run;
+  /** @type {Set<number>} */
+  chosen = new Set(); // methods to show; empty for the first three
   /** @type {number[]} */
-  order = []; // numbers of the prompts in reading order
-  at = 0; // index of the current prompt in `order`
-  other = 0; // index of the method that is compared with the reference
-  isWide = false; // whether all methods are shown instead of the pair
-  masked = /** @type {"" | "each" | "end"} */ ("");
-  filter = ALL;
-  timer = 0;
-  token = 0; // number of the latest request for a prompt; responses to earlier requests are dropped
-  /** @type {ReviewPrompt | null} */
-  prompt = null;
-  /** @type {MaskedPrompt | null} */
-  hidden = null;
+  columns = []; // methods in the order of their panes
+  /** @type {Record<string, any>} */
+  parts = {}; // elements of review.html
+  isBlind = false;
+  isByKey = false;
 
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /**
+   * @param {HTMLElement} root
+   * @param {{ prompts(posted: string): Promise<any> }} server
+   */
+  constructor(root, server) {
     this.root = root;
-    this.status = find(root, ".rw-status");
-    this.server = new Server();
-    this.server.key = stored("sessionStorage", KEY);
-    this.judgements = new Judgements(this.server, () => this.renew());
-    this.seen = new Seen();
-    this.bar = new Bar({
-      open: (name) => this.open(name),
-      pair: (way) => this.pairWith(way),
-      mask: (how) => this.mask(/** @type {"" | "each" | "end"} */ (how)),
-      widen: () => this.widen(!this.isWide),
-      go: (by) => this.go(by),
-    });
-    this.keeping = new Keeping({
-      renamed: () => this.renew(),
-      unlock: (key) => this.unlock(key),
-      save: (form) => this.save(form),
-      merge: (file) => this.merge(file),
-    });
-    this.keeping.key.value = this.server.key;
-    this.said = make("p", { class: "rw-said", role: "status" });
-    this.asked = make("div", { class: "rw-asked", translate: "no" });
-    this.legend = make("p", "rw-hint");
-    const answers = make("div", { class: "rw-answers", translate: "no" });
-    const judging = make("div", "rw-judging");
-    this.reading = new Reading(answers, { open: (way) => this.openLive(way) });
-    this.judging = new Judging(judging, {
-      say: (said) => this.say(said),
-      note: (text, isDone) => this.noted(text, isDone),
-    });
-    this.table = new Table({ filter: (filter) => this.filterBy(filter), go: (number) => this.goTo(number) });
-    this.charts = new Charts(root);
-    this.charted = details("Results", this.charts.element, () => this.drawCharts());
-    this.tabled = details("All prompts", this.table.element, () => this.table.draw(true));
-    this.making = new Making(this.server, this.judgements.sets, { made: (name, title) => this.keepSet(name, title) });
-    this.made = details("New set", this.making.element, () => this.openMaking());
-    this.body = find(root, ".rw-body");
-    this.body.replaceChildren(
-      this.bar.element,
-      this.asked,
-      answers,
-      this.legend,
-      this.said,
-      judging,
-      this.keeping.element,
-      keysHelp(),
-      this.tabled,
-      this.charted,
-      this.made,
-    );
-    listen(root, this);
-    window.addEventListener("hashchange", () => this.follow());
-    this.begin();
+    this.making = new Making((set, item) => this.made(set, item));
+    this.server = server;
+    for (const node of root.querySelectorAll("[data-part]")) this.parts[node.getAttribute("data-part") || ""] = node;
+    this.drawer = new Drawer(this.parts.drawer, /** @type {any} */ (this));
+    this.parts.note.maxLength = REVIEW.note;
+    for (const [name, { mark, text }] of Object.entries(MARKS))
+      this.parts.filter.append(make("option", { value: name }, `${mark} ${text}`.trim()));
+    for (const name of JSON.parse(root.dataset.checkpoints || "[]"))
+      this.parts.checkpoint.append(make("option", { value: name }, name));
+    this.listen();
+    this.start();
   }
 
-  get reviewer() {
-    return this.keeping.name.value;
+  listen() {
+    const { root } = this;
+    /** @type {Record<string, () => void>} */
+    const acts = {
+      open: () => this.parts.file.click(),
+      csv: () => this.save("votes.csv", votesCsv, "text/csv"),
+      jsonl: () => this.save("votes.jsonl", votesJsonl, "application/jsonl"),
+      set: () => this.save("jsonl", setText, "application/jsonl"),
+      delete: () => this.remove(),
+      new: () => this.showForm(this.parts.form.hidden),
+      make: () => void (this.making.set ? this.making.stop() : this.make()),
+      begin: () => this.begin(),
+      previous: () => this.move(-1),
+      next: () => this.move(1),
+      blind: () => this.hide(!this.isBlind),
+      live: () => this.openLive(),
+    };
+    root.addEventListener("click", (event) => {
+      const act = targetOf(event).closest("[data-act]")?.getAttribute("data-act");
+      if (!act) return;
+      this.parts.menu.open = false;
+      acts[act]();
+    });
+    this.parts.select.addEventListener("change", () => this.chooseSet(this.parts.select.value));
+    this.parts.file.addEventListener("change", () => {
+      const [chosen] = this.parts.file.files;
+      if (chosen) this.importFile(chosen);
+      this.parts.file.value = "";
+    });
+    for (const input of [this.parts.search, this.parts.filter]) input.addEventListener("input", () => this.drawList());
+    this.parts.note.addEventListener("input", () => this.vote({ note: this.parts.note.value }));
+    this.parts.note.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Escape" && event.key !== "Enter") return;
+      event.stopPropagation(); // Escape would also stop a run of Live
+      this.parts.note.blur();
+    });
+    // The list is a single tab stop; arrow keys move in it.
+    this.parts.list.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+      event.preventDefault();
+      this.move(event.key === "ArrowDown" ? 1 : -1);
+      this.parts.list.querySelector("[aria-current]")?.focus();
+    });
+    this.parts.form.addEventListener("submit", (/** @type {Event} */ event) => event.preventDefault());
+    document.addEventListener("keydown", (event) => this.key(event));
+    addEventListener("resize", () => this.fit());
+    document.addEventListener("mars-pinned", ({ detail }) => {
+      this.remember(detail);
+      if (this.set?.id === PINNED) this.open(detail, {}, PINNED, this.item?.id);
+    });
   }
 
-  async begin() {
-    try {
-      const { sets, keeps } = await this.server.json("sets");
-      this.canKeep = keeps;
-      this.keeping.keyLabel.hidden = !keeps;
-      this.bar.list(sets);
-      for (const set of await this.judgements.sets.all()) {
-        if (set.asked) this.made.open = true;
-        else this.bar.listOwn(set);
-      }
-      if (!sets.length) throw Object.assign(new Error(), { sentence: NO_SETS });
-      this.root.dataset.sets = String(sets.length);
-      await this.follow(true);
-    } catch (error) {
-      this.fail(error);
-    }
-  }
-
-  openMaking() {
-    this.making.resume();
-    return this.trying(async () => this.making.bound((await this.server.json("sets")).making));
+  async start() {
+    for (const set of await sets().all()) this.remember(set);
+    const last = stored("localStorage", OPENED);
+    this.remember(null);
+    await this.chooseSet(this.known.has(last) ? last : STUDY);
   }
 
   /**
-   * Stores a new set in this browser, sealed by the server, and opens it.
-   * @param {string} name
-   * @param {string} title
+   * Adds a set to the list of sets.
+   * @param {ReviewSet | null} set
    */
-  async keepSet(name, title) {
-    const { sealed, why } = await this.server.sealed(name);
-    if (sealed) await this.judgements.sets.put({ id: name, name: title, sealed });
-    else await this.judgements.sets.remove(name);
-    this.bar.listOwn({ id: name, name: title });
-    await this.open(name);
-    if (why && this.root.dataset.phase === "open") put(this.status, why);
+  remember(set) {
+    if (set) this.known.set(set.id, set);
+    const own = [...this.known.values()].map(({ id, header }) => make("option", { value: id }, header.name || id));
+    const { value } = this.parts.select;
+    this.parts.select.replaceChildren(make("option", { value: STUDY }, "Study: 100 prompts"), ...own);
+    if (value) this.parts.select.value = value;
   }
 
-  // Shows the state that the page's address contains: a set, a prompt, a pair, whether labels are hidden, and the
-  // filter.
-  async follow(isFirst = false) {
-    const query = new URLSearchParams(location.hash.slice(1));
-    if (!isFirst && (!query.has("review") || location.hash === this.hash)) return;
-    const masked = query.get("masked");
-    // Hide the labels if the address contains no state; otherwise follow the address, so that a link shows what its
-    // sender saw.
-    this.masked = masked === "each" || masked === "end" ? masked : query.has("review") ? "" : "each";
-    this.other = Number(query.get("beside")) || 0;
-    this.isWide = query.has("all");
-    this.filter = filterOf(query);
-    if (Object.keys(linkOf(this.filter)).length) this.tabled.open = true;
-    await this.open(query.get("review") || STUDY, query.get("at") || "");
-  }
-
-  /**
-   * @param {string} address
-   * @param {string} [item] id of the prompt to show first
-   */
-  async open(address, item = "") {
-    put(this.status, "Opening…");
+  /** @param {string} id */
+  async chooseSet(id) {
+    this.showForm(false);
+    store("localStorage", OPENED, id);
+    const set = this.known.get(id);
+    if (set) return this.open(set);
+    this.root.dataset.phase = "opening";
+    const isWanted = () => this.parts.select.value === STUDY;
     try {
-      await this.bring(address);
-      const path = pathOf(address);
-      const pair = this.masked ? this.maskedPair(path) : "";
-      const about = await this.server.json(pair ? `${path}/masked/${pair}` : path);
-      this.about = about;
-      const { ways, reference } = this.about;
-      if (!ways[this.other] || this.other === reference) this.other = ways.findIndex((_, way) => way !== reference);
-      /** @type {Ahead<ReviewPrompt>} */
-      this.prompts = new Ahead((number) => this.server.json(`${path}/items/${number}`));
-      /** @type {Ahead<MaskedPrompt>} */
-      this.maskeds = new Ahead((number) => this.server.json(`${path}/masked/${pair}/${number}`));
-      this.fillBar();
-      this.seen.open(this.about.id);
-      await this.judgements.open(this.about, Boolean(this.masked));
-      this.table.build(this.about.items, this.judgements.rows.values());
-      this.arrange(item);
-      this.charted.hidden = Boolean(this.masked);
-      this.drawCharts();
-      this.body.hidden = false;
-      this.root.dataset.phase = "open";
-      put(this.status, originText(this.about));
-      await this.draw();
+      const { body, ok } = await fetch(this.root.dataset.study || "");
+      if (!ok || !body) throw new Error("missing");
+      const { set: study } = await readSet(body, ({ header, items }) => {
+        if (!header || !isWanted()) return;
+        if (this.set?.id === header.id) this.drawList();
+        else this.open({ id: header.id, header, items }, {}, STUDY);
+      });
+      if (isWanted()) this.open(study, {}, STUDY, this.set?.id === study.id ? this.item?.id : "");
     } catch (error) {
-      this.fail(error);
+      put(this.parts.fault, error instanceof SetError ? error.message : UNREAD);
+      this.root.dataset.phase = "error";
     }
-  }
-
-  // Sends the server the sealed copy of a set that is stored in this browser, in case the server no longer has the set.
-  /** @param {string} address */
-  async bring(address) {
-    const set = (await this.judgements.sets.all()).find(({ id }) => id === address);
-    if (set) await this.server.bring(set.sealed);
-  }
-
-  // Returns the server's name for the compared pair. The order of the methods in the name does not reveal which method
-  // is on which side, because the server assigns the sides.
-  /** @param {string} path */
-  maskedPair(path) {
-    const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
-    return `${known}-${this.other === known ? (known === 0 ? 1 : 0) : this.other}`;
-  }
-
-  /** @param {unknown} error */
-  fail(error) {
-    put(
-      this.status,
-      /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown. Reload the page.",
-    );
-    this.root.dataset.phase = "error";
-    this.body.hidden = !this.root.dataset.sets; // the list of sets stays
-  }
-
-  fillBar() {
-    this.bar.fill(this.about, this.other, this.masked, this.isWide);
-    this.keeping.exports.hidden = Boolean(this.masked);
-    this.root.dataset.masked = this.masked;
-  }
-
-  // Updates the list of prompts to read: those that pass the filter and, for a masked pair, have different texts. Stays
-  // at the current prompt if possible.
-  arrange(item = "") {
-    const { items } = this.about;
-    const before = item || items[this.order[this.at]]?.id || "";
-    const lines = this.lines();
-    const passing = filtered(lines, this.filter);
-    this.order = passing.map(({ number }) => number);
-    this.at = Math.max(
-      0,
-      this.order.findIndex((number) => items[number].id === before),
-    );
-    this.table.show(passing, lines.length, this.filter);
-  }
-
-  lines() {
-    return linesOf(this.about.items, this.other, (item) => this.rowOf(item));
-  }
-
-  /** @param {ReviewFilter} filter */
-  filterBy(filter) {
-    this.leaveNote();
-    const before = this.item;
-    this.filter = filter;
-    this.arrange();
-    return before === this.item ? this.link() : this.draw();
-  }
-
-  /** @param {number} number */
-  goTo(number) {
-    this.to(this.order.indexOf(number));
-    this.root.scrollIntoView({ block: "start" });
-  }
-
-  // Redraws the charts after a pause without further calls: sends all rows to the server, which computes the figures.
-  drawCharts() {
-    clearTimeout(this.timer);
-    if (!this.charted.open || this.masked) return;
-    this.timer = setTimeout(() => this.trying(() => this.fetchFigures()), PAUSE);
-  }
-
-  async fetchFigures() {
-    const { about } = this;
-    const rows = [...this.judgements.rows.values()].map(sendable);
-    const figures = await this.server.json(`${pathOf(about.address)}/figures`, { rows });
-    if (!this.masked && about === this.about) this.charts.show(about, figures, this.other);
-  }
-
-  get number() {
-    return this.order[this.at] ?? -1;
-  }
-
-  /** @param {number} by */
-  go(by) {
-    this.to(this.at + by);
-  }
-
-  /** @param {number} index */
-  to(index) {
-    this.leaveNote();
-    this.at = Math.max(0, Math.min(this.order.length - 1, index));
-    return this.draw();
-  }
-
-  toUnjudged() {
-    const { items } = this.about;
-    const { length } = this.order;
-    for (let step = 1; step <= length; step += 1) {
-      const index = (this.at + step) % length;
-      if (!this.rowOf(items[this.order[index]].id)?.preference) return this.to(index);
-    }
-    put(this.said, "You have judged all of these prompts.");
     return undefined;
   }
 
-  /** @param {number} other */
-  pairWith(other) {
-    this.leaveNote();
-    this.other = other;
-    this.arrange();
-    this.drawCharts();
-    if (this.masked) return this.open(this.about.address);
-    this.fillBar();
-    return this.draw();
+  /**
+   * @param {ReviewSet} set
+   * @param {Record<string, Vote>} [votes] that a file brought
+   * @param {string} [value] in the list of sets
+   * @param {string} [at] the item to show
+   */
+  open(set, votes = {}, value = set.id, at = "") {
+    const isSame = this.set?.id === set.id;
+    if (!isSame) this.chosen.clear();
+    Object.assign(this, { set, votes: mergedVotes(isSame ? this.votes : votesOf(set.id), votes) });
+    if (Object.keys(votes).length) this.keep();
+    this.parts.select.value = value;
+    this.item = set.items.find(({ id }) => id === at) ?? set.items[0] ?? null;
+    this.root.dataset.set = set.id;
+    this.root.dataset.phase = "ready";
+    this.drawProgress();
+    this.drawList();
+    this.drawItem();
+    this.fit();
   }
 
-  /** @param {boolean} isWide */
-  widen(isWide) {
-    this.isWide = isWide;
-    this.fillBar();
-    return this.draw();
+  // The list.
+
+  get shown() {
+    return this.set
+      ? selected(this.set.items, this.votes, this.parts.filter.value, this.parts.search.value.trim())
+      : [];
   }
 
-  // Hides or shows the labels. Showing them also reveals the sides of all masked judgements.
-  /** @param {"" | "each" | "end"} masked */
-  async mask(masked) {
-    this.leaveNote();
-    const isOpen = masked || (await this.trying(() => this.judgements.reveal([...this.judgements.rows.values()])));
-    if (!isOpen) {
-      this.bar.sides.select.value = this.masked;
-      return;
-    }
-    const item = this.about.items[this.number]?.id || "";
-    this.masked = masked;
-    this.forget();
-    await this.open(this.about.address, item);
+  drawList() {
+    const { shown } = this;
+    this.root.dataset.shown = String(shown.length);
+    this.parts.list.replaceChildren(...shown.map((item) => this.row(item)));
+    this.drawTally();
+    if (shown.length && !(this.item && shown.includes(this.item))) find(this.parts.list, "button").tabIndex = 0;
+    if (!shown.length) this.parts.list.append(make("li", "rw-none", this.set?.items.length ? "No prompt matches." : "No prompts yet. Pin a run on Live.")); // prettier-ignore
   }
 
-  // Removes all received and drawn content at once and ignores pending requests, so that hidden labels cannot be found
-  // on the page.
-  forget() {
-    this.token += 1;
-    Object.assign(this, { prompt: null, hidden: null, prompts: null, maskeds: null });
-    this.asked.replaceChildren();
-    this.reading.show([]);
-    this.table.show([], 0, this.filter);
-    this.charts.clear();
+  drawTally() {
+    this.root.dataset.votes = String(Object.values(this.votes).filter(({ vote }) => vote).length);
+    put(this.parts.tally, this.set && !this.hidesMethods ? tally(this.set.header.methods, this.votes) : "");
   }
 
-  async draw() {
-    const { number, about } = this;
-    this.link();
-    if (number < 0) return this.drawNothing();
-    this.token += 1;
-    const { token } = this;
-    try {
-      if (this.masked) {
-        const hidden = await this.maskeds.get(number);
-        if (token !== this.token) return;
-        this.hidden = hidden;
-        this.prompt = null;
-        this.drawAsked(hidden);
-        await this.drawMasked();
-      } else {
-        const prompt = await this.prompts.get(number);
-        if (token !== this.token) return;
-        Object.assign(this, { prompt, hidden: null });
-        this.drawAsked(prompt);
-        this.seen.add(prompt.id);
-        this.reading.show(
-          this.isWide ? allColumns(about, prompt, this.other) : pairColumns(about, prompt, about.reference, this.other),
-        );
-      }
-    } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "");
-      return;
-    }
-    put(this.said, this.reading.said);
-    this.root.dataset.at = about.items[number].id;
-    this.drawJudgement();
-    const near = NEAR.map((by) => this.order[this.at + by]).filter((number) => number !== undefined);
-    (this.masked ? this.maskeds : this.prompts).fetch(near);
-  }
-
-  drawNothing() {
-    this.asked.replaceChildren(make("p", "", nothingText(Boolean(this.masked))));
-    this.reading.show([]);
-    this.drawJudgement();
-  }
-
-  // Draws the texts of a masked pair. Once its judgement is revealed, also draws the labels, passes and checks.
-  async drawMasked() {
-    const { hidden, about } = this;
-    if (!hidden) return;
-    const row = this.rowOf(hidden.id);
-    if (row?.left === undefined) {
-      this.reading.show(maskedColumns(hidden));
-      return;
-    }
-    const prompt = await this.prompts.get(this.number);
-    if (hidden !== this.hidden) return;
-    this.prompt = prompt;
-    this.seen.add(hidden.id);
-    put(this.legend, LEGEND.shown);
-    this.reading.show(pairColumns(about, prompt, wayOf(about, row.left), wayOf(about, row.right)));
-  }
-
-  /** @param {ReviewAsked} asked */
-  drawAsked(asked) {
-    this.asked.replaceChildren(...askedNodes(asked, Boolean(this.masked)));
-    const lines = this.lines();
-    const numItems = this.about.items.length;
-    const same = this.masked ? numItems - lines.length : 0;
-    const { ways, reference } = this.about;
-    const identical = same || lines.filter(({ mark }) => mark?.is_same).length;
-    const pair = capitalised([this.other, reference].map((way) => titleOf(ways[way].name)).join(" and "));
-    put(
-      find(this.root, ".rv-finding"),
-      `${pair} give the same answer to ${whole(identical)} of ${counted(numItems, "prompt")}.`,
+  /** @param {ReviewItem} item */
+  row(item) {
+    const vote = this.votes[item.id];
+    const marks = Object.values(MARKS).filter(({ mark, is }) => mark && is(item, vote));
+    const node = button(
+      { "data-item": item.id, ...(item === this.item ? { "aria-current": "true" } : { tabindex: -1 }) },
+      [
+        make("span", "rw-id", item.id),
+        make("span", { class: "rw-marks", title: marks.map(({ text }) => text).join(", ") }, marks.map(({ mark }) => mark).join(" ")), // prettier-ignore
+        make("span", { class: "rw-text", dir: "auto", translate: "no" }, item.prompt.slice(0, 120)),
+      ],
+      () => this.show(item),
     );
-    const identicalText = same ? `, ${same} identical` : "";
-    put(this.bar.place, `${this.at + 1} of ${this.order.length}${identicalText}`);
-    const numSeen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
-    put(this.legend, this.masked ? `${LEGEND.masked}${seenText(numSeen)}` : LEGEND.shown);
+    return make("li", "", node);
   }
 
-  // The names of the left and the right method; null while they are masked.
-  get sidesShown() {
-    if (this.masked) return null;
-    const { ways, reference } = this.about;
-    return { left: ways[reference].name, right: ways[this.other].name };
+  /** @param {ReviewItem} item */
+  redraw(item) {
+    const row = this.parts.list.querySelector(`[data-item="${CSS.escape(item.id)}"]`)?.parentElement;
+    row?.replaceWith(this.row(item));
+    this.drawTally();
   }
 
-  get pair() {
-    const { ways, reference } = this.about;
-    return pairOf(ways[reference].name, ways[this.other].name);
+  /** @param {ReviewItem} item */
+  show(item) {
+    const before = this.item;
+    this.item = item;
+    if (before) this.redraw(before);
+    this.redraw(item);
+    this.drawItem();
+    this.parts.list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   }
 
-  /**
-   * Returns the reviewer's judgement of a prompt for the current pair. While labels are hidden, judgements that were
-   * made with visible labels do not count.
-   * @param {string} item
-   */
-  rowOf(item) {
-    const row = this.judgements.counting.get(unitOf({ reviewer: this.reviewer, item, pair: this.pair }));
-    return row && this.masked && !row.is_masked ? undefined : row;
+  /** @param {number} by */
+  move(by) {
+    const all = this.set?.items ?? [];
+    const shown = new Set(this.shown);
+    const place = this.item ? all.indexOf(this.item) : 0;
+    const next = by > 0 ? all.slice(place + 1).find((item) => shown.has(item)) : all.slice(0, place).findLast((item) => shown.has(item)); // prettier-ignore
+    if (next) this.show(next);
   }
 
-  get item() {
-    return this.about.items[this.number]?.id || "";
+  // The displayed item.
+
+  /** @param {boolean} isBlind */
+  hide(isBlind) {
+    this.isBlind = isBlind;
+    find(this.root, "[data-act=blind]").setAttribute("aria-pressed", String(isBlind));
+    this.drawItem();
   }
 
-  get draftOf() {
-    return JSON.stringify([this.about.id, unitOf({ reviewer: this.reviewer, item: this.item, pair: this.pair })]);
+  get hidesMethods() {
+    return this.isBlind && Boolean(this.item && !this.votes[this.item.id]?.vote);
   }
 
-  drawJudgement() {
-    const row = this.rowOf(this.item);
-    const said = (row && saidOf(row, this.sidesShown)) || NOTHING;
-    const sides =
-      this.sidesShown ||
-      (row?.left === undefined ? { left: "Left", right: "Right" } : { left: row.left, right: row.right || "" });
-    this.judging.show(said, [sides.left, sides.right].map(titleOf), this.judgements.notes.get(this.draftOf));
-    this.judging.disable(this.number < 0);
-    this.root.dataset.judged = String(this.numJudged);
-    this.showStorage();
+  drawItem() {
+    const { set, item } = this;
+    this.parts.reading.hidden = !item || !this.parts.form.hidden;
+    this.choose(null);
+    if (!set || !item) return;
+    const vote = this.votes[item.id];
+    const isHidden = this.hidesMethods;
+    this.columns = columnsOf(set, item, this.chosen, this.isBlind);
+    this.root.dataset.item = item.id;
+    this.root.dataset.blind = String(isHidden);
+    put(this.parts.place, `${set.items.indexOf(item) + 1} of ${set.items.length}`);
+    const before = [...(item.system ? [["system", item.system]] : []), ...item.turns];
+    this.parts.prompt.replaceChildren(
+      ...before.map(([role, text]) => make("p", "rw-before", make("b", "", `${role}: `), text)),
+      make("p", "", item.prompt),
+      ...(item.reference ? [make("p", "rw-before", make("b", "", "expected: "), item.reference)] : []),
+    );
+    this.parts.prompt.scrollTop = 0;
+    const titles = this.columns.map((method, i) =>
+      isHidden ? `Answer ${i + 1}` : labelOf(set.header.methods[method]),
+    );
+    this.drawMethods(isHidden);
+    this.drawAnswers(titles, isHidden);
+    this.drawVotes(titles, vote);
+    this.parts.note.value = vote?.note ?? "";
+    find(this.parts.reading, ".rw-live").hidden = isHidden || !this.run.lanes.length;
+    this.drawTally();
   }
 
-  get numJudged() {
-    const { reviewer } = this;
-    return [...this.judgements.counting.values()].filter((row) => row.reviewer === reviewer && row.preference).length;
-  }
-
-  // Redraws the judgement, the table and the charts after rows have changed in this window, in another one or on the
-  // server.
-  renew() {
-    if (!this.about) return;
-    this.drawJudgement();
-    this.table.renew(this.lines());
-    this.drawCharts();
-    if (this.masked && this.hidden && !this.prompt && this.rowOf(this.hidden.id)?.left !== undefined) this.drawMasked();
-  }
-
-  /** @param {Said} said */
-  async say(said) {
-    const { hidden, masked, number } = this;
-    if (number < 0 || (masked && !hidden)) return;
-    const { reviewer, item, pair } = this;
-    const known = [...this.judgements.rows.values()].filter((row) => unitOf(row) === unitOf({ reviewer, item, pair }));
-    const isKnown = this.seen.has(item) || known.some((row) => !row.is_masked || row.left !== undefined);
-    const row = this.rowOf(item);
-    const open = masked && row?.left !== undefined ? { left: row.left, right: row.right } : this.sidesShown;
-    const sides = open || { sealed: hidden?.sealed };
-    const note = noteOf(this.root).value;
-    const judgement = {
-      ...said,
-      note,
-      reviewer,
-      item,
-      pair,
-      is_masked: Boolean(masked),
-      is_revealed: Boolean(masked) && isKnown,
-      undoes: "",
-      ...sides,
-    };
-    const draft = this.draftOf;
-    const added = await this.judgements.add(judgement);
-    this.judgements.drop(draft);
-    if (masked === "each" && added.preference && added.sealed !== undefined)
-      await this.trying(() => this.judgements.reveal([added]));
+  /** @param {boolean} isHidden */
+  drawMethods(isHidden) {
+    const methods = this.set?.header.methods ?? [];
+    const boxes = methods.map((method, i) =>
+      toggle(labelOf(method), this.columns.includes(i), (isOn) => {
+        const others = this.columns.filter((column) => column !== i);
+        this.chosen = new Set(isOn ? [...others, i].slice(-3) : others);
+        this.drawItem();
+      }),
+    );
+    this.parts.methods.replaceChildren(...(methods.length > 2 && !isHidden ? boxes : []));
   }
 
   /**
-   * @param {string} text
-   * @param {boolean} isDone
+   * @param {string[]} titles
+   * @param {boolean} isHidden
    */
-  noted(text, isDone) {
-    this.judgements.draft(this.draftOf, text);
-    if (isDone) this.leaveNote();
+  drawAnswers(titles, isHidden) {
+    const { set, item, columns } = this;
+    if (!set || !item) return;
+    const answers = columns.map((method) => /** @type {ReviewAnswer} */ (item.answers[method]));
+    const lanes = answers.map((answer, i) => (isHidden ? null : laneOf(answer, `m${columns[i]}`, labelOf(set.header.methods[columns[i]])))); // prettier-ignore
+    this.run = /** @type {Run} */ ({ id: item.id, lanes: lanes.filter((lane) => lane !== null) });
+    this.panes = [];
+    const nodes = answers.map((answer, i) => {
+      const lane = lanes[i];
+      const found = answers.findIndex((other) => isMade(other) && other.text !== answer.text);
+      const other = found < 0 ? Number(i === 0) : found;
+      if (!lane) return plainPane(titles[i], answer, answers[other] ?? answer);
+      const pane = new TextPane(
+        lane,
+        { choose: (on, step, token) => this.choose(on, step, token) },
+        { against: lanes[other] ?? null },
+      );
+      pane.draw(lane);
+      if (answer.is_same && !lane.isAr) pane.head.append(make("span", "rw-same", "same text as plain AR"));
+      this.panes.push(pane);
+      return pane.element;
+    });
+    this.parts.answers.replaceChildren(...nodes);
+    this.parts.answers.style.setProperty("--columns", String(nodes.length || 1));
+    this.parts.switch.replaceChildren(...titles.map((title, i) => button("", title, () => this.switchTo(i))));
+    this.switchTo(0);
+    for (const pane of this.panes) pane.view.toTop();
   }
 
-  // Adds the typed note to the judgement, or drops the note if the judgement already has the same one.
-  leaveNote() {
-    const text = this.judgements.notes.get(this.draftOf);
-    if (text === undefined) return;
-    const row = this.rowOf(this.item);
-    const said = (row && saidOf(row, this.sidesShown)) || NOTHING;
-    if (isSaidAlike(said, { ...said, note: text })) this.judgements.drop(this.draftOf);
-    else this.say({ ...said, note: text });
+  // Makes the tab end at the end of the window, so that the page does not scroll.
+  fit() {
+    this.root.style.setProperty("--rw-around", "0px");
+    const around = document.documentElement.scrollHeight - this.root.offsetHeight;
+    this.root.style.setProperty("--rw-around", `${around}px`);
   }
 
-  // Undoes the latest judgement and shows its prompt.
-  undo() {
-    const last = lastOfReviewer(this.judgements.rows.values(), this.reviewer);
-    if (!last) return put(this.said, "There is nothing to undo.");
-    const index = this.order.findIndex((number) => this.about.items[number].id === last.item);
-    if (index >= 0 && index !== this.at) this.to(index);
-    put(this.said, "Your last judgement was undone.");
-    return this.judgements.add({ ...without(last, "id", "set", "time", "isSent"), ...NOTHING, undoes: last.id });
+  // On a phone, one answer is visible at a time.
+  /** @param {number} index */
+  switchTo(index) {
+    [...this.parts.answers.children].forEach((node, i) => node.classList.toggle("rw-away", i !== index));
+    [...this.parts.switch.children].forEach((node, i) => node.setAttribute("aria-pressed", String(i === index)));
   }
 
-  // Shows where the judgements are stored, and how many there are.
-  showStorage() {
-    const { judgements, masked } = this;
-    const num = judgements.unsent.length;
-    const storage = judgements.why || keptText(Boolean(this.server.key), Boolean(this.canKeep), num);
-    const sealed = [...judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
-    const waits = masked ? ` ${HOLD}` : sealedText(sealed);
-    put(this.keeping.where, `${storage} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${waits}`);
-    this.root.dataset.unsent = String(num);
+  /**
+   * @param {string[]} titles
+   * @param {Vote | undefined} vote
+   */
+  drawVotes(titles, vote) {
+    const methods = this.set?.header.methods ?? [];
+    const [values, labels] = [[...this.columns.map((method) => methods[method].name), EQUAL, BAD], [...titles, "equal", "both bad"]]; // prettier-ignore
+    const keys = [...titles.map((_, i) => String(i + 1)), "0", "x"];
+    const nodes = values.map((value, i) => {
+      const attributes = { "data-key": keys[i], "aria-pressed": vote?.vote === value };
+      return button(attributes, [make("kbd", "", keys[i]), make("span", "", labels[i])], () => this.cast(value));
+    });
+    this.parts.buttons.replaceChildren(...nodes);
   }
 
-  /** @param {string} key */
-  async unlock(key) {
-    this.server.key = key;
-    const isRight = await this.trying(() => this.judgements.pull());
-    if (isRight) this.judgements.send();
-    else this.server.key = "";
-    store("sessionStorage", KEY, this.server.key);
-    this.showStorage();
+  // Votes.
+
+  /**
+   * Casts a vote for the displayed item; the same vote again removes it.
+   * @param {string} value
+   */
+  cast(value) {
+    if (!this.item) return;
+    const isSame = this.votes[this.item.id]?.vote === value;
+    this.vote({ vote: isSame ? "" : value, is_blind: this.hidesMethods });
+    this.drawItem();
   }
 
-  /** @param {string} form */
-  save(form) {
-    return this.trying(() => saveFile(this.server, this.about, this.judgements.rows.values(), form, this.other));
+  /** @param {Partial<Vote>} changes */
+  vote(changes) {
+    const { item } = this;
+    if (!item) return;
+    const before = this.votes[item.id] ?? { vote: "", note: "", time: "", is_blind: false };
+    this.votes = { ...this.votes, [item.id]: { ...before, ...changes, time: new Date().toISOString() } };
+    const { vote, note } = this.votes[item.id];
+    if (!vote && !note) delete this.votes[item.id];
+    this.keep();
+    this.redraw(item);
+  }
+
+  keep() {
+    if (!this.set || keepVotes(this.set.id, this.votes) || this.hasWarned) return;
+    this.hasWarned = true;
+    put(this.parts.fault, FORGOTTEN);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const isTyping = targetOf(event).closest?.("input:not([type=checkbox]), textarea, select, dialog");
+    if (isTyping || isModified(event) || event.defaultPrevented || this.parts.reading.offsetParent === null) return;
+    const vote = this.parts.buttons.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (event.key === "j") this.move(1);
+    else if (event.key === "k") this.move(-1);
+    else if (event.key === "n") this.parts.note.focus();
+    else if (event.key === "Escape" && this.selected) this.choose(null);
+    else if (vote) vote.click();
+    else return;
+    event.preventDefault();
+  }
+
+  // The drawer of a pass (views/race/drawer.js), for which this view is the view of a run.
+
+  /**
+   * @param {Lane | null} lane
+   * @param {number} [step]
+   * @param {number} [token]
+   */
+  choose(lane, step = -1, token = -1) {
+    this.selected = lane ? { lane, step, token } : null;
+    for (const pane of this.panes) pane.view.choose(pane.lane === lane ? step : -1);
+    const column = this.panes.findIndex((pane) => pane.lane === lane);
+    this.parts.reading.dataset.drawer = column > 0 && column === this.panes.length - 1 ? "left" : "right";
+    this.drawer.draw();
+  }
+
+  /** @param {Lane} lane */
+  paneOf(lane) {
+    return this.panes.find((pane) => pane.lane === lane);
+  }
+
+  canAsk() {
+    return false;
+  }
+
+  // Files.
+
+  /**
+   * @param {string} ending
+   * @param {(set: ReviewSet, votes: Record<string, Vote>) => string} write
+   * @param {string} type
+   */
+  save(ending, write, type) {
+    const { set } = this;
+    if (!set) return;
+    const name = set.header.name.replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "") || "set";
+    download(`${name}.${ending}`, textBlob(write(set, this.votes), type));
   }
 
   /** @param {File} file */
-  merge(file) {
-    return this.trying(async () => {
-      const rows = [...this.judgements.rows.values()];
-      const { fresh, conflicts } = await mergedRows(this.server, this.about, rows, await textOf(file));
-      await this.judgements.take(fresh);
-      this.judgements.send();
-      const remark = conflicts ? `; ${counted(conflicts, "conflict")} (both judgements were kept)` : "";
-      put(this.said, `${counted(fresh.length, "row")} from ${file.name} added${remark}.`);
-    });
-  }
-
-  /** @param {number} way */
-  openLive(way) {
-    return this.trying(async () => {
-      const value = await replayOf(this.server, this.about, this.number, way);
-      const detail = { kind: "replay", value };
-      this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
-    });
-  }
-
-  /**
-   * Runs an action that may be rejected, and shows the error message.
-   * @param {() => Promise<unknown>} act
-   */
-  async trying(act) {
+  async importFile(file) {
+    put(this.parts.fault, "");
     try {
-      await act();
-      return true;
+      if (file.size > REVIEW.file) throw new SetError(`This file is larger than ${REVIEW.file / 1e6} MB. Split it.`);
+      const { set, votes } = await readSet(file.stream());
+      const isOpen = this.set?.id === set.id;
+      if (!set.items.length && !isOpen) throw new SetError("This file has no prompts. Open its set first.");
+      // A file of votes, or the study, which is not stored.
+      if (this.set && isOpen && !(set.items.length && this.known.has(set.id)))
+        return this.open(this.set, votes, this.parts.select.value, this.item?.id);
+      if (set.id === PINNED && this.known.has(PINNED)) set.id = `${PINNED}-${Date.now()}`; // keeps the visitor's own
+      set.header.id = set.id;
+      this.remember(set);
+      store("localStorage", OPENED, set.id);
+      this.open(set, votes);
+      put(this.parts.fault, await sets().put(set));
     } catch (error) {
-      put(
-        this.said,
-        /** @type {{ sentence?: string }} */ (error).sentence || "This did not work: reload the page and try again.",
-      );
-      return false;
+      put(this.parts.fault, error instanceof SetError ? error.message : "This file cannot be read.");
+    }
+    return undefined;
+  }
+
+  async remove() {
+    const { set } = this;
+    if (!set || !this.known.has(set.id)) return put(this.parts.fault, "The study cannot be deleted.");
+    if (this.making.set === set) this.making.stop();
+    this.known.delete(set.id);
+    await sets().remove(set.id);
+    keepVotes(set.id, {});
+    this.parts.select.value = STUDY;
+    this.remember(null);
+    return this.chooseSet(STUDY);
+  }
+
+  openLive() {
+    const { lanes } = this.run;
+    const methods = lanes.map(({ settings }) => (settings ? nameOf(settings) : "mars"));
+    const names = methods.map((name, i) => (methods.indexOf(name) < i ? `${name}-${i}` : name));
+    const heads = lanes.map(({ title }, i) => ({ lane: names[i], title }));
+    const run = `review-${this.set?.id}-${this.item?.id}`;
+    const head = { run, lanes: heads, pace: 0, recorded: this.set?.header.name };
+    const value = valueOf(head, lanes.map(({ lines, verdict }, i) => ({ name: names[i], lines, verdict }))); // prettier-ignore
+    this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind: "replay", value } }));
+  }
+
+  // New sets.
+
+  /** @param {boolean} isOn */
+  showForm(isOn) {
+    this.parts.form.hidden = !isOn;
+    find(this.root, "[data-act=new]").setAttribute("aria-pressed", String(isOn));
+    this.parts.reading.hidden = isOn || !this.item;
+  }
+
+  async begin() {
+    put(this.parts.fault, "");
+    try {
+      const set = await setOf(this.parts, (text, name) => this.server.prompts(JSON.stringify({ text, name })));
+      this.remember(set);
+      this.showForm(false);
+      store("localStorage", OPENED, set.id);
+      this.open(set);
+      put(this.parts.fault, await sets().put(set));
+      await this.make();
+    } catch (error) {
+      const { sentence } = /** @type {{ sentence?: string }} */ (error);
+      put(this.parts.fault, sentence ?? "The server did not respond. Try again.");
     }
   }
 
-  // Writes the current state to the page's address.
-  link() {
-    /** @type {Record<string, string>} */
-    const query = { review: this.about.address, at: this.item, beside: String(this.other) };
-    if (this.masked) query.masked = this.masked;
-    if (this.isWide && !this.masked) query.all = "1";
-    Object.assign(query, linkOf(this.filter));
-    this.hash = `#${new URLSearchParams(query)}`;
-    if (this.root.clientWidth) history.replaceState(history.state, "", location.pathname + location.search + this.hash);
+  async make() {
+    const { set } = this;
+    if (!set) return;
+    put(this.parts.fault, "");
+    const running = this.making.run(set);
+    this.drawProgress();
+    put(this.parts.fault, await running);
+    this.drawProgress();
+  }
+
+  /**
+   * Stores an answer and draws it if it is on the screen.
+   * @param {ReviewSet} set
+   * @param {ReviewItem} item
+   */
+  async made(set, item) {
+    const sentence = await sets().put(set);
+    if (sentence) put(this.parts.fault, sentence);
+    if (this.set !== set) return;
+    this.redraw(item);
+    if (this.item === item) this.drawItem();
+    this.drawProgress();
+  }
+
+  drawProgress() {
+    const { set, making } = this;
+    const missing = set && set.header.made.by === "page" ? missingOf(set) : 0;
+    const isMaking = Boolean(set && making.set === set);
+    this.parts.making.hidden = !missing && !isMaking;
+    this.root.dataset.missing = String(missing);
+    this.root.dataset.making = String(isMaking);
+    put(find(this.parts.making, "button"), isMaking ? "Stop" : "Continue");
+    put(this.parts.progress, missing ? `${counted(missing, "answer")} missing` : "All answers are made");
   }
 }
 
 /**
- * Mounts the view; called when the tab was opened and this script has loaded.
- * @param {HTMLElement} root
+ * Returns the pane of an answer without tokens: one without a trace, or one whose method is hidden.
+ * @param {string} title
+ * @param {ReviewAnswer} answer
+ * @param {ReviewAnswer} other
  */
-export function mountReview(root) {
-  Object.assign(root, { reviewView: new ReviewView(root) });
+function plainPane(title, answer, other) {
+  const { text, fault, is_right: isRight } = answer;
+  let at = 0;
+  while (at < text.length && text[at] === other.text[at]) at += 1;
+  const isMarked = isMade(other) && at < text.length;
+  const end = isMarked ? at + 1 + text.slice(at + 1).search(/\s|$/) : at;
+  const body = make("div", { class: "rv-text rw-plain", tabindex: 0, role: "group", "aria-label": `Text of ${title}` });
+  if (fault) body.append(make("em", "", fault));
+  else body.append(text.slice(0, at), ...(isMarked ? [make("mark", "", text.slice(at, end))] : []), text.slice(end));
+  const head = make("header", "rv-head", make("h3", "", title), make("span", "rv-verdict", verdictText(isRight)));
+  return make("article", "rv-pane", head, body);
 }
 
-/** @type {(about: ReviewAbout, name: string | undefined) => number} */
-const wayOf = ({ ways }, name) => ways.findIndex((way) => way.name === name);
+/**
+ * Mounts the view; called by the component's js_on_load.
+ * @param {HTMLElement} element
+ * @param {{ prompts(posted: string): Promise<any> }} server
+ */
+export function mountReview(element, server) {
+  const root = find(element, ".mars-review");
+  root.reviewView = new ReviewView(root, server);
+}

@@ -1,0 +1,103 @@
+// Votes and notes: stored in the browser by set, counted, and written as files. No DOM.
+
+import { csvOf } from "../../core/files.js";
+import { store, stored } from "../../core/storage.js";
+import { counted, joined } from "../../core/words.js";
+import { labelOf, voteLines } from "./sets.js";
+
+export const EQUAL = "equal";
+export const BAD = "bad";
+const Z = 1.96; // of a 95 % interval
+
+/** @param {string} id */
+const keyOf = (id) => `mars-review:${id}`;
+
+/**
+ * Returns the stored votes of a set. Damaged entries are dropped.
+ * @param {string} id
+ * @returns {Record<string, Vote>}
+ */
+export function votesOf(id) {
+  try {
+    const value = JSON.parse(stored("localStorage", keyOf(id)) || "{}");
+    const entries = Object.entries(value).filter(([, vote]) => typeof vote?.vote === "string" && typeof vote.note === "string"); // prettier-ignore
+    return Object.fromEntries(entries);
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * Stores the votes of a set. Returns whether the browser stored them.
+ * @param {string} id
+ * @param {Record<string, Vote>} votes
+ */
+export const keepVotes = (id, votes) => store("localStorage", keyOf(id), JSON.stringify(votes));
+
+/**
+ * Returns both votes of each item, the later one where both exist.
+ * @param {Record<string, Vote>} own
+ * @param {Record<string, Vote>} other
+ */
+export function mergedVotes(own, other) {
+  const later = Object.entries(other).filter(([item, { time }]) => !own[item] || time > own[item].time);
+  return { ...own, ...Object.fromEntries(later) };
+}
+
+/**
+ * Returns the Wilson score interval of a share, in percent.
+ * @param {number} num
+ * @param {number} all
+ */
+export function wilson(num, all) {
+  const [share, z2] = [num / all, Z * Z];
+  const middle = (share + z2 / (2 * all)) / (1 + z2 / all);
+  const half = (Z / (1 + z2 / all)) * Math.sqrt((share * (1 - share)) / all + z2 / (4 * all * all));
+  return [Math.max(0, middle - half), Math.min(1, middle + half)].map((end) => Math.round(100 * end));
+}
+
+/**
+ * Returns the votes in lines: their number and, with 95 % intervals, the share of each method.
+ * @param {ReviewMethod[]} methods
+ * @param {Record<string, Vote>} votes
+ */
+export function tally(methods, votes) {
+  const cast = Object.values(votes).flatMap(({ vote }) => (vote ? [vote] : []));
+  if (!cast.length) return "No votes yet";
+  const count = (/** @type {string} */ name) => cast.filter((vote) => vote === name).length;
+  const wins = methods.map((method) => {
+    const num = count(method.name);
+    const [low, high] = wilson(num, cast.length);
+    return `${labelOf(method)}: ${num} (${low} to ${high} %)`;
+  });
+  const sums = joined(counted(cast.length, "vote"), `${count(EQUAL)} equal`, `${count(BAD)} both bad`);
+  return [sums, ...wins].join("\n");
+}
+
+/** @param {Vote} vote */
+const words = ({ vote }) => (vote === BAD ? "both bad" : vote);
+
+/**
+ * Returns the votes and notes as a table, with the text of each method's answer.
+ * @param {ReviewSet} set
+ * @param {Record<string, Vote>} votes
+ */
+export function votesCsv({ header, items }, votes) {
+  const { methods } = header;
+  const head = ["id", "prompt", "vote", "note", "time", "blind", ...methods.flatMap(({ name }) => [name, `${name}: settings`])]; // prettier-ignore
+  const rows = items.flatMap((item) => {
+    const vote = votes[item.id];
+    if (!vote) return [];
+    const answers = methods.flatMap(({ settings }, i) => [item.answers[i]?.text ?? "", settings ? JSON.stringify(settings) : ""]); // prettier-ignore
+    return [[item.id, item.prompt, words(vote), vote.note, vote.time, vote.is_blind ? "yes" : "no", ...answers]];
+  });
+  return csvOf([head, ...rows]);
+}
+
+/**
+ * Returns the votes and notes as JSON Lines: the header of the set with its methods, then one vote per line.
+ * @param {ReviewSet} set
+ * @param {Record<string, Vote>} votes
+ */
+export const votesJsonl = ({ header }, votes) =>
+  [{ type: "set", version: 1, ...header }, ...voteLines(votes)].map((line) => `${JSON.stringify(line)}\n`).join("");
