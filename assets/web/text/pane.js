@@ -48,10 +48,8 @@ export class TextPane {
     this.lane = lane;
     this.number = make("b");
     this.unit = make("span");
-    const differs = button("rv-differs rv-num", "", () => {
-      const index = this.place - lane.givenIds().length;
-      if (lane.tokens[index]) report.choose?.(lane, lane.tokens[index].step.index, index);
-    });
+    this.report = report;
+    const differs = button("rv-differs rv-num", "", () => this.openDifference());
     this.parts = {
       settings: make("span", "rv-settings rv-num"),
       verdict: make("span", "rv-verdict"),
@@ -73,6 +71,13 @@ export class TextPane {
     this.view = new TokenView(text, lane, isFollowing, report);
     this.show(marks);
     this.compareWith(against);
+  }
+
+  // Chooses the first token that differs.
+  openDifference() {
+    const { lane, place, report } = this;
+    const index = place - lane.givenIds().length;
+    if (lane.tokens[index]) report.choose?.(lane, lane.tokens[index].step.index, index);
   }
 
   /** @param {TextMarks} marks */

@@ -1,6 +1,6 @@
 // The headline of a race and its three small figures. core/result.js decides what they say.
 
-import { make, put } from "../../core/dom.js";
+import { button, make, put } from "../../core/dom.js";
 import { resultOf } from "../../core/result.js";
 import { joined } from "../../core/words.js";
 
@@ -8,13 +8,17 @@ const MOVED = "settings were changed during the run";
 const VARIES = "auto adapts to this machine, so the number of passes varies between runs";
 
 export class Headline {
-  /** @param {HTMLElement} element */
-  constructor(element) {
+  /**
+   * @param {HTMLElement} element
+   * @param {() => void} openDifference opens the place where the texts differ
+   */
+  constructor(element, openDifference) {
     this.element = element;
     this.first = make("b");
     this.rest = make("span");
+    this.different = button("rv-different", "", openDifference); // instead of `rest` if the texts differ
     this.figures = make("p", "rv-because rv-num");
-    element.replaceChildren(make("p", "rv-saying rv-num", this.first, this.rest), this.figures);
+    element.replaceChildren(make("p", "rv-saying rv-num", this.first, this.rest, this.different), this.figures);
     this.drawn = "";
   }
 
@@ -27,7 +31,9 @@ export class Headline {
     const { kind, first, rest, figures } = resultOf(main, others, isRecorded);
     this.element.dataset.result = kind;
     put(this.first, first);
-    put(this.rest, rest);
+    put(this.rest, kind === "different" ? "" : rest);
+    put(this.different, kind === "different" ? rest : "");
+    this.different.hidden = kind !== "different";
     const { moves, settings } = main;
     const note = joined(moves.length > 0 && MOVED, settings?.block_size === "auto" && VARIES);
     const drawn = JSON.stringify([figures, note]);

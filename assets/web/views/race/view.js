@@ -59,7 +59,7 @@ export class RaceView extends LineView {
       paced: () => this.paced(),
       picked: (lane, pass) => this.choose(lane, pass),
     });
-    this.headline = new Headline(find(root, ".rv-headline"));
+    this.headline = new Headline(find(root, ".rv-headline"), () => this.paneOf(mainLane(this.now)).openDifference());
     this.isFresh = false; // whether nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.drawer = new Drawer(find(root, ".rv-drawer"), asView(this));
