@@ -85,6 +85,17 @@ def drafted(step: RowStep, waiting: int) -> int:
     return len(step.proposals) - 1
 
 
+def drafting(step: RowStep, before: RowStep | None) -> tuple[int, int]:
+    """Return how many drafts a forward pass verified, and how many of them it accepted.
+
+    An accepted draft is an emitted token that AR's own prediction did not add: its source is not
+    ``ar``. Without verification, each proposal except the first is a draft.
+    """
+    num_drafted = drafted(step, len(before.drafts) if before is not None else 0)
+    sources = step_sources(step, before) if num_drafted else ()
+    return num_drafted, sum(source != "ar" for source in sources)
+
+
 def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
     """Return the source of each accepted token. before: the row's previous step.
 

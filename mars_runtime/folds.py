@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from mars_runtime import derived
 from mars_runtime.decoders.methods import Source
-from mars_runtime.derived import drafted, step_sources
+from mars_runtime.derived import step_sources
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.loops import find_loop
 from mars_runtime.text import Detokenizer
@@ -112,17 +113,13 @@ def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
 
 
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield (number of drafts, number of accepted drafts) for each pass of a row with drafts.
-
-    Without verification, each proposal except the first is a draft. In lossless mode, each fed
-    token that was not verified yet is a draft.
-    """
-    waiting = 0
+    """Yield ``derived.drafting`` for each pass of a row with drafts."""
+    before = None
     for step, _ in row_steps(events, row):
-        num_drafted = drafted(step, waiting)
-        if num_drafted:
-            yield num_drafted, min(num_drafted, len(step.accepted) - 1)
-        waiting = len(step.drafts)
+        numbers = derived.drafting(step, before)
+        if numbers[0]:
+            yield numbers
+        before = step
 
 
 def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...]]:

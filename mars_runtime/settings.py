@@ -537,6 +537,13 @@ RECOMMENDED = DecodeSettings(
 """Defaults of programs (API, commands, endpoints): AR's own text, in the least time."""
 
 
+EXACTNESS = {
+    True: "lossless is bitwise exact",
+    False: "lossless is exact except at near ties",
+}
+"""How exactly lossless text equals AR's, by ``Header.is_bitwise``."""
+
+
 AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
 """Plain AR that verifies drafts from prompt lookup, without masks."""
 

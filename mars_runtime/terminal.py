@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mars_runtime import folds
 from mars_runtime.events import End, Event, Step
-from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.settings import EXACTNESS, DecodeSettings, describe
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Header
 
@@ -105,7 +105,7 @@ def circumstances(header: Header) -> str:
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
     settings = header.settings
     if settings.is_verified and not header.is_bitwise:
-        parts.append("equal to AR except at near ties")
+        parts.append(EXACTNESS[False])
     return " · ".join([*parts, header.hardware])
 
 

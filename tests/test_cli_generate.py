@@ -16,7 +16,7 @@ from rich.console import Console
 from mars_runtime import folds, terminal
 from mars_runtime.__main__ import COMMANDS, main
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import RECOMMENDED, DecodeSettings
+from mars_runtime.settings import EXACTNESS, RECOMMENDED, DecodeSettings
 from mars_runtime.text import Tokenizer
 from mars_runtime.trace import Header, read_trace
 from tests.tiny_checkpoint import write_checkpoint
@@ -225,8 +225,8 @@ def test_figures_and_circumstances() -> None:
     settings = DecodeSettings(lossless=True, tau=0, metric="margin", temperature=0.5)
     header = Header("c", "p", (), settings, "A chip", "float32", {"torch": "2"}, 1)
     assert terminal.circumstances(header) == (
-        "c · lossless τ=0 B=4 margin, temperature 0.5 · float32 · 1 thread · torch 2 · equal "
-        "to AR except at near ties · A chip"
+        "c · lossless τ=0 B=4 margin, temperature 0.5 · float32 · 1 thread · torch 2 · "
+        f"{EXACTNESS[False]} · A chip"
     )
     assert "near ties" not in terminal.circumstances(replace(header, is_bitwise=True))
     assert terminal.method(DecodeSettings(method="ar")) == "AR"

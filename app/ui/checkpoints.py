@@ -10,6 +10,7 @@ from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
 from mars_runtime.decoders.methods import LANES, METHODS
+from mars_runtime.settings import EXACTNESS
 
 POLL_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
@@ -140,7 +141,7 @@ def footer(served: Served) -> str:
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
         *(["a frozen base with an adapter on masks"] if served.entry.adapter else []),
-        f"lossless is {'bitwise exact' if served.is_bitwise else 'exact except at near ties'}",
+        EXACTNESS[served.is_bitwise],
         "live runs are timed on this server",
         *([served.advice] if served.advice else []),
     ]

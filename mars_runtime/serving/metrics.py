@@ -21,7 +21,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from mars_runtime.derived import drafted
+from mars_runtime.derived import drafting
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
@@ -57,7 +57,7 @@ class _RunState:
 
     num_tokens: number of generated tokens. num_counted: number of them that were sent and counted.
     num_cached: number of tokens in the KV cache. first, latest: times of the first and the latest
-    forward pass. num_pending: number of drafts that are not verified yet, by row. end: the last
+    forward pass. latest_row: the latest step of each row. end: the last
     event of the run.
     """
 
@@ -66,7 +66,7 @@ class _RunState:
     num_cached: int = 0
     first: float = 0.0
     latest: float = 0.0
-    num_pending: dict[int, int] = field(default_factory=dict)
+    latest_row: dict[int, RowStep] = field(default_factory=dict)
     end: End | None = None
 
 
@@ -180,11 +180,10 @@ class Metrics:
             self._count_drafts(name, row, state)
 
     def _count_drafts(self, name: str, row: RowStep, state: _RunState) -> None:
-        num_drafted = drafted(row, state.num_pending.get(row.row, 0))
-        state.num_pending[row.row] = len(row.drafts)
+        num_drafted, num_accepted = drafting(row, state.latest_row.get(row.row))
+        state.latest_row[row.row] = row
         if not num_drafted:
             return
-        num_accepted = min(num_drafted, len(row.accepted) - 1)
         self._series.drafts.labels(name).inc()
         self._series.draft_tokens.labels(name).inc(num_drafted)
         self._series.accepted_tokens.labels(name).inc(num_accepted)

@@ -72,7 +72,6 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     page.wait_for_selector(f"{OVER}[data-lanes='3']")
     heads = page.locator(f"{ROOT} .rv-head h3").all_inner_texts()
     assert [head.split(":")[0] for head in heads] == ["MARS", "Plain AR", "Jacobi"]
-    assert [head.split(": ")[1].split()[0] for head in heads] == ["several", "one", "several"]
     said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
     facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-head > span >> nth=0"
     titles = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}

@@ -108,9 +108,10 @@ def test_what_may_begin_a_stop_is_held_back_until_it_is_clear() -> None:
 def step(
     method: Method, lossless: bool, proposals: int, accepted: int, drafts: int, pending: int = 1
 ) -> Step:
-    slots = tuple(map(proposed, range(proposals)))
+    """Drafts are the tokens 1, 2, ...; the last accepted token is AR's own."""
+    taken = (*range(1, accepted), 9)
+    slots = tuple(map(proposed, (*taken, *range(1, proposals - accepted + 1))))
     settings = DecodeSettings(method=method, lossless=lossless, block_size=8)
-    taken = tuple(range(accepted))
     return Step((RowStep(0, 0, 0, pending, 8, slots, taken, drafts, settings, "block"),))
 
 

@@ -3,6 +3,7 @@
 
 import { runColours } from "../core/colours.js";
 import { folds, thinned } from "../core/folds.js";
+import { upToLoop } from "../core/loops.js";
 import { SOURCES } from "../core/sources.js";
 import { figure } from "../core/words.js";
 import { moveText } from "../text/settings.js";
@@ -56,7 +57,8 @@ const moment = (x, color) => ({
  * @param {boolean} hasAr whether plain AR, which writes one token per pass, runs too
  */
 export function passesFigure(lane, c, hasAr) {
-  const { steps, moves } = lane;
+  const { moves } = lane;
+  const { steps } = upToLoop(lane);
   const tallest = steps.reduce((most, { count }) => Math.max(most, count), 4) + 0.4;
   const mean = folds.perForward(lane);
   const [heights, last] = [apart([mean, 1], tallest), moves.at(-1)];
@@ -88,10 +90,11 @@ const side = (at, steps) => (at > 0.6 * Math.max(LEAST, steps.length) ? { xancho
 
 /**
  * Returns the figure of tokens by measured time, with a named line for each lane. The time starts after prefill.
- * @param {Lane[]} lanes
+ * @param {Lane[]} all
  * @param {Colours} c
  */
-export function timeFigure(lanes, c) {
+export function timeFigure(all, c) {
+  const lanes = all.map(upToLoop);
   const most = 1.1 * Math.max(10, ...lanes.map(({ tokens }) => tokens.length));
   const longest = Math.max(0.01, ...lanes.map(({ steps }) => steps.at(-1)?.clock ?? 0));
   const colours = lanes.map((lane) => c.runs[runColours.placeOf(lane)]);

@@ -15,6 +15,12 @@ export function draftIds(step) {
 }
 
 /**
+ * Returns the number of accepted drafts of a step: the emitted tokens whose source is not AR (mars_runtime/derived.py).
+ * @param {Step} step
+ */
+export const acceptedDrafts = ({ sources }) => sources.filter((source) => source !== "ar").length;
+
+/**
  * Returns the number of passes that each drafter saved compared with one pass per token, counted until the text begins
  * to repeat itself. In each pass, one token saves nothing: AR's own token or, if all tokens are drafts, the last token.
  * @param {Lane} fullLane

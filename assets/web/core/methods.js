@@ -27,6 +27,20 @@ export function isVerified(settings) {
   return Boolean(settings && (isExact || (obeys.includes("lossless") && settings.lossless)));
 }
 
+/** @type {Record<string, string>} */
+const DRAFTS = { lookup: "prompt lookup", jacobi: "guesses", speculative: "a draft model", block_diffusion: "blocks" };
+
+/**
+ * Returns what a method does with these settings: "one token per pass", or what drafts and whether AR verifies it.
+ * @param {Settings} settings
+ */
+export function doesText(settings) {
+  const name = nameOf(settings);
+  if (name === "ar") return "one token per pass";
+  const drafts = DRAFTS[name] ?? (settings.lossless && settings.lookup ? "masks and lookup" : "masks");
+  return `${drafts}, ${isVerified(settings) ? "verified" : "unverified"}`;
+}
+
 export const NUM_METHODS = Object.keys(METHODS).length - 1; // not counting plain AR
 
 /**

@@ -15,7 +15,9 @@
 
 import { runColours } from "../core/colours.js";
 import { attribute, button, group, make, put, toggle } from "../core/dom.js";
-import { idleText } from "../core/folds.js";
+import { folds, idleText } from "../core/folds.js";
+import { loopsAt } from "../core/loops.js";
+import { doesText } from "../core/methods.js";
 import { capital, counted, joined, verdictText, whole } from "../core/words.js";
 import { aligned } from "../folds/diff.js";
 import { laneText, laneWords, penaltyText } from "./settings.js";
@@ -26,9 +28,8 @@ import { TokenView } from "./text.js";
  * description.
  * @param {Lane} lane
  */
-function paneTitle({ title, facts, header, isAr }) {
-  if (!header || title !== facts.title) return capital(title);
-  return `${capital(title)}: ${isAr ? "one token per pass" : "several tokens per pass"}`;
+function paneTitle({ title, facts, settings }) {
+  return settings && title === facts.title ? `${capital(title)}: ${doesText(settings)}` : capital(title);
 }
 
 export class TextPane {
@@ -121,13 +122,15 @@ export class TextPane {
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
-    put(this.title, paneTitle(lane));
+    put(this.title, paneTitle(shown));
     put(parts.settings, joined(laneWords(shown.settings), penaltyText(shown.settings)));
     parts.settings.title = laneText(shown);
-    put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
-    put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
+    const [tokens, passes] = [folds.tokens(shown), folds.forwards(shown)];
+    put(this.number, lane.steps.length ? whole(tokens) : "");
+    put(this.unit, lane.steps.length ? (tokens === 1 ? " token" : " tokens") : "");
     put(parts.idle, idleText(shown));
-    put(parts.forwards, lane.steps.length ? `in ${counted(shown.steps.length, "pass", "passes")}` : "");
+    const loops = loopsAt(shown) < 0 ? "" : ", then it repeats itself";
+    put(parts.forwards, lane.steps.length ? `in ${counted(passes, "pass", "passes")}${loops}` : "");
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, verdictText(shown.verdict));

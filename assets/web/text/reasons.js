@@ -1,6 +1,6 @@
 // Describes why a pass accepted no more tokens, and where a token came from.
 
-import { draftIds, takerOf } from "../core/folds.js";
+import { acceptedDrafts, draftIds, takerOf } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
 import { counted, probability, short } from "../core/words.js";
@@ -52,7 +52,7 @@ function agreedText(num) {
  */
 function guessText(step) {
   const num = step.proposals.length - 1;
-  const confirmed = Math.min(step.count - 1, num);
+  const confirmed = acceptedDrafts(step);
   if (!num) return "No guesses were made before this pass: its token is AR's own.";
   return `${confirmed} of ${num} ${num === 1 ? "guess" : "guesses"} were confirmed; the last token is AR's own. The predictions after it are the next guesses.`;
 }
