@@ -24,7 +24,7 @@ from mars_runtime.outputs import OutputError, check_folder, path_of
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = re.compile(
     r"app\.py|LICENSE|pyproject\.toml|(app|mars_runtime|checkpoints|assets/web|assets/recordings)/.+"
-    r"|assets/results/(evaluation|benchmark|chat_evaluation|page_ways)"
+    r"|assets/results/(evaluation|chat_evaluation|page_ways)"
     r"\.json"
 )
 LEFT_OUT = re.compile(

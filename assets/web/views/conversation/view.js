@@ -3,7 +3,7 @@
 // checks whether it fits the model's context.
 
 import { shown } from "../../core/bytes.js";
-import { attribute, button, find, make, whenThere } from "../../core/dom.js";
+import { button, find, make, whenThere } from "../../core/dom.js";
 import { isFirst } from "../../core/folds.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { figure } from "../../core/words.js";
@@ -114,16 +114,9 @@ class ConversationView {
     document.getElementById("run")?.click();
   }
 
-  /** @param {Turn} turn */
-  show(turn) {
-    if (turn.value && turn !== this.shown) race()?.read(turn.value);
-    this.draw();
-  }
-
   draw() {
     const { turns, shown: visible } = this;
     this.root.hidden = !this.checkpoint || !turns.length;
-    this.root.dataset.turns = String(turns.length);
     const wanted = wantedOf(box());
     if (turns.length && race()?.wanted !== wanted) race()?.want(wanted); // only a change, because it redraws the view
     const at = [...this.list.children].findIndex((row) => row.contains(document.activeElement));
@@ -141,8 +134,8 @@ class ConversationView {
       make("span", { class: "ct-question", dir: "auto", translate: "no" }, shown(prompt)),
       make("span", { class: "ct-answer", dir: "auto", translate: "no" }, shown(answer?.text ?? "").trim() || "…"),
       make("span", "ct-figure rv-num", answer?.perForward ? `${figure(answer.perForward)} tokens per pass` : ""),
-    ], () => this.show(turn)); // prettier-ignore
-    attribute(node, { title: "Show this answer above" });
+    ], () => void (isShown || race()?.read(value))); // prettier-ignore
+    node.title = "Show this answer above";
     node.disabled = !value || Boolean(this.run);
     return make("li", "", node);
   }
