@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { CLOCKS } from "../../assets/web/core/clocks.js";
-import { photoFinish } from "../../assets/web/core/folds.js";
 import { Playhead, positionText } from "../../assets/web/core/playhead.js";
 import { arOf, laneOf, PLAIN } from "./runs.js";
 
@@ -76,11 +75,5 @@ describe("the position in a run", () => {
     assert.match(positionText(new Playhead({ lanes })), /^Pass 7 of 7.*stopped at 4$/);
     lanes[0].end.reason = "eos";
     assert.match(positionText(new Playhead({ lanes })), /finished at 4$/);
-  });
-
-  test("who ended first depends on the clock", () => {
-    const { lanes } = run();
-    assert.deepEqual(photoFinish(lanes, CLOCKS.passes), { time: 4, first: lanes[0], other: lanes[1], tokens: 4 });
-    assert.equal(photoFinish(lanes, CLOCKS.seconds).first, lanes[1]);
   });
 });

@@ -2,8 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CLOCKS } from "../../assets/web/core/clocks.js";
-import { folds, loopRemark, passesSaved, photoFinish } from "../../assets/web/core/folds.js";
+import { folds, loopRemark, passesSaved } from "../../assets/web/core/folds.js";
 import { loopsAt, upToLoop } from "../../assets/web/core/loops.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
@@ -94,7 +93,6 @@ test("every figure of a run counts up to the loop", () => {
   assert.equal(savedText(lane), "2 passes saved by masks");
   assert.equal(laneSpeedup(lane, ar).kind, "short");
   assert.equal(laneSpeedup(lane, ar).limit, 5 / 3);
-  assert.equal(photoFinish([lane, ar], CLOCKS.passes), null);
   const cut = lane.at(lane.steps.length - 1);
   assert.deepEqual([loopsAt(cut), folds.tokens(cut), folds.forwards(cut)], [5, 5, 3]);
 });

@@ -10,8 +10,6 @@ import {
   speedup,
   speedupRange,
   speedupSentence,
-  speedupShort,
-  speedClause,
   speedupText,
 } from "../../assets/web/core/speedup.js";
 import { SPEED } from "../../assets/web/core/table.js";
@@ -46,7 +44,7 @@ describe("no ratio above the passes saved", () => {
         const exact = speedup(timed(100, 100, 0.1 / ratio), timed(100, 100, 0.1), limit);
         for (const found of [pair, exact]) {
           if (!isTimed(found)) continue;
-          const words = [speedupText(found), speedupShort(found), speedupRange(found)];
+          const words = [speedupText(found), speedupRange(found)];
           const numbers = words.join(" ").match(/\d+(\.\d+)?/g) ?? [];
           for (const number of numbers) assert.ok(Number(number) <= limit + 1e-9, `${words.join(", ")} above ${limit}`);
         }
@@ -56,7 +54,7 @@ describe("no ratio above the passes saved", () => {
 
   test("a ratio above them has no number", () => {
     const found = speedup(timed(42, 34, 0.08), timed(42, 38, 0.1), 38 / 34);
-    assert.deepEqual([found.kind, speedupText(found), speedupShort(found)], ["busy", SPEED.notes.busy, "–"]);
+    assert.deepEqual([found.kind, speedupText(found)], ["busy", SPEED.notes.busy]);
   });
 
   test("near 1 it is rounding, not a busy machine", () =>
@@ -74,7 +72,6 @@ describe("speedup", () => {
     const found = speedup(timed(80, 20, 0.1), timed(80, 80, 0.1)); // 40 against 10 tokens per second
     assert.deepEqual([found.kind, found.ratio.toFixed(6)], ["faster", "4.000000"]);
     assert.equal(speedupSentence(found), "4.00 times as fast (3.77 to 4.25)");
-    assert.equal(speedupShort(found), "4.00×");
     assert.equal(said(swinging(80, 40, 0.1), timed(80, 56, 0.1)), "1.4 times as fast (1.3 to 1.6)");
   });
 
@@ -84,7 +81,7 @@ describe("speedup", () => {
       speedup(timed(40, 40, 0.103), timed(40, 40, 0.1)),
       speedup(swinging(84, 64, 0.5), timed(80, 80, 0.1)),
     ])
-      assert.deepEqual([found.kind, speedupText(found), speedupShort(found)], ["same", SPEED.notes.same, "–"]);
+      assert.deepEqual([found.kind, speedupText(found)], ["same", SPEED.notes.same]);
   });
 
   test("nothing is said of less than twenty tokens, nor of what was not measured", () => {
@@ -97,12 +94,5 @@ describe("speedup", () => {
     const found = ofRounds({ kind: "faster", ratio: 1.4, low: 1.3, high: 1.6, limit: 2, rounds: 3, rate: [1, 1, 1] });
     assert.equal(speedupSentence(found), "1.4 times as fast (median of 3 rounds, 1.3 to 1.6)");
     assert.equal(speedupSentence(UNKNOWN), "–");
-  });
-
-  test("a sentence ends with the speed, or with why there is none", () => {
-    const found = ofRounds({ kind: "faster", ratio: 1.4, low: 1.3, high: 1.6, limit: 2, rounds: 3, rate: [1, 1, 1] });
-    assert.equal(speedClause(found), ", 1.4 times as fast");
-    assert.equal(speedClause({ ...UNKNOWN, kind: "busy" }), `; ${SPEED.notes.busy}`);
-    assert.equal(speedClause(UNKNOWN), "");
   });
 });

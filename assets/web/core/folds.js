@@ -153,25 +153,6 @@ export function divergence(a, b, from) {
 export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
 
 /**
- * Returns the state of a race of two lanes at the moment when the faster one ended. time: this moment on the clock.
- * tokens: the number of tokens that the slower lane had at this moment. Returns null if no lane was faster or the
- * faster lane's text repeats itself.
- * @param {Lane[]} lanes
- * @param {Clock} clock
- */
-export function photoFinish(lanes, clock) {
-  if (lanes.length !== 2) return null;
-  const done = lanes.filter((lane) => lane.end && FINAL.has(lane.end.reason));
-  const first = done.sort((a, b) => lengthOf(a, clock) - lengthOf(b, clock))[0];
-  const other = lanes.find((lane) => lane !== first);
-  if (!first || !other || loopsAt(first) >= 0) return null;
-  const time = lengthOf(first, clock);
-  if (lengthOf(other, clock) <= time) return null;
-  const last = other.steps[numUntil(other, time, clock) - 1];
-  return { time, first, other, tokens: last ? last.first + last.count : 0 };
-}
-
-/**
  * Returns how many steps of a lane have ended by a time on a clock (binary search; the ends are in ascending order).
  * @param {Lane} lane
  * @param {number} time

@@ -62,13 +62,6 @@ export function differsAt(lane, other) {
 /** @param {Lane} lane */
 const isComplete = ({ end }) => FINAL.has(end?.reason ?? "");
 
-/**
- * Returns whether two lanes have completed the same text.
- * @param {Lane} lane
- * @param {Lane} other
- */
-export const isSameText = (lane, other) => isComplete(lane) && isComplete(other) && differsAt(lane, other) < 0;
-
 /** @param {Lane} lane */
 const nameOf = ({ isAr, title }) => (isAr ? "AR" : title);
 
@@ -168,11 +161,3 @@ export function passCost(main, ar) {
   if (!Number.isFinite(theirs) || !ar?.isAr) return [value, ""];
   return [value, `as much as ${figure(rounded(mine) / rounded(theirs))} passes of AR (${figure(theirs)} ms)`];
 }
-
-/**
- * Returns "56 passes" if the compared texts are the same, otherwise "2.00 tokens per pass".
- * @param {Lane} lane
- * @param {boolean} isSame
- */
-export const passesText = (lane, isSame) =>
-  isSame ? passes(folds.forwards(lane)) : `${figure(folds.perForward(lane))} tokens per pass`;

@@ -96,20 +96,6 @@ export const speedupText = (given) =>
   isTimed(given) ? `${factorText(given.ratio, given)} times as fast` : (SPEED.notes[given.kind] ?? "–");
 
 /**
- * Returns the end of a sentence: ", 1.4 times as fast" or "; no clear difference in time"; "" before anything was
- * measured.
- * @param {Speedup} given
- */
-export const speedClause = (given) =>
-  given.kind === "none" ? "" : `${isTimed(given) ? ", " : "; "}${speedupText(given)}`;
-
-/**
- * Returns a comparison for a table cell, such as "1.4×"; "–" if there is no factor.
- * @param {Speedup} given
- */
-export const speedupShort = (given) => (isTimed(given) ? `${factorText(given.ratio, given)}×` : "–");
-
-/**
  * Returns the range of a factor, such as "1.2 to 1.6"; "" if there is no factor.
  * @param {Speedup} given
  */

@@ -51,30 +51,6 @@ export const counted = (number, word, words = `${word}s`) => `${whole(number)} $
  */
 export const capitalised = (text) => text.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 
-/**
- * Compares a run's number of passes with that of a baseline: "in 42 % fewer forward passes", "in the same number of
- * forward passes".
- * @param {number} passes
- * @param {number} baseline
- */
-export function passesText(passes, baseline) {
-  const saved = Math.floor(100 * (1 - passes / baseline));
-  if (saved >= 1) return `in ${saved} % fewer forward passes`;
-  if (passes > baseline) return `in ${Math.ceil(100 * (passes / baseline - 1))} % more forward passes`;
-  return passes < baseline ? "in about as many forward passes" : "in the same number of forward passes";
-}
-
-/**
- * Compares a run's number of passes with that of a named baseline: "in 42 % fewer forward passes than plain AR".
- * @param {number} passes
- * @param {number} baseline
- * @param {string} name of the baseline
- */
-export function passesAgainst(passes, baseline, name) {
-  const text = passesText(passes, baseline);
-  return `${text} ${/ (fewer|more) /.test(text) ? "than" : "as"} ${name}`;
-}
-
 /** @param {number} seconds */
 export const milliseconds = (seconds) => figure(seconds * 1000);
 
@@ -104,9 +80,6 @@ export const verdictText = (isRight) => (isRight === null ? "" : isRight ? "✓ 
 /** @param {Partial<HeaderEvent> | null | undefined} header */
 export const dayOf = (header) => (header?.date || "").slice(0, 10);
 
-/** @param {Partial<HeaderEvent> | null | undefined} header */
-export const minuteOf = (header) => (header?.date || "").slice(0, 16).replace("T", " ");
-
 /**
  * Describes the environment of a run from its trace header: checkpoint, hardware, dtype, threads, versions.
  * @param {Partial<HeaderEvent> | null | undefined} header
@@ -120,10 +93,3 @@ export function environment(header) {
 
 /** @param {{ threads?: number }} header */
 export const threads = (header) => (header.threads ? counted(header.threads, "thread") : "");
-
-/**
- * Describes where a branch leaves the original run: the position, the branch's token and the original token.
- * @param {ForkPlace} given
- */
-export const forkText = ({ token, taken, instead }) =>
-  `token ${token}: “${taken}” ${instead ? `instead of “${instead}”` : "where the text ended"}`;
