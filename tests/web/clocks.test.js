@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { Playhead, positionText } from "../../assets/web/core/playhead.js";
 import { arOf, laneOf, PLAIN } from "./runs.js";
 
