@@ -1,1 +1,1 @@
-"""Sets of prompts with the answers of several methods, their automatic checks and judgements."""
+"""Files of prompts, and sets with the answers of several methods and automatic checks."""

@@ -10,14 +10,15 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from mars_runtime.errors import MarsError
 from mars_runtime.outputs import OutputError, check_file, only_writer, path_of
 from mars_runtime.review.methods import ReviewMethod, read_methods
-from mars_runtime.review.prompts import Item, prompts_of, with_system
+from mars_runtime.review.prompts import Item, prompts_of
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import check_system
 
@@ -53,7 +54,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code; 2 after an error that the user can correct."""
     try:
-        items = with_system(prompts_of(args.prompts), check_system(args.system))
+        system = check_system(args.system)
+        items = [replace(item, system=item.system or system) for item in prompts_of(args.prompts)]
         methods = read_methods(args.methods, args.checkpoint, max_new_tokens=args.max_new_tokens)
         check_file(args.out)
         with ExitStack() as stack:
@@ -72,13 +74,17 @@ def _make(
 ) -> int:
     from rich.console import Console
 
-    from mars_runtime.review.sets import item_line, unfinished
+    from mars_runtime.review.sets import SetError, item_line
     from mars_runtime.terminal import progress_bars
 
     try:
         args.out.touch()
         stack.enter_context(only_writer(args.out))
-        left = list(unfinished(items, _begun(args, methods, decoders)))
+        known = {item.id: item for item in _begun(args, methods, decoders)}
+        for item in items:
+            if (other := known.get(item.id)) and other.said != item.said:
+                raise SetError(f"The set has another prompt {item.id!r}. Name another file.")
+        left = [item for item in items if item.id not in known]
         num_refused = 0
         with (
             args.out.open("a", encoding="utf-8") as file,
@@ -107,14 +113,16 @@ def _begun(
     the prompts that the set has. Raises SetError.
     """
     from mars_runtime.provenance import provenance
-    from mars_runtime.review.sets import SetError, SetHeader, read_set
+    from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, read_set
 
     path: Path = args.out
     names = dict.fromkeys(method.checkpoint for method in methods)
     weights = {name: decoders.weights(name) for name in names}
     if not path.stat().st_size:
         made = {**provenance(), "weights": weights}
-        path.write_text(SetHeader.new(args.name or path.stem, methods, made).line(), "utf-8")
+        name = (args.name or path.stem)[:MAX_NAME]
+        header = SetHeader(uuid4().hex[:16], name, tuple(methods), made)
+        path.write_text(header.line(), "utf-8")
         return ()
     found = read_set(path)
     if found.header.methods != tuple(methods) or found.header.made.get("weights") != weights:

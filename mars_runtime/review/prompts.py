@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from mars_runtime import tasks
 from mars_runtime.errors import MarsError
 from mars_runtime.inputs import read_bytes
-from mars_runtime.json_values import as_list, as_mapping, as_text, is_text
+from mars_runtime.json_values import as_list, as_mapping, is_text
 from mars_runtime.tasks import Task
 from mars_runtime.text import MAX_SYSTEM_CHARS, Said
 
@@ -43,7 +43,6 @@ OTHER_FORMATS = {
     "<?xml": "an XML document",
 }
 """First characters of files that are not prompts, in lower case or exact -> what they are."""
-TASK_FIELDS = tuple(field.name for field in fields(Task))
 
 
 class PromptError(MarsError, ValueError):
@@ -55,7 +54,7 @@ class Item:
     """One prompt of a set.
 
     turns: earlier turns as (role, text), alternating between user and assistant. reference: a
-    reference answer to show to readers. task: the task with data for its checker, if it has one.
+    reference answer to show to readers. task: the bundled task, if its answers can be checked.
     """
 
     id: str
@@ -71,6 +70,11 @@ class Item:
         """Return the system prompt and the earlier turns as messages for the tokenizer."""
         system: list[Said] = [("system", self.system)] if self.system else []
         return [*system, *self.turns]
+
+    @property
+    def said(self) -> list[Said]:
+        """Return all messages, the prompt last."""
+        return [*self.before, ("user", self.prompt)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the non-empty fields as JSON values."""
@@ -154,13 +158,13 @@ def item_of(record: Mapping[str, Any], number: str) -> Item:
         record = {**record, **_messages(record["messages"])}
     if record.get("prompt") is None:
         raise ValueError("its prompt is missing")
-    texts = {name: _text(record[name], name) for name in MOST if record.get(name) is not None}
+    given = [name for name in MOST if record.get(name) is not None]
+    texts: dict[str, Any] = {name: _text(record[name], name) for name in given}
     if not texts["prompt"].strip():
         raise ValueError("its prompt is empty")
     if not texts.get("id", "1").strip():
         raise ValueError("its id is empty")
-    turns, task = _turns(record.get("turns") or []), _task(record.get("task"))
-    return Item(**{"id": number, **texts}, turns=turns, task=task)
+    return Item(**{"id": number, **texts}, turns=_turns(record.get("turns") or []))
 
 
 def _text(value: Any, name: str) -> str:
@@ -197,15 +201,6 @@ def _turns(posted: Any) -> tuple[tuple[str, str], ...]:
     if len(turns) % 2:
         raise ValueError("its turns must end with the assistant's")
     return tuple(turns)
-
-
-def _task(posted: object) -> Task | None:
-    if not posted:
-        return None
-    values = as_mapping(posted)
-    if set(values) != set(TASK_FIELDS):
-        raise ValueError(f"its task must have {', '.join(TASK_FIELDS)}")
-    return Task(**{name: as_text(value) for name, value in values.items()})
 
 
 Records = Iterator[tuple[int, Mapping[str, Any]]]
@@ -281,11 +276,6 @@ def _cells(lines: str, delimiter: str) -> list[str]:
     while cells and not cells[-1]:
         cells.pop()
     return cells
-
-
-def with_system(items: Iterable[Item], system: str) -> list[Item]:
-    """Return the items, with ``system`` for those without a system prompt of their own."""
-    return [replace(item, system=item.system or system) for item in items]
 
 
 def bundled(name: str) -> list[Item]:

@@ -7,11 +7,10 @@ vote of a reader (docs/review.md). Files are untrusted and are read line by line
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from mars_runtime import folds, tasks
 from mars_runtime.errors import MarsError
@@ -48,10 +47,6 @@ class SetHeader:
     name: str
     methods: tuple[ReviewMethod, ...]
     made: Mapping[str, Any]
-
-    @classmethod
-    def new(cls, name: str, methods: Sequence[ReviewMethod], made: Mapping[str, Any]) -> SetHeader:
-        return cls(uuid4().hex[:16], name[:MAX_NAME], tuple(methods), made)
 
     def line(self) -> str:
         methods = [asdict(method) for method in self.methods]
@@ -223,16 +218,3 @@ def _check_vote(values: Mapping[str, Any]) -> None:
     texts = {name: as_text(values.get(name, "")) for name in ("item", "vote", "note", "time")}
     if not texts["item"] or len(texts["note"]) > MAX_NOTE:
         raise ValueError(f"a vote names its item and has a note of at most {MAX_NOTE:,} characters")
-
-
-def unfinished(items: Iterable[Item], known: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items that a set does not have. Raises SetError if an id has another prompt."""
-    by_id = {item.id: item for item in known}
-    for item in items:
-        stored = by_id.get(item.id)
-        if stored is None:
-            yield item
-        elif (stored.prompt, stored.system, stored.turns) != (item.prompt, item.system, item.turns):
-            raise SetError(
-                f"The set has another prompt with the id {item.id!r}. Name another file."
-            )
