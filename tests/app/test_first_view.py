@@ -1,4 +1,4 @@
-"""What a visitor sees of Live, Trade-off and How it works without scrolling, and reaches by
+"""What a visitor sees of Live and Trade-off without scrolling, and reaches by
 keyboard.
 """
 
@@ -18,7 +18,6 @@ GRID = "#grid .mars-grid"
 SHOWN = {
     "live": f"{ROOT}[data-state=finished]",
     "grid": f"{GRID}[data-phase=finished] .main-svg >> nth=0",
-    "how-it-works": "svg.ex-figure >> nth=0",
 }
 """View -> what is there when it is complete."""
 
