@@ -31,9 +31,10 @@ export class Headline {
     const { kind, first, rest, figures } = resultOf(main, others, isRecorded);
     this.element.dataset.result = kind;
     put(this.first, first);
-    put(this.rest, kind === "different" ? "" : rest);
-    put(this.different, kind === "different" ? rest : "");
-    this.different.hidden = kind !== "different";
+    const isDifferent = kind === "different";
+    put(this.rest, isDifferent ? ", " : rest);
+    put(this.different, isDifferent ? rest.replace(/^, /, "") : "");
+    this.different.hidden = !isDifferent;
     const { moves, settings } = main;
     const note = joined(moves.length > 0 && MOVED, settings?.block_size === "auto" && VARIES);
     const drawn = JSON.stringify([figures, note]);
