@@ -206,6 +206,9 @@ def test_settings_come_from_the_environment() -> None:
     settings = AppSettings.from_environment({"MARS_PORT": "7000", "MARS_CHECKPOINT": "ar-tiny"})
     assert (settings.port, settings.checkpoint) == (7000, "ar-tiny")
     assert AppSettings.from_environment({"MARS_PORT": " "}) == AppSettings()
+    gradio = {"GRADIO_SERVER_PORT": "7001", "GRADIO_SERVER_NAME": "0.0.0.0"}
+    assert AppSettings.from_environment(gradio) == AppSettings(port=7001, host="0.0.0.0")
+    assert AppSettings.from_environment({**gradio, "MARS_PORT": "7000"}).port == 7000
     for name, value in (("PORT", "70000"), ("MAX_RUNS", "0"), ("MAX_WAITING", "-1"),
                         ("MAX_SECONDS", "nan"), ("ALLOWED_ORIGINS", "app.example")):  # fmt: skip
         with pytest.raises(AppSettingsError, match=name):
