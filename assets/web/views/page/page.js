@@ -442,7 +442,7 @@ function mountAsks() {
 }
 
 /**
- * Shows a finished run in the Live tab, with all its panels.
+ * Shows a finished run in the Live tab.
  * @param {string} value
  * @param {Element} target
  */
