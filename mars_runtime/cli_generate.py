@@ -113,7 +113,7 @@ def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
             args.checkpoint,
             device=args.device,
             dtype=args.dtype,
-            tell=lambda sentence: status.update(escape(sentence)),
+            progress=lambda sentence: status.update(escape(sentence)),
         )
     try:
         return _generate(checkpoint, args.prompt, args.system, settings, is_json=args.json)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mars_runtime.machine import num_cores, processor, versions
-from mars_runtime.model.fetch import SUMS, read_sums, sha256_of
+from mars_runtime.model.files import SUMS, read_sums, sha256_of
 from mars_runtime.model.registry import REGISTRY, registry
 
 BUSY_LOAD = 0.3  # maximum load before the start, as a share of the cores

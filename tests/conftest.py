@@ -176,13 +176,12 @@ def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def smollm2_file() -> Path:
     """The GGUF file of mars-smollm2; tests that ask for it are skipped where it is absent."""
-    from mars_runtime.model.fetch import is_present
-    from mars_runtime.model.registry import registry
+    from mars_runtime.model.source import resolve
 
-    entry = registry()["mars-smollm2"]
-    if entry.gguf is None or not is_present(entry):
+    source = resolve("mars-smollm2")
+    if source.missing:
         pytest.skip("mars-smollm2 is not here: run python -m mars_runtime fetch mars-smollm2")
-    return entry.gguf.path
+    return source.path
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from mars_runtime.lab.evaluation.cli import document
-from mars_runtime.model.fetch import SUMS, is_present
+from mars_runtime.model.files import SUMS
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
+from mars_runtime.model.source import resolve
 from mars_runtime.places import ASSETS
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 
@@ -53,10 +54,7 @@ def test_checkpoints_that_only_had_a_part_are_noted_too() -> None:
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_what_ships_has_the_fingerprint_that_a_measurement_would_note(name: str) -> None:
-    entry = registry().get(name)
-    if entry is not None and not (entry.gguf or is_present(entry)):
+    source = resolve(name if name in registry() else str(REGISTRY.parent / name))
+    if source.missing:
         pytest.skip("not here")
-    if entry is not None and entry.gguf and not entry.gguf.path.is_file():
-        pytest.skip("its base is not fetched")
-    where = name if entry is not None else str(REGISTRY.parent / name)
-    assert fingerprint(load_checkpoint(where, device="cpu").weight_files) == shipped(name)
+    assert fingerprint(load_checkpoint(source, device="cpu").weight_files) == shipped(name)

@@ -13,7 +13,7 @@ import torch
 from mars_runtime import machine
 from mars_runtime.machine import cache_folder, return_freed_memory
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import resolve_checkpoint
+from mars_runtime.model.source import resolve
 from mars_runtime.model.threads import limit_threads
 from mars_runtime.provenance import Quiet, core_seconds
 
@@ -81,7 +81,7 @@ def test_a_home_that_is_unknown_is_a_folder_that_is_not_there(
     monkeypatch.setenv("MARS_CACHE", "~/cache")
     assert not cache_folder().exists()
     with pytest.raises(CheckpointError, match="There is no checkpoint"):
-        resolve_checkpoint("~nobody-here/checkpoint")
+        resolve("~nobody-here/checkpoint")
 
 
 def test_the_time_of_other_processes_is_that_of_the_requested_cores() -> None:

@@ -14,14 +14,15 @@ import math
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from app.engines.limits import Limits, RefusalError
 from app.settings import AppSettings, AppSettingsError
@@ -29,10 +30,11 @@ from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.machine import free_memory, return_freed_memory
-from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
-from mars_runtime.model.files import files_of
+from mars_runtime.model.fetch import Progress, download, hub_answers
+from mars_runtime.model.files import chosen_weights, files_of
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
+from mars_runtime.model.source import Source, resolve
 from mars_runtime.serving.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -53,7 +55,6 @@ PATIENCE = 120.0  # maximum seconds that loading waits for other checkpoints to 
 CHECK_SECONDS = 0.2
 WAITING = "{} is waiting for memory until runs with other models end…"
 LOADING = "load "  # prefix of the names of loading threads
-MEGABYTE = 1_000_000
 HUB_SECONDS = 2.0  # maximum time to wait for the Hub before rendering the page without it
 FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")
 """Matches the folders in front of a file name. Visitors see only the file name; the log has the
@@ -66,7 +67,6 @@ BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25
 GGUF_BYTES = 0.6  # bytes per weight in a file with four bits per weight
 MAX_HEAD = 100_000_000
 GIGABYTE = 1e9
-Tell = Callable[[str], None]
 log = logging.getLogger(__name__)
 
 
@@ -105,24 +105,46 @@ class Served:
         return self.checkpoint.model.is_bitwise
 
 
-class Load:
-    """Starts at once to load one checkpoint, in a daemon thread. A hanging network therefore cannot
-    block the exit of the process.
+class State(Enum):
+    """The state of a checkpoint. A checkpoint that was unloaded is known."""
 
-    bring: downloads and loads the checkpoint; calls its argument with progress messages.
+    KNOWN = "known"
+    DOWNLOADING = "downloading"
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class CheckpointLoad:
+    """One attempt to load a checkpoint.
+
+    It starts at once, in a daemon thread: a hanging network cannot block the exit of the process.
+
+    bring: downloads and loads the checkpoint, and calls ``finish``.
     situation: the latest progress message.
     """
 
-    def __init__(self, name: str, bring: Callable[[Tell], Served]) -> None:
+    def __init__(
+        self, name: str, bring: Callable[[CheckpointLoad], None], has_thread: bool = True
+    ) -> None:
         self.situation = f"Loading {name}…"
+        self.is_downloading = False
         self._bring = bring
         self._future: Future[Served] = Future()
-        threading.Thread(target=self._run, name=LOADING + name, daemon=True).start()
+        if has_thread:
+            threading.Thread(target=self._run, name=LOADING + name, daemon=True).start()
+        else:
+            self._run()
+
+    @property
+    def state(self) -> State:
+        if self._future.done():
+            return State.FAILED if self._future.exception() else State.READY
+        return State.DOWNLOADING if self.is_downloading else State.LOADING
 
     @property
     def served(self) -> Served | None:
-        is_loaded = self._future.done() and self._future.exception() is None
-        return self._future.result() if is_loaded else None
+        return self._future.result() if self.state is State.READY else None
 
     @property
     def is_dead(self) -> bool:
@@ -132,15 +154,15 @@ class Load:
     @property
     def failure(self) -> str:
         """Return why loading failed, in one sentence; empty if it has not failed."""
-        error = self._future.exception() if self._future.done() else None
-        if error is None:
+        if self.state is not State.FAILED:
             return ""
+        error = self._future.exception()
         return FOLDERS.sub("", str(error)) if isinstance(error, CheckpointError) else FAULT
 
     @property
     def trouble(self) -> str:
         """Return why the checkpoint cannot decode now, in one sentence; empty if it can."""
-        if self.failure or self.served is None:
+        if self.served is None:
             return self.failure or self.situation
         return DEAD if self.is_dead else ""
 
@@ -156,9 +178,15 @@ class Load:
         except Exception as error:
             raise UnavailableError(self.failure) from error
 
+    def say(self, situation: str) -> None:
+        self.situation = situation
+
+    def finish(self, served: Served) -> None:
+        self._future.set_result(served)
+
     def _run(self) -> None:
         try:
-            self._future.set_result(self._bring(self._tell))
+            self._bring(self)
         except Exception as error:
             if isinstance(error, CheckpointError):
                 log.error("%s", error)
@@ -166,19 +194,38 @@ class Load:
                 log.error("a checkpoint failed to load\n%s", where(error))
             self._future.set_exception(error)
 
-    def _tell(self, situation: str) -> None:
-        self.situation = situation
 
+@dataclass(slots=True)
+class CheckpointRecord:
+    """What the app knows about a checkpoint.
 
-class Source(Protocol):
-    """Finds or downloads the files of a checkpoint. The module ``mars_runtime.model.fetch``
-    implements it.
+    load: the latest attempt to load it; None if there is none or it was unloaded.
+    requested: when it was last requested or loaded. num_users: of active ``kept`` blocks.
+    was_absent: whether its files were missing when the app started, for a candidate.
+    is_provisional: whether it was loaded before the native library was compiled.
     """
 
-    def is_present(self, entry: Entry) -> bool: ...
-    def fetch(
-        self, entry: Entry, progress: Callable[[int, int], None], offline: bool = False
-    ) -> Path: ...
+    entry: Entry
+    load: CheckpointLoad | None = None
+    requested: float = 0.0
+    num_users: int = 0
+    was_absent: bool = False
+    was_loaded: bool = False
+    is_provisional: bool = False
+
+    @property
+    def state(self) -> State:
+        return State.KNOWN if self.load is None else self.load.state
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a visitor can get it: loading has not failed, and it is not downloaded now."""
+        return self.state is not State.FAILED and (not self.was_absent or self.was_loaded)
+
+    @property
+    def can_be_unloaded(self) -> bool:
+        is_old = time.monotonic() - self.requested > IDLE_SECONDS
+        return is_old and self.load is not None and not self.num_users and _is_idle(self.load)
 
 
 class Engines:
@@ -186,54 +233,50 @@ class Engines:
     the memory.
     """
 
-    def __init__(
-        self,
-        settings: AppSettings,
-        entries: dict[str, Entry] | None = None,
-        source: Source = fetch,
-    ) -> None:
+    def __init__(self, settings: AppSettings, entries: dict[str, Entry] | None = None) -> None:
         """Create the engines without loading them. entries: the checkpoints that visitors may
         choose, with the default first.
         """
         self.settings = settings
         self.metrics = Metrics()
         listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
-        self.entries = listed
-        self.wanted = next(iter(self.entries))
-        self._source = source
-        self._loads: dict[str, Load] = {}
-        self._requested: dict[str, float] = {}  # when each checkpoint was last requested or loaded
-        # For each checkpoint, the number of active ``with self.kept(name)`` blocks.
-        self._kept: Counter[str] = Counter()
+        self._records = {name: CheckpointRecord(entry) for name, entry in listed.items()}
         self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are loaded one at a time
-        self._candidates = _candidates(self.entries)
-        self._downloading = {
-            name for name in self._candidates if self._is_absent(self.entries[name])
-        }
-        self._was_loaded: set[str] = set()
-        self._loaded: set[str] = set()  # checkpoints that are in memory
-        self._provisional: set[str] = set()  # loaded before the native library was ready
+        for record in self._candidates:
+            record.was_absent = self._is_absent(record.entry)
         self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
         self._asking: threading.Thread | None = None
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """The checkpoints that visitors may choose, by name, with the configured default first."""
+        return {name: record.entry for name, record in self._records.items()}
+
+    @property
+    def wanted(self) -> str:
+        """The configured default checkpoint."""
+        return next(iter(self._records))
 
     @property
     def default(self) -> str:
         """The checkpoint for visitors who have not chosen one: the configured default, or a
         substitute while the configured default is being downloaded or if it is unavailable.
         """
-        return next(
-            (name for name in self._candidates if self._is_usable(name)), self._candidates[-1]
-        )
+        usable = [record for record in self._candidates if record.is_usable]
+        return (usable or self._candidates[-1:])[0].entry.name
 
-    def _is_usable(self, name: str) -> bool:
-        """Whether a visitor can get this checkpoint: loading has not failed, and it is not being
-        downloaded.
+    @property
+    def _candidates(self) -> list[CheckpointRecord]:
+        """The candidates for the default checkpoint in order of preference: the configured default,
+        a chat model if the configured default is on the Hub, and a bundled checkpoint.
         """
-        load = self._loads.get(name)
-        is_lost = load is not None and bool(load.failure)
-        return not is_lost and (name not in self._downloading or name in self._was_loaded)
+        wanted, *others = self._records.values()
+        is_on_hub = wanted.entry.hub is not None
+        chat = [record for record in others if record.entry.gguf is not None and is_on_hub]
+        bundled = [record for record in others if record.entry.path is not None]
+        return [wanted, *chat[:1], *bundled[:1]]
 
     def offered(self) -> list[str]:
         """Return the names of the checkpoints that visitors may choose. Waits at most HUB_SECONDS
@@ -271,44 +314,51 @@ class Engines:
         if self._asks_hub:
             self._asking = threading.Thread(target=self._offer_published, daemon=True)
             self._asking.start()
-        opens_with = self.default
-        for name in reversed(self._candidates[: self._candidates.index(opens_with) + 1]):
+        candidates = [record.entry.name for record in self._candidates]
+        for name in reversed(candidates[: candidates.index(self.default) + 1]):
             self.begin(name)
 
     def _offer_published(self) -> None:
         """If the Hub responds, add its small checkpoints to those that visitors may choose."""
-        small = {name: entry for name, entry in registry().items() if entry.is_small_enough}
-        if small.keys() - self.entries.keys() and fetch.hub_answers(HUB_SECONDS):
+        small = {
+            name: CheckpointRecord(entry)
+            for name, entry in registry().items()
+            if entry.is_small_enough and name not in self._records
+        }
+        if small and hub_answers(HUB_SECONDS):
             # Replace the dictionary instead of changing it: other threads may iterate over it.
-            self.entries = {**self.entries, **small}
+            self._records = {**self._records, **small}
 
-    def arrival(self) -> Load | None:
-        """Return the ``Load`` of the configured default checkpoint while visitors get a substitute,
-        otherwise None.
+    def arrival(self) -> CheckpointLoad | None:
+        """Return the ``CheckpointLoad`` of the configured default checkpoint while visitors get a
+        substitute, otherwise None.
         """
-        load = self._loads.get(self.wanted)
-        was_absent = self.wanted in self._downloading
-        return load if load is not None and (was_absent or load.failure) else None
+        record = self._records[self.wanted]
+        return record.load if record.was_absent or record.state is State.FAILED else None
 
-    def begin(self, name: str) -> Load:
+    def begin(self, name: str) -> CheckpointLoad:
         """Return the load of a checkpoint, after starting it if necessary. A failed load is
         repeated, and a failed engine is replaced.
 
         Raises UnavailableError if the checkpoint is not listed or keeps failing.
         """
-        if name not in self.entries:
-            raise UnavailableError(UNLISTED)
+        record = self._record(name)
         with self._lock:
-            self._requested[name] = time.monotonic()
-            current = self._loads.get(name)
-            if current is not None and not current.failure and not current.is_dead:
-                return current
-            if current is not None and current.is_dead:
+            record.requested = time.monotonic()
+            load = record.load
+            if load is not None and load.is_dead:
                 if self._num_replaced >= MAX_REPLACED:
                     raise UnavailableError(KEEPS_DYING)
                 self._num_replaced += 1
-            load = self._loads[name] = Load(name, lambda tell: self._bring(name, tell))
-            return load
+            elif load is not None and load.state is not State.FAILED:
+                return load
+            record.load = CheckpointLoad(name, partial(self._bring, record))
+            return record.load
+
+    def _record(self, name: str) -> CheckpointRecord:
+        if name not in self._records:
+            raise UnavailableError(UNLISTED)
+        return self._records[name]
 
     def get(self, name: str, timeout: float | None = None) -> Served | None:
         """Return a loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
@@ -319,23 +369,24 @@ class Engines:
     @contextmanager
     def kept(self, name: str) -> Iterator[None]:
         """Prevent a checkpoint from being unloaded inside the ``with`` block."""
+        record = self._record(name)
         with self._lock:
-            self._kept[name] += 1
+            record.num_users += 1
         try:
             yield
         finally:
             with self._lock:
-                self._kept -= Counter([name])
-                self._requested[name] = time.monotonic()
+                record.num_users -= 1
+                record.requested = time.monotonic()
 
     def trouble(self, name: str) -> str:
         """Return why a checkpoint cannot decode now, in one sentence. Empty if it can, or if it was
         unloaded and loads again on request.
         """
-        load = self._loads.get(name)
-        if load is None and name in self._was_loaded:
-            return ""
-        return f"{name} is not loaded." if load is None else load.trouble
+        record = self._records.get(name)
+        if record is not None and record.load is not None:
+            return record.load.trouble
+        return "" if record is not None and record.was_loaded else f"{name} is not loaded."
 
     def before_serving(self) -> None:
         """Hook that is called once, just before the page is served. Subclasses may override it."""
@@ -345,48 +396,54 @@ class Engines:
         loading.
         """
         self.metrics.close()
-        for load in list(self._loads.values()):
-            if load.served is not None:
-                load.served.engine.close()
+        for record in self._records.values():
+            _close(record.load)
+
+    def _resolve(self, entry: Entry) -> Source:
+        return resolve(entry.name)
+
+    def _download(self, source: Source, progress: Progress) -> Source:
+        return download(source, progress, offline=self.settings.offline)
 
     def _is_absent(self, entry: Entry) -> bool:
-        is_fetched = entry.gguf is not None or entry.hub is not None
-        return is_fetched and not self._source.is_present(entry)
+        try:
+            return bool(self._resolve(entry).missing)
+        except CheckpointError:  # loading reports the error
+            return False
 
-    def _bring(self, name: str, tell: Tell) -> Served:
+    def _bring(self, record: CheckpointRecord, load: CheckpointLoad) -> None:
         """Download the checkpoint if necessary, then load it. Raises CheckpointError."""
-        entry = self.entries[name]
-        if self._is_absent(entry):
-            tell(fetching(name, 0, 0))
-            self._source.fetch(
-                entry, lambda *sizes: tell(fetching(name, *sizes)), offline=self.settings.offline
-            )
-            tell(f"Loading {name}…")
+        source = self._resolve(record.entry)
+        if source.missing:
+            load.is_downloading = True
+            source = self._download(source, load.say)
+            load.is_downloading = False
+            load.say(f"Loading {record.entry.name}…")
         with self._memory:
-            served = self._load_when_it_fits(name, tell)
+            served = self._load_when_it_fits(record.entry, source, load.say)
+            if served.engine.max_running:
+                self.metrics.watch(record.entry.name, served.engine)
+            record.requested, record.was_loaded = time.monotonic(), True
             # Do this while holding the lock, so that the next load can unload this checkpoint.
-            self._was_loaded.add(name)
-            self._loaded.add(name)
-        if served.engine.max_running:
-            self.metrics.watch(name, served.engine)
-        self._requested[name] = time.monotonic()
-        return served
+            load.finish(served)
 
-    def _load_when_it_fits(self, name: str, tell: Tell) -> Served:
+    def _load_when_it_fits(self, entry: Entry, source: Source, progress: Progress) -> Served:
         """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
         wait until one is idle. Raises CheckpointError.
         """
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return self._load(name, tell)
+                return self._load(entry, source, progress)
             except MemoryShortError:
                 if self._free_one():
-                    tell(f"Loading {name}…")
+                    progress(f"Loading {entry.name}…")
                     continue
-                if not self._loaded - {name} or time.monotonic() > until:
+                others = [item for item in self._records.values() if item.entry is not entry]
+                is_alone = all(other.state is not State.READY for other in others)
+                if is_alone or time.monotonic() > until:
                     raise
-                tell(WAITING.format(name))
+                progress(WAITING.format(entry.name))
                 time.sleep(CHECK_SECONDS)
 
     def _free_one(self) -> bool:
@@ -394,90 +451,66 @@ class Engines:
         Return False if no checkpoint is idle.
         """
         with self._lock:
-            now = time.monotonic()
-            idle = [
-                name
-                for name, load in self._loads.items()
-                if _is_idle(load)
-                and not self._kept[name]
-                and now - self._requested[name] > IDLE_SECONDS
-            ]
+            idle = [record for record in self._records.values() if record.can_be_unloaded]
             if not idle:
                 return False
-            name = min(idle, key=self._requested.__getitem__)
-            freed = self._loads.pop(name)
-            self._loaded.discard(name)
-        self.metrics.forget(name)
-        self._close(freed)
+            record = min(idle, key=lambda record: record.requested)
+            freed, record.load = record.load, None
+        self.metrics.forget(record.entry.name)
+        _close(freed)
         del freed
         _collect()
-        log.info("unloaded %s to free memory for another checkpoint", name)
+        log.info("unloaded %s to free memory for another checkpoint", record.entry.name)
         return True
-
-    def _close(self, load: Load) -> None:
-        assert load.served is not None, "an idle checkpoint has an engine"
-        load.served.engine.close()
 
     def _use_native(self) -> None:
         """Reload the checkpoints that were loaded before the native library was compiled."""
         with self._memory:
-            names, self._provisional = sorted(self._provisional), set()
-        for name in names:
-            old = self._loads.get(name)
-            if old is not None:
-                self._replace(name, old)
-                del old
+            records = [record for record in self._records.values() if record.is_provisional]
+            for record in records:
+                record.is_provisional = False
+        for record in records:
+            if record.load is not None:
+                self._replace(record, record.load)
                 _collect()
 
-    def _replace(self, name: str, old: Load) -> None:
+    def _replace(self, record: CheckpointRecord, old: CheckpointLoad) -> None:
         """Load a checkpoint a second time for new runs, and close the first engine when its runs
         have ended. If the second load fails, the first engine stays.
         """
-        new = Load(name, lambda tell: self._bring(name, tell))
+        new = CheckpointLoad(record.entry.name, partial(self._bring, record))
         try:
             old.wait()
             new.wait()
         except UnavailableError:
             return
         with self._lock:
-            self._loads[name] = new
-        log.info("%s now uses the native forward pass", name)
+            record.load = new
+        log.info("%s now uses the native forward pass", record.entry.name)
         # A visitor may be about to start a run on the first engine.
         time.sleep(IDLE_SECONDS)
-        while not old.is_dead and (self._kept[name] or not _is_idle(old)):
+        while not old.is_dead and (record.num_users or not _is_idle(old)):
             time.sleep(CHECK_SECONDS)
         if not old.is_dead:
-            self._close(old)
+            _close(old)
 
-    def _load(self, name: str, tell: Tell) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
         from mars_runtime.model.build import compile_in_background
         from mars_runtime.model.load import choose_device, load_checkpoint
 
         settings = self.settings
         if choose_device(settings.device).type == "cpu" and compile_in_background(self._use_native):
-            self._provisional.add(name)
-        dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
-        files = fetch.resolve_checkpoint(name, offline=settings.offline)
-        check_memory(name, files.path, settings.device, dtype)
-        with memory_for(name):
+            self._records[entry.name].is_provisional = True
+        dtype = settings.dtype if settings.dtype != "auto" else entry.dtype or "auto"
+        check_memory(source, settings.device, dtype)
+        with memory_for(entry.name):
             checkpoint = load_checkpoint(
-                files, device=settings.device, dtype=settings.dtype, tell=tell
+                source, device=settings.device, dtype=settings.dtype, progress=progress
             )
             engine = Engine(
                 checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting
             )
-        return Served(self.entries[name], checkpoint, engine)
-
-
-def _candidates(entries: Mapping[str, Entry]) -> list[str]:
-    """Return the names of the candidates for the default checkpoint in order of preference: the
-    configured default, a chat model if the configured default is on the Hub, and a bundled
-    checkpoint.
-    """
-    wanted, *others = entries.values()
-    chat = [entry.name for entry in others if entry.gguf is not None and wanted.hub is not None]
-    bundled = [entry.name for entry in others if entry.path is not None]
-    return [wanted.name, *chat[:1], *bundled[:1]]
+        return Served(entry, checkpoint, engine)
 
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
@@ -515,7 +548,12 @@ def _collect() -> None:
     return_freed_memory()
 
 
-def _is_idle(load: Load) -> bool:
+def _close(load: CheckpointLoad | None) -> None:
+    if load is not None and load.served is not None:
+        load.served.engine.close()
+
+
+def _is_idle(load: CheckpointLoad) -> bool:
     """Whether the checkpoint is loaded and has no running or waiting runs."""
     if load.served is None:
         return False
@@ -523,17 +561,9 @@ def _is_idle(load: Load) -> bool:
     return not engine.num_running and not engine.num_waiting
 
 
-def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
-    """Return the progress of a download, such as "Downloading mars-smollm2, 94 MB: 43 %"."""
-    if num_in_all <= 0:
-        return f"Downloading {name}…"
-    percent = min(100, 100 * num_bytes // num_in_all)
-    return f"Downloading {name}, {num_in_all / MEGABYTE:.0f} MB: {percent} %"
-
-
-def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
-    """Raise MemoryShortError if the checkpoint at ``path``, a folder or a GGUF file, does not fit
-    into the free memory of the device. Does nothing if the free memory is unknown.
+def check_memory(source: Source, device: str, dtype: str) -> None:
+    """Raise MemoryShortError if a checkpoint does not fit into the free memory of the device. Does
+    nothing if the free memory is unknown.
     """
     from mars_runtime.model.build import has_native
     from mars_runtime.model.load import choose_device
@@ -541,10 +571,10 @@ def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
     where = choose_device(device)
     free = _free_on_gpu(where) if where.type == "cuda" else free_memory()
     default = "bf16" if where.type == "cuda" else "int8" if has_native() else "fp32"
-    needed = SPARE * num_weights(path) * BYTES.get(dtype, BYTES[default])
+    needed = SPARE * num_weights(source.path) * BYTES.get(dtype, BYTES[default])
     if free is not None and needed > free:
         raise MemoryShortError(
-            f"{name} needs about {needed / GIGABYTE:.1f} GB of memory, but only "
+            f"{source.name} needs about {needed / GIGABYTE:.1f} GB of memory, but only "
             f"{free / GIGABYTE:.1f} GB are free. Choose a smaller model."
         )
 
@@ -555,8 +585,6 @@ def num_weights(path: Path) -> int:
 
     Raises CheckpointError if there are no weights or they cannot be decompressed.
     """
-    from mars_runtime.model.load import chosen_weights
-
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
         return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)

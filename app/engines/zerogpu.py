@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 
-from app.engines.engines import Engines, Served, Tell
+from app.engines.engines import CheckpointLoad, Engines, Served
 from app.settings import SWITCH, AppSettings, AppSettingsError
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.leased.engine import LOST, LeasedEngine
@@ -34,6 +34,9 @@ from mars_runtime.engine.leased.worker import (
     open_checkpoint,
 )
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.fetch import Progress
+from mars_runtime.model.registry import Entry
+from mars_runtime.model.source import Source
 from mars_runtime.serving.server import bound
 
 if TYPE_CHECKING:
@@ -85,32 +88,25 @@ class LeasedEngines(Engines):
         super().__init__(settings)
         self._slots = SharedMemory()
         self._checkpoints: dict[str, Checkpoint] = {}
-        self._brought: dict[str, Served | CheckpointError] = {}
-        for name in islice(self.entries, MAX_LOADED):
-            self._brought[name] = self._bring_now(name)
+        for record in islice(self._records.values(), MAX_LOADED):
+            bring = partial(self._bring, record)
+            record.load = CheckpointLoad(record.entry.name, bring, has_thread=False)
         worker = Worker(self._slots, self._open_backend)
         self._lease = lend(worker.decode)
 
-    def _bring_now(self, name: str) -> Served | CheckpointError:
-        try:
-            return super()._bring(name, log.info)
-        except CheckpointError as error:
-            log.error("%s: %s", name, error)
-            return error
+    def begin(self, name: str) -> CheckpointLoad:
+        record = self._record(name)
+        if record.load is None:
+            record.load = CheckpointLoad(name, _refuse)
+        return record.load
 
-    def _bring(self, name: str, tell: Tell) -> Served:
-        loaded = self._brought.get(name) or CheckpointError(TOO_LATE)
-        if isinstance(loaded, CheckpointError):
-            raise loaded
-        return loaded
-
-    def _load(self, name: str, tell: Tell) -> Served:
-        from mars_runtime.model.fetch import resolve_checkpoint
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
         from mars_runtime.model.load import load_checkpoint
 
-        settings = self.settings
-        files = resolve_checkpoint(name, offline=settings.offline)
-        checkpoint = load_checkpoint(files, device=settings.device, dtype=settings.dtype, tell=tell)
+        settings, name = self.settings, entry.name
+        checkpoint = load_checkpoint(
+            source, device=settings.device, dtype=settings.dtype, progress=progress
+        )
         self._checkpoints[name] = checkpoint
         capacity = checkpoint.model.config.max_positions
         engine = LeasedEngine(
@@ -122,7 +118,7 @@ class LeasedEngines(Engines):
             max_runs=settings.max_runs,
             max_waiting=settings.max_waiting,
         )
-        return Served(self.entries[name], checkpoint, engine)
+        return Served(entry, checkpoint, engine)
 
     def before_serving(self) -> None:
         """Launch and close an empty Gradio app. ``spaces`` packs the weights and reports that the
@@ -145,6 +141,10 @@ class LeasedEngines(Engines):
     def _open_backend(self, name: str, costs: ForwardCosts | None) -> Backend:
         """Open the backend in the process that has the GPU."""
         return open_checkpoint(self._checkpoints[name], costs)
+
+
+def _refuse(load: CheckpointLoad) -> None:
+    raise CheckpointError(TOO_LATE)
 
 
 def lend(decode: Decode) -> Lease:

@@ -21,7 +21,7 @@ from mars_runtime.lab.commands import at_least_one, run_or_report
 from mars_runtime.lab.evaluation.measure import Decode, RowOutput, decode_in_batches
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.tables import Table
-from mars_runtime.model.registry import is_chat
+from mars_runtime.model.source import resolve
 from mars_runtime.outputs import check_file, path_of, write_text
 from mars_runtime.provenance import fingerprint, provenance
 from mars_runtime.settings import AUTO, DecodeSettings, describe
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    families = args.families or families_for(is_chat(args.checkpoint))
+    families = args.families or families_for(resolve(args.checkpoint).is_chat)
     prompts = [
         task.prompt
         for prompt_set in load_prompts(families, args.seed, args.prompts)

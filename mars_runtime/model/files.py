@@ -1,26 +1,40 @@
-"""Find the weight files of a checkpoint or an adapter: safetensors, plain or compressed, or GGUF.
+"""The files of a checkpoint or an adapter: weights (safetensors, plain or compressed, or GGUF),
+checksums.
 
 The bundled weights are compressed, which makes the repository a third smaller. Each
 ``NAME.safetensors.xz`` is decompressed when its folder is first used. The result is stored next to
 the archive, or in the cache folder if the archive's folder is read-only, as in a system's
 ``site-packages``.
+
+A checkpoint's folder may contain ``SHA256SUMS``, written with ``sha256sum *.json *.jinja
+*.safetensors > SHA256SUMS``. The folder is then loaded only if all its files match. For compressed
+weights, the checksums are those of the decompressed files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import lzma
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from mars_runtime.inputs import check_regular
+from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError, printable
 
 ARCHIVE = ".xz"
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+SUMS = "SHA256SUMS"
+_SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 _SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf", re.IGNORECASE)
 GGUF_MAGIC = b"GGUF"
 """The first bytes of a GGUF file."""
@@ -29,6 +43,7 @@ ADAPTER = "adapter.json"
 ADAPTER_FILES = "adapter*.safetensors"
 MAX_EXPANSION = 8
 """Maximum ratio of an archive's decompressed to its compressed size; for weights it is below 2."""
+_log = logging.getLogger(__name__)
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
@@ -45,6 +60,60 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
             file = _decompressed(archive)
         files[file.name] = file
     return [files[name] for name in sorted(files)]
+
+
+def weight_names(folder: Path) -> list[str]:
+    """Return the names of the files of weights of the checkpoint in a folder, decompressed:
+    ``model.safetensors``, else those that its index names.
+
+    Source: transformers, modeling_utils.py, ``_get_resolved_checkpoint_files``.
+
+    Raises CheckpointError if there is neither, or the index is damaged.
+    """
+    index = folder / INDEX
+    if is_stored(folder, WEIGHTS):
+        return [WEIGHTS]
+    if not index.is_file():
+        pickled = [name for name in PICKLED if (folder / name).exists()]
+        found = f", only {pickled[0]}" if pickled else ""
+        raise CheckpointError(
+            f"There is no {WEIGHTS} or {index.name} in {folder}{found}: fetch a checkpoint in "
+            "that format (pickled weights are never opened)."
+        )
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, Mapping) or not all(
+        isinstance(name, str) and re.fullmatch(r"[\w.-]+\.safetensors", name)
+        for name in names.values()
+    ):
+        raise CheckpointError(f"{index} is damaged: fetch the checkpoint again.")
+    return sorted({*names.values()})
+
+
+def chosen_weights(folder: Path) -> list[Path]:
+    """Return the files of ``weight_names``, decompressed if needed. Other files are ignored.
+
+    Raises CheckpointError.
+    """
+    names, files = weight_names(folder), []
+    if names == [WEIGHTS] and (folder / INDEX).exists():
+        _log.warning(
+            "%s contains several sets of weights: %s is read, as in transformers, and not the "
+            "files that %s names.",
+            *(folder, WEIGHTS, INDEX),
+        )
+    for name in names:
+        found = weight_files(folder, name)
+        if not found:
+            raise CheckpointError(
+                f"{folder / INDEX} names {name}, which is missing: fetch that file."
+            )
+        files += found
+    return files
+
+
+def is_stored(folder: Path, pattern: str) -> bool:
+    """Return whether a folder has such a file, plain or compressed."""
+    return any(any(folder.glob(pattern + suffix)) for suffix in ("", ARCHIVE))
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
@@ -97,6 +166,18 @@ def stem_of(path: Path) -> str:
 
 def has_adapter(folder: Path) -> bool:
     return (folder / ADAPTER).is_file()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path} is missing or damaged: fetch the checkpoint again."
+        ) from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} must contain a JSON object: fetch the checkpoint again.")
+    return value
 
 
 def _decompressed(archive: Path) -> Path:
@@ -160,3 +241,69 @@ def _unwritable(archive: Path, file: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
         f"{archive} cannot be decompressed to {file.parent} ({reason}): {advice}."
     )
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits. Raises OSError."""
+    check_regular(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def has_content(path: Path, size: int, sha256: str) -> bool:
+    return path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256
+
+
+def check_sums(folder: Path) -> None:
+    """Verify the files of a folder against its ``SHA256SUMS``, if there is one.
+
+    Raises CheckpointError if a file differs or a weight file is not listed.
+    """
+    if not (folder / SUMS).exists():
+        return
+    sums = read_sums(folder)
+    weights = {file.name: file for file in weight_files(folder)}
+    for name in sorted(weights.keys() - sums.keys()):
+        raise _sum_error(weights[name], f"is not listed in {SUMS}", folder)
+    for name, expected in sums.items():
+        path = weights.get(name, folder / name)
+        try:
+            is_intact = sha256_of(path) == expected
+        except OSError as error:
+            raise _sum_error(path, f"is listed in {SUMS} but cannot be read", folder) from error
+        if not is_intact:
+            raise _sum_error(path, f"is damaged or was changed after {SUMS} was written", folder)
+
+
+def read_sums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file in ``SHA256SUMS``, as hexadecimal digits by file name.
+
+    Raises CheckpointError.
+    """
+    path = folder / SUMS
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, ValueError) as error:
+        raise _sum_error(path, "cannot be read", folder) from error
+    matches = [_SUM.fullmatch(line) for line in lines]
+    if not matches or None in matches:
+        raise _sum_error(path, "is damaged", folder)
+    return {match[2]: match[1] for match in matches if match}
+
+
+def _sum_error(path: Path, fault: str, folder: Path) -> CheckpointError:
+    """Return the error for a file that fails the check against the checksums of ``folder``.
+
+    The file can be outside ``folder``: an archive in a read-only folder is decompressed to the
+    cache folder.
+    """
+    archive = folder / (path.name + ARCHIVE)
+    remedy = (
+        f"delete it, and the next start decompresses {archive.name} again"
+        if archive.exists()
+        else f"restore the checkpoint, or write {SUMS} again if you changed the files yourself"
+    )
+    return CheckpointError(f"{path} {fault}: {remedy}.")

@@ -7,12 +7,10 @@ vocabulary of its target.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.inputs import check_regular, read_text
+from mars_runtime.inputs import check_regular
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import (
@@ -34,25 +32,24 @@ from mars_runtime.model.config import (
     positive_int,
     printable,
 )
-from mars_runtime.model.fetch import (
-    CheckpointFiles,
+from mars_runtime.model.fetch import Progress, download, is_intact
+from mars_runtime.model.files import (
+    ADAPTER_FILES,
     check_sums,
-    is_intact,
-    is_present,
-    resolve_checkpoint,
+    chosen_weights,
+    read_json,
+    weight_files,
 )
-from mars_runtime.model.files import ADAPTER_FILES, weight_files
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.quantized import Weight
 from mars_runtime.model.registry import REGISTRY, Entry, default_draft, registry
+from mars_runtime.model.source import Source, resolve
 from mars_runtime.model.threads import limit_threads
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
 DIFFUSION_KEY = "block_diffusion_size"
 _log = logging.getLogger(__name__)
-WEIGHTS = "model.safetensors"
-PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
 FLOATS_OF_8_BITS = {
     torch.float8_e4m3fn,
@@ -88,41 +85,40 @@ class Checkpoint:
 
 
 def load_checkpoint(
-    checkpoint: str | CheckpointFiles,
+    checkpoint: str | Source,
     *,
     device: str = "auto",
     dtype: str = "auto",
     registry_path: Path = REGISTRY,
-    tell: Callable[[str], None] = lambda sentence: None,
+    progress: Progress = lambda sentence: None,
 ) -> Checkpoint:
-    """Load a checkpoint.
+    """Load a checkpoint; download it first if necessary.
 
-    checkpoint: a name or path, as for ``resolve_checkpoint``, or the resolved files.
+    checkpoint: a name or path, as for ``resolve``, or its source.
     device: auto (CUDA if available), cpu, cuda, cuda:1 ...
     dtype: as for ``build_model``. On a CPU, auto uses the dtype in the registry, if there is one.
-    tell: called with sentences that report the progress.
+    progress: called with sentences.
 
     Raises CheckpointError, with one sentence, or its subclass MemoryShortError if memory runs out.
     """
     if isinstance(checkpoint, str):
-        checkpoint = resolve_checkpoint(checkpoint, registry_path)
+        checkpoint = resolve(checkpoint, registry_path)
+    source = download(checkpoint, progress)
     limit_threads()
-    with memory_for(checkpoint.name):
-        return _load(checkpoint, device, dtype, tell)
+    with memory_for(source.name):
+        return _load(source, device, dtype, progress)
 
 
-def _load(
-    files: CheckpointFiles, device: str, dtype: str, tell: Callable[[str], None]
-) -> Checkpoint:
-    name, path, entry = files.name, files.path, files.entry
+def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkpoint:
+    name, path, entry = source.name, source.path, source.entry
     where = choose_device(device)
     if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
         dtype = entry.dtype
     start = time.monotonic()
-    tell(f"Reading {name}…")
+    progress(f"Reading {name}…")
     try:
         parts = _read_file(path, entry) if path.is_file() else _read_folder(path)
-        adapter, adapter_files = _adapter(files.adapter, parts.config)
+        adapter, adapter_files = _adapter(source.adapter, parts.config)
         tokenizer = _tokenizer(path, parts, entry, adapter)
     except TextError as error:
         raise CheckpointError(str(error)) from error
@@ -133,7 +129,9 @@ def _load(
         dtype=dtype,
         adapter=adapter,
         mask_id=tokenizer.mask_id,
-        tell=lambda share: tell(f"Packing the weights of {name} for this processor: {share:.0%}"),
+        tell=lambda share: progress(
+            f"Packing the weights of {name} for this processor: {share:.0%}"
+        ),
     )
     _log.info("Loaded %s (%s) in %.1f s.", name, model.arithmetic, time.monotonic() - start)
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
@@ -169,7 +167,7 @@ class _Parts:
 
 def _read_folder(folder: Path) -> _Parts:
     check_sums(folder)
-    raw = _read_json(folder / "config.json")
+    raw = read_json(folder / "config.json")
     files = tuple(chosen_weights(folder))
     config, weights = _weights(folder, files, ModelConfig.from_dict(raw))
     spec, spec_config = read_spec(folder)
@@ -186,7 +184,7 @@ def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
 
 def read_config(folder: Path) -> ModelConfig:
     """Return the configuration in a checkpoint's folder. Raises CheckpointError."""
-    return ModelConfig.from_dict(_read_json(folder / "config.json"))
+    return ModelConfig.from_dict(read_json(folder / "config.json"))
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
@@ -379,59 +377,6 @@ def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> M
     return replace(config, tie_word_embeddings=False)
 
 
-def chosen_weights(folder: Path) -> list[Path]:
-    """Return the files of the checkpoint in a folder: ``model.safetensors``, else those that its
-    index names. Other files are ignored.
-
-    Source: transformers, modeling_utils.py, ``_get_resolved_checkpoint_files``.
-
-    Raises CheckpointError if there is neither, or the index is damaged or names a missing file.
-    """
-    files = weight_files(folder, WEIGHTS)
-    index = folder / f"{WEIGHTS}.index.json"
-    if files:
-        if index.exists():
-            _log.warning(
-                "%s contains several sets of weights: %s is read, as in transformers, and not the "
-                "files that %s names.",
-                folder,
-                WEIGHTS,
-                index.name,
-            )
-        return files
-    if not index.is_file():
-        pickled = [name for name in PICKLED if (folder / name).exists()]
-        found = f", only {pickled[0]}" if pickled else ""
-        raise CheckpointError(
-            f"There is no {WEIGHTS} or {index.name} in {folder}{found}: fetch a checkpoint in "
-            "that format (pickled weights are never opened)."
-        )
-    names = _read_json(index).get("weight_map")
-    if not isinstance(names, Mapping) or not all(
-        isinstance(name, str) and re.fullmatch(r"[\w.-]+\.safetensors", name)
-        for name in names.values()
-    ):
-        raise CheckpointError(f"{index} is damaged: fetch the checkpoint again.")
-    for name in sorted({*names.values()}):
-        shards = weight_files(folder, name)
-        if not shards:
-            raise CheckpointError(f"{index} names {name}, which is missing: fetch that file.")
-        files += shards
-    return files
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} is missing or damaged: fetch the checkpoint again."
-        ) from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} must contain a JSON object: fetch the checkpoint again.")
-    return value
-
-
 class Drafts:
     """Loads and caches the draft checkpoints of one target checkpoint. Thread-safe.
 
@@ -458,28 +403,27 @@ class Drafts:
             )
         with self._lock:
             if name not in self._loaded:
-                entry = known.get(name)
-                if entry is None or not is_present(entry, self._registry_path):
+                source = resolve(name, self._registry_path) if name in known else None
+                if source is None or source.missing:
                     raise CheckpointError(
                         f"The draft checkpoint {name!r} is not in the registry or not on this "
                         "machine: choose another one."
                     )
-                self._loaded[name] = self._fitting(name)
+                self._loaded[name] = self._fitting(source)
             return self._loaded[name]
 
-    def _fitting(self, name: str) -> Checkpoint:
+    def _fitting(self, source: Source) -> Checkpoint:
         """Load a draft checkpoint on the target's device.
 
         Raises CheckpointError if its vocabulary differs from the target's.
         """
         target = self._target
-        if name == target.name:
+        if source.name == target.name:
             return target
-        device = str(target.model.device)
-        draft = load_checkpoint(name, device=device, registry_path=self._registry_path)
+        draft = load_checkpoint(source, device=str(target.model.device))
         if not draft.tokenizer.has_same_ids(target.tokenizer):
             raise CheckpointError(
-                f"{name} and {target.name} do not share a vocabulary: choose a draft checkpoint of "
-                "the same model family."
+                f"{source.name} and {target.name} do not share a vocabulary: choose a draft "
+                "checkpoint of the same model family."
             )
         return draft

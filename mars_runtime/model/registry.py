@@ -1,8 +1,8 @@
-"""The registry: the checkpoints that can be loaded by name, and the sources of their files.
+"""The registry: the checkpoints that can be loaded by name, and where their files are.
 
-``fetch.py`` finds and downloads the files. Only the operator can name a Hub repository that is not
-in the registry. The page and the endpoint offer a fixed list of checkpoints, so no visitor can make
-this machine download anything else.
+``source.py`` finds the files and ``fetch.py`` downloads them. Only the operator can name a Hub
+repository that is not in the registry. The page and the endpoint offer a fixed list of checkpoints,
+so no visitor can make this machine download anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.files import has_adapter
 from mars_runtime.places import CHECKPOINTS
 
 REGISTRY = CHECKPOINTS / "registry.json"
@@ -54,6 +53,11 @@ class Gguf:
     def path(self) -> Path:
         """Path of the file in the cache folder; the file may not exist yet."""
         return cache_folder() / self.file
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file is there with its size; its content is verified when it is loaded."""
+        return self.path.is_file() and self.path.stat().st_size == self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +122,6 @@ def default_draft(name: str, path: Path = REGISTRY) -> str:
     """Return the name of a checkpoint's default draft model, or "". Raises CheckpointError."""
     entry = registry(path).get(name)
     return (entry.draft if entry else None) or ""
-
-
-def is_chat(name: str) -> bool:
-    """Return whether a checkpoint is a general chat model, not one trained for the project's tasks.
-
-    A checkpoint in the registry is a chat model unless its folder is in this repository. Any other
-    checkpoint counts as a chat model if it is an adapter or on the Hub. Raises CheckpointError.
-    """
-    entry = entry_of(name)
-    if entry is None:
-        return unlisted_entry(name).hub is not None or has_adapter(Path(name))
-    return entry.path is None
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:

@@ -59,13 +59,14 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     If this process starts the cluster, it serves until SIGTERM or SIGINT.
     """
     from mars_runtime.model.config import CheckpointError
-    from mars_runtime.model.fetch import resolve_checkpoint
+    from mars_runtime.model.fetch import download
+    from mars_runtime.model.source import resolve
 
     if not has_ray():
         print(NO_RAY, file=sys.stderr)
         return 2
     try:
-        resolve_checkpoint(plan.checkpoint)
+        download(resolve(plan.checkpoint))
         # The port is checked here, because Ray would wait until it is free.
         with bound(host, port) as listener:
             port = listener.getsockname()[1]

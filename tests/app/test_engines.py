@@ -7,12 +7,13 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_source import NO_NETWORK, FakeSource, make_handlers
-from scripted_page import ScriptedBackend, controls, make_served
+from fake_source import NO_NETWORK, FakeHub, make_handlers
+from scripted_page import ScriptedBackend, controls, make_served, source_of
 
 from app.api.runs import awaited
 from app.engines import engines as module
@@ -20,7 +21,7 @@ from app.engines.engines import (
     Engines,
     MemoryShortError,
     Served,
-    Tell,
+    State,
     UnavailableError,
     read_entries,
 )
@@ -29,8 +30,10 @@ from app.settings import AppSettings
 from app.ui.checkpoints import INSTEAD, INSTEAD_TASKS, CheckpointHandlers
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.fetch import Progress
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import Entry, registry
+from mars_runtime.model.source import Repository, Source
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
 
@@ -45,35 +48,37 @@ def _all_that_was_imported_stays_frozen(
 
 
 @pytest.fixture
-def source() -> Iterator[FakeSource]:
-    made = FakeSource()
+def source() -> Iterator[FakeHub]:
+    made = FakeHub()
     yield made
     made.go.set()
 
 
 @pytest.fixture
-def handlers(tmp_path: Path, source: FakeSource) -> Iterator[Handlers]:
+def handlers(tmp_path: Path, source: FakeHub) -> Iterator[Handlers]:
     made, _ = make_handlers(tmp_path, source)
     yield made
     made.engines.close()
 
 
 def test_a_bundled_checkpoint_is_the_default_until_the_wanted_one_is_loaded(
-    handlers: Handlers, source: FakeSource
+    handlers: Handlers, source: FakeHub
 ) -> None:
     engines = handlers.engines
     assert engines.default == "tiny"
     assert eventually(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
     assert handlers.checkpoints.arrival("a").sentence == "Downloading chat, 94 MB: 43 %"
     assert not handlers.checkpoints.arrival("a").is_over
+    assert engines.begin("chat").state is State.DOWNLOADING
     source.go.set()
     assert engines.get("chat", timeout=20)
+    assert engines.begin("chat").state is State.READY
     assert engines.default == "chat"
     assert source.calls == [False]
 
 
 def test_a_visitor_who_chose_or_ran_a_checkpoint_keeps_it_and_is_informed(
-    handlers: Handlers, source: FakeSource
+    handlers: Handlers, source: FakeHub
 ) -> None:
     source.go.set()
     assert handlers.engines.get("chat", timeout=20)
@@ -89,7 +94,7 @@ def test_a_visitor_who_chose_or_ran_a_checkpoint_keeps_it_and_is_informed(
 
 
 def test_without_a_network_a_sentence_says_so_and_everything_else_works(
-    handlers: Handlers, source: FakeSource
+    handlers: Handlers, source: FakeHub
 ) -> None:
     source.failure = NO_NETWORK
     source.go.set()
@@ -110,8 +115,8 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
 
 
 def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
-    class Offline(FakeSource):
-        def fetch(self, entry, progress, offline=False):
+    class Offline(FakeHub):
+        def download(self, source, progress, offline):
             assert offline
             raise CheckpointError("Fetching is switched off.")
 
@@ -124,7 +129,7 @@ def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
 
 
 def test_what_is_on_the_disk_is_loaded_at_once(tmp_path: Path) -> None:
-    source = FakeSource(is_present=True)
+    source = FakeHub(is_present=True)
     made, _ = make_handlers(tmp_path, source)
     assert made.engines.default == "chat"
     assert made.engines.arrival() is None
@@ -134,7 +139,7 @@ def test_what_is_on_the_disk_is_loaded_at_once(tmp_path: Path) -> None:
 
 
 def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
-    handlers: Handlers, source: FakeSource
+    handlers: Handlers, source: FakeHub
 ) -> None:
     stream = handlers.live.run("a", controls(checkpoint="chat"))
     assert "Downloading chat" in next(stream)
@@ -152,7 +157,7 @@ def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
 
 
 def test_a_late_reader_of_a_failed_load_does_not_discard_the_retry(
-    handlers: Handlers, source: FakeSource
+    handlers: Handlers, source: FakeHub
 ) -> None:
     engines = handlers.engines
     failed = engines.begin("chat")
@@ -167,10 +172,13 @@ def test_a_late_reader_of_a_failed_load_does_not_discard_the_retry(
     assert engines.begin("chat") is retry
 
 
-def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:
-    assert Engines(AppSettings(), source=FakeSource()).wanted == "mars-smollm2"
-    assert Engines(AppSettings(), source=FakeSource()).default == "mars-tiny"
-    assert Engines(AppSettings(checkpoint="ar-tiny"), source=FakeSource()).default == "ar-tiny"
+def test_the_chat_model_is_wanted_unless_another_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path))
+    assert Engines(AppSettings()).wanted == "mars-smollm2"
+    assert Engines(AppSettings()).default == "mars-tiny"
+    assert Engines(AppSettings(checkpoint="ar-tiny")).default == "ar-tiny"
     assert next(iter(read_entries("mars-tiny"))) == "mars-tiny"
 
 
@@ -192,13 +200,17 @@ class SmallMachine(Engines):
     def alive(self) -> list[str]:
         return [n for n, all_made in self.made.items() if any(s.engine.is_alive for s in all_made)]
 
-    def _load(self, name: str, tell: Tell) -> Served:
+    def _resolve(self, entry: Entry) -> Source:
+        return source_of(entry)
+
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+        name = entry.name
         if name in self.failing:
             raise RuntimeError("no such file")
         if len(self.alive) >= self._fit:
             raise MemoryShortError(f"{name} needs some 2.0 GB of memory and 1.0 GB are free.")
         backend = ScriptedBackend("I write. " * 40, forward_seconds=0.002)
-        served = make_served(self._folder / name, self.entries[name], backend, self.settings)
+        served = make_served(self._folder / name, entry, backend, self.settings)
         self.made[name].append(served)
         return served
 
@@ -260,7 +272,7 @@ def test_what_was_loaded_before_the_native_forward_was_compiled_is_replaced(
     """A run ends on the engine it began on; new runs get the second one."""
     first = get(engines, "a")
     run = first.engine.submit(SHORT, pace=20)
-    engines._provisional.add("a")
+    engines._records["a"].is_provisional = True
     replaced = threading.Thread(target=engines._use_native)
     replaced.start()
     assert eventually(lambda: get(engines, "a") is not first)
@@ -327,9 +339,7 @@ def test_small_published_checkpoints_are_offered_where_the_hub_answers(
     monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
 ) -> None:
     requests: list[float] = []
-    monkeypatch.setattr(
-        module.fetch, "hub_answers", lambda seconds: requests.append(seconds) or answers
-    )
+    monkeypatch.setattr(module, "hub_answers", lambda seconds: requests.append(seconds) or answers)
     engines = Engines(AppSettings(checkpoint="mars-tiny", **settings))
     monkeypatch.setattr(engines, "begin", lambda name: None)
     engines.open()
@@ -343,33 +353,31 @@ def test_small_published_checkpoints_are_offered_where_the_hub_answers(
         assert "By the authors of the paper" in words
 
 
-class Published:
+class Published(Engines):
     """Where nothing of the hub can be had, and the chat model or nothing is there."""
 
-    def __init__(self, has_chat: bool) -> None:
-        self.has_chat = has_chat
+    def __init__(self, folder: Path, names: tuple[str, ...], has_chat: bool) -> None:
+        self._folder, self._has_chat = folder, has_chat
+        super().__init__(AppSettings(checkpoint=names[0]), {n: registry()[n] for n in names})
 
-    def is_present(self, entry: Entry) -> bool:
-        return self.has_chat and entry.gguf is not None
+    def _resolve(self, entry: Entry) -> Source:
+        is_there = entry.path or (entry.gguf and self._has_chat)
+        return replace(source_of(entry), missing=() if is_there else (Repository("x/y"),))
 
-    def fetch(self, entry: Entry, progress: object, offline: bool = False) -> Path:
-        raise CheckpointError(f"The checkpoint {entry.name} could not be fetched from the Hub.")
+    def _download(self, source: Source, progress: Progress) -> Source:
+        raise CheckpointError(f"The checkpoint {source.name} could not be fetched from the Hub.")
+
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+        backend = ScriptedBackend("I write. " * 40)
+        return make_served(self._folder / entry.name, entry, backend, self.settings)
 
 
 @pytest.mark.parametrize(("has_chat", "stands_in"), [(True, "mars-smollm2"), (False, "mars-tiny")])
 def test_what_cannot_be_had_is_one_sentence_and_the_chat_model_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_chat: bool, stands_in: str
+    tmp_path: Path, has_chat: bool, stands_in: str
 ) -> None:
     names = ("mars-0.5b-blk4", "mars-smollm2", "mars-tiny")
-    entries = {name: registry()[name] for name in names}
-    settings = AppSettings(checkpoint=names[0])
-    engines = Engines(settings, entries, Published(has_chat))
-
-    def load(name: str, tell: Tell) -> Served:
-        backend = ScriptedBackend("I write. " * 40)
-        return make_served(tmp_path / name, entries[name], backend, settings)
-
-    monkeypatch.setattr(engines, "_load", load)
+    engines = Published(tmp_path, names, has_chat)
     assert engines.default == stands_in
     engines.open()
     assert eventually(lambda: engines.begin(stands_in).served)

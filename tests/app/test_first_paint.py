@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import needs_browser, origin_of, playwright, visiting
-from fake_source import FakeSource
+from fake_source import FakeHub
 from fake_source import make_handlers as make_fetching
 from page_texts import texts
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
@@ -120,14 +120,14 @@ CHAT_CHIP, TASK_CHIP = ".chip:text-is('Ask a question')", ".chip:text-is('Word p
 
 
 @pytest.fixture
-def source() -> Iterator[FakeSource]:
-    made = FakeSource()
+def source() -> Iterator[FakeHub]:
+    made = FakeHub()
     yield made
     made.go.set()
 
 
 @pytest.fixture
-def fetching(tmp_path: Path, source: FakeSource) -> Handlers:
+def fetching(tmp_path: Path, source: FakeHub) -> Handlers:
     return make_fetching(tmp_path, source, port=0)[0]
 
 
@@ -155,7 +155,7 @@ def wait_chosen(page: playwright.Page, name: str) -> None:
 
 
 def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
-    visit, source: FakeSource
+    visit, source: FakeHub
 ) -> None:
     page = visit()
     page.wait_for_selector("#arrival:has-text('Downloading chat, 94 MB: 43 %')")

@@ -26,7 +26,7 @@ from scripted_page import (
 
 from app.api.runs import batch
 from app.engines import zerogpu
-from app.engines.engines import KEEPS_DYING, MAX_REPLACED, Served, Tell, UnavailableError
+from app.engines.engines import KEEPS_DYING, MAX_REPLACED, Served, UnavailableError
 from app.engines.zerogpu import TOO_LATE, LeasedEngines
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
@@ -36,7 +36,9 @@ from mars_runtime.engine.leased.engine import LOST
 from mars_runtime.engine.leased.worker import Call, Decode, Lease, LeaseError, News
 from mars_runtime.engine.request import Request
 from mars_runtime.events import End, Event, Step
+from mars_runtime.model.fetch import Progress
 from mars_runtime.model.registry import Entry
+from mars_runtime.model.source import Source
 from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ForkedWorkers
 
@@ -51,8 +53,8 @@ class Space:
         space = self
 
         class Scripted(LeasedEngines):
-            def _load(self, name: str, tell: Tell) -> Served:
-                served = super()._load(name, tell)
+            def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+                served = super()._load(entry, source, progress)
                 scripted = make_served(folder, served.entry, backend, self.settings)
                 scripted.engine.close()
                 return Served(served.entry, scripted.checkpoint, served.engine)
@@ -254,8 +256,8 @@ def handlers(tmp_path: Path, backend: Mortal) -> Iterator[Handlers]:
     class Renewing(ReadyEngines):
         """Each time the checkpoint is loaded, it gets an engine of its own."""
 
-        def _load(self, name: str, tell: Tell) -> Served:
-            served = super()._load(name, tell)
+        def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+            served = super()._load(entry, source, progress)
             return replace(served, engine=Engine(backend, max_turn_seconds=0.2))
 
     engines = Renewing(settings, served)

@@ -158,7 +158,7 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
     """A page with one slot and with the checkpoint "chat" never loaded."""
-    source = fake_source.FakeSource()
+    source = fake_source.FakeHub()
     folder = tmp_path_factory.mktemp("loading")
     handlers, _ = fake_source.make_handlers(folder, source, port=0, max_runs=1, max_waiting=1)
     with serving(handlers) as (page, _):
@@ -186,7 +186,7 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
 
 @pytest.mark.parametrize("endpoint", [generate, compare])
 def test_callers_read_what_they_wait_for(tmp_path: Path, endpoint: Any) -> None:
-    source = fake_source.FakeSource()
+    source = fake_source.FakeHub()
     handlers, _ = fake_source.make_handlers(tmp_path, source, max_seconds=20)
     values = {**controls(max_new_tokens=4), "checkpoint": "chat", "method": "mars"}
     answers = endpoint(handlers.engines, handlers.book, values)

@@ -14,10 +14,8 @@ import torch
 
 from app.engines import engines as module
 from app.engines.engines import (
+    CheckpointLoad,
     Engines,
-    Load,
-    Served,
-    Tell,
     UnavailableError,
     check_memory,
     read_entries,
@@ -28,6 +26,7 @@ from mars_runtime.engine.request import Request
 from mars_runtime.model import load
 from mars_runtime.model.config import CheckpointError, MemoryShortError
 from mars_runtime.model.registry import Entry, registry
+from mars_runtime.model.source import resolve
 from mars_runtime.serving.server import ServePlan, bring
 from mars_runtime.settings import DecodeSettings
 
@@ -99,10 +98,10 @@ def test_a_page_serves_the_checkpoint_that_it_has(monkeypatch: pytest.MonkeyPatc
 def test_a_checkpoint_that_fails_does_not_name_its_folder(
     tmp_path: Path, said: str, read: str
 ) -> None:
-    def bring(tell: Tell) -> Served:
+    def bring(load: CheckpointLoad) -> None:
         raise CheckpointError(said.replace("{}", str(tmp_path / "mars")))
 
-    load = Load("a checkpoint", bring)
+    load = CheckpointLoad("a checkpoint", bring)
     with pytest.raises(UnavailableError) as raised:
         load.wait(30)
     assert str(raised.value) == load.failure == load.trouble == read
@@ -155,6 +154,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_head(tmp_path / "seven", [3584, 152064], [7_000, 1_000_000])
+    source = resolve(str(folder))
     for free, has_native, dtype, is_refused in (
         (24_000_000_000, False, "fp32", True),
         (24_000_000_000, False, "bf16", False),
@@ -165,15 +165,15 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
         monkeypatch.setattr("app.engines.engines.free_memory", lambda free=free: free)
         monkeypatch.setattr("mars_runtime.model.build.has_native", lambda has=has_native: has)
         if not is_refused:
-            check_memory("seven", folder, "cpu", dtype)
+            check_memory(source, "cpu", dtype)
             continue
         refusal = r"seven needs about 39\.2 GB .* 24\.0 GB are free"
         with pytest.raises(CheckpointError, match=refusal):
-            check_memory("seven", folder, "cpu", dtype)
+            check_memory(source, "cpu", dtype)
     monkeypatch.setattr("app.engines.engines.free_memory", lambda: 1)
     for head in (b"", b"\xff" * 8, b"\x02" + b"\x00" * 7 + b"[]", b"\x01" * 20):  # damaged
         (folder / "model.safetensors").write_bytes(head)
-        check_memory("seven", folder, "cpu", "fp32")
+        check_memory(source, "cpu", "fp32")
 
 
 def test_engines_ask_first(tmp_path: Path) -> None:

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import HfApi, constants
 from test_adapter import tensors_of, write
 
 from app.engines.engines import Engines, UnavailableError
 from app.settings import AppSettings
 from mars_runtime import __main__ as program
-from mars_runtime.model import fetch as fetching
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import OFFLINE, fetch, is_present, resolve_checkpoint
+from mars_runtime.model.fetch import OFFLINE, download
 from mars_runtime.model.load import load_checkpoint, read_config
 from mars_runtime.model.registry import unlisted_entry
+from mars_runtime.model.source import resolve
 from mars_runtime.provenance import fingerprint
 from tests.published import in_hub_cache, use_hub_cache, write_published
 
@@ -59,18 +60,20 @@ def test_a_folder_loads_with_the_base_that_it_names(base: Path, tmp_path: Path) 
 
 def test_a_hub_id_loads_with_its_base_and_runs_nothing(base: Path, tmp_path: Path) -> None:
     """``write_published`` puts code next to the base that would end this process."""
-    entry = unlisted_entry(ADAPTER)
-    assert not is_present(entry)
+    assert [origin.id for origin in resolve(ADAPTER).missing] == [ADAPTER]
     made = adapter_for(base, BASE, tmp_path / "made")
     there = in_hub_cache(made, tmp_path, ADAPTER)
-    assert not is_present(entry)  # its base is missing
+    assert [origin.id for origin in resolve(ADAPTER).missing] == [BASE]
     with pytest.raises(CheckpointError, match=f"{BASE} is not on this machine"):
-        fetch(entry)
+        download(resolve(ADAPTER))
     weights = in_hub_cache(base, tmp_path, BASE)
-    assert is_present(entry)
-    assert fetch(entry) == there
-    checkpoint = resolve_checkpoint(ADAPTER)
-    assert (checkpoint.name, checkpoint.path, checkpoint.adapter) == (ADAPTER, weights, there)
+    source = resolve(ADAPTER)
+    assert download(source) is source
+    assert source.is_chat
+    assert (source.name, source.path, source.adapter, source.base) == (
+        *(ADAPTER, weights),
+        *(there, BASE),
+    )
     by_name, by_folder = (load_checkpoint(item, device="cpu") for item in (ADAPTER, str(made)))
     assert by_name.name == ADAPTER
     assert fingerprint(by_name.weight_files) == fingerprint(by_folder.weight_files)
@@ -83,7 +86,8 @@ def test_a_page_that_is_offline_asks_no_hub(
     """With its flag only, without the environment's variables."""
     in_hub_cache(base, tmp_path, BASE)
     monkeypatch.delenv(OFFLINE[0])
-    monkeypatch.setattr(fetching, "_snapshot", lambda entry: pytest.fail("the hub was asked"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(HfApi, "repo_info", lambda *_, **__: pytest.fail("the hub was asked"))
     engines = Engines(AppSettings(checkpoint=BASE, device="cpu", offline=True))
     assert engines.get(BASE, 120) is not None
     engines.close()
@@ -105,9 +109,9 @@ def test_the_page_serves_an_adapter_of_the_hub_and_nothing_that_a_visitor_names(
 
 
 def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
-    tiny = resolve_checkpoint("mars-tiny")
+    tiny = resolve("mars-tiny")
     adapter = adapter_for(tiny.path, "mars-tiny", tmp_path / "mine")
-    checkpoint = resolve_checkpoint(str(adapter))
+    checkpoint = resolve(str(adapter))
     assert (checkpoint.name, checkpoint.path, checkpoint.adapter) == ("mine", tiny.path, adapter)
     assert checkpoint.entry == tiny.entry
 
@@ -128,9 +132,8 @@ def test_a_base_that_cannot_be_used_is_one_sentence(
     made = adapter_for(base, BASE, tmp_path / "made")
     (made / "adapter.json").write_text(json.dumps({"format": 1, "base": said}))
     in_hub_cache(made, tmp_path, ADAPTER)
-    assert said == ADAPTER or not is_present(unlisted_entry(ADAPTER))
     with pytest.raises(CheckpointError, match=sentence) as caught:
-        resolve_checkpoint(ADAPTER)
+        download(resolve(ADAPTER))
     assert "\n" not in str(caught.value)
 
 
@@ -138,7 +141,7 @@ def test_a_repository_without_a_model_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     in_hub_cache(tmp_path / "made", tmp_path, ADAPTER)
     with pytest.raises(CheckpointError, match="is not on this machine and downloads are switched"):
-        resolve_checkpoint(ADAPTER)
+        download(resolve(ADAPTER))
 
 
 @pytest.mark.parametrize("name", ["nobody", "../base", "a/b/c", "/etc/passwd", "a b/c", "-x/y"])
@@ -147,7 +150,7 @@ def test_what_is_no_hub_id_is_never_downloaded(
 ) -> None:
     assert unlisted_entry(name).hub is None
     with pytest.raises(CheckpointError, match="There is no checkpoint"):
-        resolve_checkpoint(name)
+        resolve(name)
     assert name.startswith("-") or program.main(["fetch", name]) == 1
     assert "\n" not in capsys.readouterr().err.strip()
 
@@ -155,4 +158,4 @@ def test_what_is_no_hub_id_is_never_downloaded(
 def test_a_folder_takes_precedence_over_a_hub_id(base: Path, tmp_path: Path) -> None:
     in_hub_cache(base, tmp_path, "made/here")
     write_published(tmp_path / "made" / "here")
-    assert resolve_checkpoint("made/here").path == Path("made/here")
+    assert resolve("made/here").path == Path("made/here")

@@ -79,7 +79,7 @@ def test_numbers_that_are_none_are_found_while_packing(odd: float, bits: int) ->
 
 def test_a_published_folder_is_computed_in_int8_by_the_native_forward(published: Path) -> None:
     messages: list[str] = []
-    checkpoint = load_checkpoint(str(published), device="cpu", tell=messages.append)
+    checkpoint = load_checkpoint(str(published), device="cpu", progress=messages.append)
     assert isinstance(checkpoint.model, NativeModel)
     assert checkpoint.model.is_bitwise
     assert checkpoint.model.arithmetic == "int8 weights, int8 products"

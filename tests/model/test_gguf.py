@@ -24,10 +24,11 @@ from mars_runtime.decoders.factory import decode
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import resolve_checkpoint, sha256_of
+from mars_runtime.model.files import sha256_of
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.quantized import GroupedMatrix
+from mars_runtime.model.source import resolve
 from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
@@ -337,15 +338,15 @@ def test_a_file_is_recognised_by_its_first_bytes(
     for name in names:
         (folder / name).write_bytes(b"# " if name.endswith(".md") else file.read_bytes())
     link.symlink_to(folder / found)
-    assert resolve_checkpoint(str(folder / asked)).path == folder / found
-    assert resolve_checkpoint(str(link)).path == link
+    assert resolve(str(folder / asked)).path == folder / found
+    assert resolve(str(link)).path == link
 
 
 def test_a_folder_with_several_checkpoints_names_them(file: Path, tmp_path: Path) -> None:
     for name in ("a.gguf", "b.gguf", "c\x1b[2J.gguf"):
         (tmp_path / name).write_bytes(file.read_bytes())
     with pytest.raises(CheckpointError, match=r"a\.gguf, b\.gguf") as caught:
-        resolve_checkpoint(str(tmp_path))
+        resolve(str(tmp_path))
     assert "\x1b" not in str(caught.value)
 
 

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import SUMS, check_sums
-from mars_runtime.model.files import weight_files
+from mars_runtime.model.files import SUMS, check_sums, weight_files
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, Entry, registry
 

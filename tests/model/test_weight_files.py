@@ -14,8 +14,7 @@ import pytest
 from app.engines.engines import num_weights
 from mars_runtime.model import files
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import SUMS, sha256_of
-from mars_runtime.model.files import weight_files
+from mars_runtime.model.files import SUMS, sha256_of, weight_files
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.provenance import fingerprint
 from tests.tiny_checkpoint import write_checkpoint

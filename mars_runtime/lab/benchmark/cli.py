@@ -19,7 +19,7 @@ from rich.console import Console
 from mars_runtime import tasks
 from mars_runtime.lab.benchmark.peers import ENGINES
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
-from mars_runtime.model.registry import is_chat
+from mars_runtime.model.source import resolve
 from mars_runtime.outputs import check_file, path_of, write_text
 
 
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     check_file(args.out)
     from mars_runtime.lab.benchmark.run import BenchmarkPlan, perform
 
-    usual = tasks.KINDS if is_chat(args.checkpoint) else tasks.all_families()
+    usual = tasks.KINDS if resolve(args.checkpoint).is_chat else tasks.all_families()
     plan = BenchmarkPlan(
         checkpoint=args.checkpoint,
         families=tuple(args.families or usual),

@@ -24,7 +24,7 @@ from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
-from mars_runtime.model.registry import is_chat
+from mars_runtime.model.source import resolve
 from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import (
@@ -167,7 +167,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     to_evaluate = {
-        name: load_prompts(args.families or families_for(is_chat(name)), args.seed, args.prompts)
+        name: load_prompts(
+            args.families or families_for(resolve(name).is_chat), args.seed, args.prompts
+        )
         for name in args.checkpoints
     }
     grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in to_evaluate.items()}

@@ -23,10 +23,11 @@ from torch import Tensor
 
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError, ModelConfig
-from mars_runtime.model.fetch import resolve_checkpoint
+from mars_runtime.model.fetch import download
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import read_config, read_weights
 from mars_runtime.model.quantized import GroupedMatrix
+from mars_runtime.model.source import resolve
 from mars_runtime.text import TextError, Tokenizer, read_spec
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -54,12 +55,12 @@ class Base:
 
 def read_base(name_or_path: str) -> Base:
     """Load a base into host memory, regardless of the default device. Raises CheckpointError."""
-    files = resolve_checkpoint(name_or_path)
+    source = download(resolve(name_or_path))
     try:
         with torch.device("cpu"):
-            config, weights, spec = _read(files.path)
-        mask = files.entry.mask_token if files.entry else None
-        tokenizer = Tokenizer(*spec, mask=mask, name=str(files.path))
+            config, weights, spec = _read(source.path)
+        mask = source.entry.mask_token if source.entry else None
+        tokenizer = Tokenizer(*spec, mask=mask, name=str(source.path))
     except (TextError, OSError, ValueError) as error:
         raise CheckpointError(str(error)) from error
     return Base(name_or_path, config, weights, tokenizer)

@@ -1,0 +1,201 @@
+"""Find the files of a checkpoint from its name. No request is sent; ``fetch.py`` downloads."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mars_runtime.inputs import read_text
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.files import (
+    ADAPTER,
+    ADAPTER_FILES,
+    ARCHIVE,
+    SUMS,
+    gguf_at,
+    has_adapter,
+    is_stored,
+    stem_of,
+    weight_names,
+)
+from mars_runtime.model.registry import REGISTRY, Entry, Gguf, entry_of, registry, unlisted_entry
+
+HUB_FILES = ("*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}", SUMS)
+HUB_SUBFOLDERS = "*/*"  # a pattern without a slash also matches in subfolders
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A Hub repository. revision: a commit or branch; None for the branch main."""
+
+    id: str
+    revision: str | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The newest complete snapshot in the cache of the Hub's client, or None."""
+        from huggingface_hub import snapshot_download
+
+        try:
+            folder = Path(
+                snapshot_download(
+                    self.id,
+                    revision=self.revision or "main",
+                    allow_patterns=list(HUB_FILES),
+                    ignore_patterns=HUB_SUBFOLDERS,
+                    local_files_only=True,
+                )
+            )
+        except Exception:  # the Hub client raises errors of many libraries
+            return None
+        return folder if _is_complete(folder) else None
+
+
+def _is_complete(folder: Path) -> bool:
+    if has_adapter(folder):
+        return is_stored(folder, ADAPTER_FILES)
+    try:
+        is_whole = all(is_stored(folder, name) for name in weight_names(folder))
+    except CheckpointError:
+        return False
+    return is_whole and (folder / "config.json").is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the files of a checkpoint are.
+
+    name: for people. given: what ``resolve`` was called with.
+    path: the folder with configuration, tokenizer, template and weights, or the GGUF file; it may
+        not exist while something is missing.
+    entry: the entry of the registry that describes ``path``, or None.
+    adapter: the folder of the adapter, or None. base: the base that an unlisted adapter names, or
+        "".
+    origins: where the files can be downloaded. missing: those of the origins that have to be
+        downloaded. Only a downloaded adapter tells its base, so the base may be missing then.
+    """
+
+    name: str
+    given: str
+    registry_path: Path
+    path: Path
+    entry: Entry | None = None
+    adapter: Path | None = None
+    base: str = ""
+    origins: tuple[Gguf | Repository, ...] = ()
+    missing: tuple[Gguf | Repository, ...] = ()
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether this is a general chat model, not one trained for the project's tasks.
+
+        A listed checkpoint is one unless its folder is in this repository. Any other counts as one
+        if it is an adapter or on the Hub.
+        """
+        if self.base or self.entry is None:
+            return bool(self.base or self.origins)
+        return self.entry.path is None
+
+    def again(self) -> Source:
+        """Find the files again, after a download."""
+        return resolve(self.given, self.registry_path)
+
+
+def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
+    """Find the files of a checkpoint.
+
+    name_or_path: a name in the registry, a Hub id (``owner/name``), a folder or a GGUF file. The
+    base model of an adapter is the one that its ``adapter.json`` names. Raises CheckpointError.
+    """
+    source = _find(name_or_path, registry_path)
+    if source.adapter is None or source.adapter != source.path:
+        return source
+    name = base_of(source.adapter)
+    if source.origins and entry_of(name, registry_path) is None and not unlisted_entry(name).hub:
+        raise CheckpointError(
+            f"The base {name!r} of the adapter in {source.adapter} is neither a name in the "
+            "registry nor a Hub id: choose another adapter, or ask its author to correct its base."
+        )
+    base = _find(name, registry_path)
+    if base.adapter is not None and base.adapter == base.path:
+        raise CheckpointError(
+            f"The base {base.name} of the adapter in {source.adapter} is an adapter itself: write "
+            f"the name of the base model into {ADAPTER}."
+        )
+    return replace(
+        base,
+        name=source.name,
+        given=name_or_path,
+        adapter=source.adapter,
+        base=base.name,
+        origins=(*source.origins, *base.origins),
+    )
+
+
+def _find(name: str, registry_path: Path) -> Source:
+    """Find one checkpoint. If it is an adapter that names its base, ``path`` and ``adapter`` are
+    both its folder.
+    """
+    entry = entry_of(name, registry_path)
+    if entry is not None:
+        return _find_listed(entry, registry_path)
+    path = Path(os.path.expanduser(name))
+    if has_adapter(path):
+        return Source(path.name, name, registry_path, path, adapter=path)
+    if (path / "config.json").is_file():
+        return Source(path.name, name, registry_path, path)
+    gguf = gguf_at(path)
+    if gguf is not None:
+        return Source(stem_of(gguf), name, registry_path, gguf)
+    hub = unlisted_entry(name).hub
+    if hub is None:
+        raise CheckpointError(
+            f"There is no checkpoint {name!r}: use a folder with a config.json or an {ADAPTER}, a "
+            f"GGUF file, a Hub id (owner/name) or one of {', '.join(registry(registry_path))}."
+        )
+    return _find_on_hub(name, registry_path, Repository(hub))
+
+
+def _find_listed(entry: Entry, registry_path: Path) -> Source:
+    if entry.gguf is None and entry.path is None:
+        repository = Repository(entry.hub or entry.name, entry.revision)
+        return replace(_find_on_hub(entry.name, registry_path, repository), entry=entry)
+    adapter = registry_path.parent / entry.adapter if entry.adapter else None
+    adapter = adapter if adapter is not None and has_adapter(adapter) else None
+    source = Source(entry.name, entry.name, registry_path, Path(), entry, adapter)
+    if entry.gguf is not None:
+        # The checksum is not verified here, because loading rejects a damaged file.
+        missing = () if entry.gguf.is_there else (entry.gguf,)
+        return replace(source, path=entry.gguf.path, origins=(entry.gguf,), missing=missing)
+    path = registry_path.parent / str(entry.path)
+    if not (path / "config.json").is_file():
+        raise CheckpointError(
+            f"The folder {path} of the checkpoint {entry.name} has no config.json: restore it "
+            "from the repository."
+        )
+    return replace(source, path=path)
+
+
+def _find_on_hub(name: str, registry_path: Path, repository: Repository) -> Source:
+    folder, origins = repository.folder, (repository,)
+    if folder is None:
+        path = Path(repository.id)
+        return Source(name, name, registry_path, path, origins=origins, missing=origins)
+    adapter = folder if has_adapter(folder) else None
+    return Source(name, name, registry_path, folder, adapter=adapter, origins=origins)
+
+
+def base_of(adapter: Path) -> str:
+    """Return the name of an adapter's base model. adapter: its folder. Raises CheckpointError."""
+    try:
+        base = json.loads(read_text(adapter / ADAPTER))["base"]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        base = None
+    if not isinstance(base, str) or not base:
+        raise CheckpointError(
+            f'{adapter / ADAPTER} does not name its base: add the key "base" with a name in the '
+            "registry, a Hub id or a path."
+        )
+    return base
