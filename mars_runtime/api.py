@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast, overload
 
@@ -25,7 +25,6 @@ from mars_runtime.notebook import display, framed
 from mars_runtime.outputs import write_text
 from mars_runtime.settings import (
     OBEYED_BY_ALL,
-    RECOMMENDED,
     SETTINGS,
     AutoObjective,
     BlockSize,
@@ -37,6 +36,7 @@ from mars_runtime.settings import (
     Metric,
     SettingsError,
     TauPolicy,
+    recommended,
 )
 from mars_runtime.speedup import Speedup, passes_result, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
@@ -399,16 +399,13 @@ def _path(value: Any) -> Path:
 
 
 def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
-    """Return settings from keyword arguments. Raises SettingsError.
-
-    Settings without a value have the defaults of the page for MARS, and those of DecodeSettings for
-    other methods.
+    """Return settings from keyword arguments, completed by ``recommended``. Raises
+    SettingsError.
     """
     for name in settings:
         if name not in SETTINGS:
             raise SettingsError(f"There is no setting {name}: choose among {', '.join(SETTINGS)}.")
-    start = RECOMMENDED if settings.get("method", "mars") == "mars" else DecodeSettings()
-    return replace(start, **settings)
+    return recommended(settings)
 
 
 def _listed(value: object) -> list[Any] | None:

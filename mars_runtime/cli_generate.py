@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import FINAL, End, Event
@@ -22,6 +21,7 @@ from mars_runtime.settings import (
     Setting,
     SettingsError,
     number,
+    recommended,
 )
 from mars_runtime.text import Context, TextError, check_system
 
@@ -69,15 +69,13 @@ def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> DecodeSettings:
-    """Return the settings that the command line specifies.
+    """Return the settings that the command line specifies, completed by ``recommended``.
 
-    Absent settings have the page's defaults for MARS, and those of DecodeSettings for other
-    methods. Raises SettingsError.
+    Raises SettingsError.
     """
     values = vars(args)
     chosen = {name: values[name] for name in SETTINGS if values.get(name) is not None}
-    start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
-    return replace(start, **chosen)
+    return recommended(chosen)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -131,7 +129,7 @@ def _generate(
     settings = with_draft(settings, checkpoint.name)
     ids = checkpoint.tokenizer.encode_prompt(prompt, system=system)
     request = Request(ids, settings, DEADLINE)
-    if settings.method == "mars" and settings.num_proposals > checkpoint.block_size:
+    if "lossless" in settings.facts.obeys and settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B may give worse text.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:

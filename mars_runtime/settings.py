@@ -544,6 +544,16 @@ EXACTNESS = {
 """How exactly lossless text equals AR's, by ``Header.is_bitwise``."""
 
 
+def recommended(values: Mapping[str, Any]) -> DecodeSettings:
+    """Return settings with these values, by name.
+
+    The others have the recommended values for MARS, and the defaults for any other method. Raises
+    SettingsError.
+    """
+    is_usual = values.get("method", RECOMMENDED.method) == RECOMMENDED.method
+    return replace(RECOMMENDED if is_usual else DecodeSettings(), **values)
+
+
 AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
 """Plain AR that verifies drafts from prompt lookup, without masks."""
 

@@ -317,7 +317,7 @@ def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
     obeyed = {name: getattr(settings, name) for name in facts.obeys}
     if settings.is_auto and not facts.has_auto and obeyed:
         obeyed["block_size"] = FIXED_BLOCK_SIZE
-    if method == "block_diffusion":
+    if facts.is_alone:
         if settings.block_size == 1:  # the page hides the slider for checkpoints with B = 1
             obeyed["block_size"] = AUTO
         if settings.lossless:  # with lossless, τ applies to drafts, which this method does not make

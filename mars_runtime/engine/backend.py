@@ -230,7 +230,7 @@ class CheckpointBackend(Backend):
         return prompt, available
 
     def _supports(self, method: str) -> bool:
-        return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
+        return not METHODS[method].is_alone or self._checkpoint.diffusion_size > 0
 
     def check(self, request: AnyRequest) -> None:
         """Raise RequestError if the checkpoint cannot serve the request.

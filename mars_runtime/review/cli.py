@@ -167,7 +167,7 @@ class Decoders:
             (
                 answer_of(trace, item, None)["text"]
                 for trace, method in zip(traces, methods, strict=True)
-                if trace and method.settings and method.settings.method == "ar"
+                if trace and method.settings and method.settings.facts.is_reference
             ),
             None,
         )
@@ -193,7 +193,7 @@ class Decoders:
                 request = Request(
                     tokenizer.encode_prompt(item.prompt, before=item.before),
                     settings,
-                    is_checked=settings.method == "mars" and not settings.is_verified,
+                    is_checked="lossless" in settings.facts.obeys and not settings.is_verified,
                     reuses=False,
                 )
                 run: Run = engine.submit(request, is_alone=True)
