@@ -73,14 +73,18 @@ def _table() -> Iterator[str]:
     yield f"{WRITTEN} from the constants of Python."
     yield from _constant(
         "METHODS",
-        "The decoding methods. `obeys`: the settings that act on the method; `isExact`: whether "
-        "its text is always AR's.",
-        "Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>",
+        "The decoding methods. `drafts`: what proposes tokens; `obeys`: the settings that "
+        "act on the method; `isExact`: whether its text is always AR's.",
+        "Record<string, MethodFacts>",
         {
             name: _object(
                 title=facts.title,
                 obeys=[setting for setting in SETTINGS if setting in facts.obeys],
+                drafts=facts.drafts,
                 isExact=facts.is_exact,
+                isReference=facts.is_reference,
+                isGuessing=facts.is_guessing,
+                needsDraftModel=facts.needs_draft_model,
             )
             for name, facts in LANES.items()
         },

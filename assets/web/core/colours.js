@@ -3,6 +3,7 @@
 
 import { isFirst } from "./folds.js";
 import { NUM_METHODS, placeOfMethod } from "./methods.js";
+import { METHODS } from "./table.js";
 
 const NUM_RUNS = 6; // number of colours that distinguish runs, not counting plain AR's grey
 
@@ -50,5 +51,5 @@ export function hash(text) {
 export const runColours = {
   /** @param {Pick<Lane, "method"> & { name?: string }} run */
   placeOf: ({ method, name = "" }) =>
-    method === "ar" ? 0 : 1 + (isFirst({ name }) ? NUM_METHODS : placeOfMethod(method)),
+    METHODS[method]?.isReference ? 0 : 1 + (isFirst({ name }) ? NUM_METHODS : placeOfMethod(method)),
 };

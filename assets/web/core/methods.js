@@ -27,18 +27,15 @@ export function isVerified(settings) {
   return Boolean(settings && (isExact || (obeys.includes("lossless") && settings.lossless)));
 }
 
-/** @type {Record<string, string>} */
-const DRAFTS = { lookup: "prompt lookup", jacobi: "guesses", speculative: "a draft model", block_diffusion: "blocks" };
-
 /**
  * Returns what a method does with these settings: "one token per pass", or what drafts and whether AR verifies it.
  * @param {Settings} settings
  */
 export function doesText(settings) {
-  const name = nameOf(settings);
-  if (name === "ar") return "one token per pass";
-  const drafts = DRAFTS[name] ?? (settings.lossless && settings.lookup ? "masks and lookup" : "masks");
-  return `${drafts}, ${isVerified(settings) ? "verified" : "unverified"}`;
+  const { drafts, isReference, obeys } = factsOf(settings);
+  if (isReference) return "one token per pass";
+  const hasLookup = obeys.includes("lookup") && settings.lossless && settings.lookup;
+  return `${drafts}${hasLookup ? " and lookup" : ""}, ${isVerified(settings) ? "verified" : "unverified"}`;
 }
 
 export const NUM_METHODS = Object.keys(METHODS).length - 1; // not counting plain AR
@@ -51,6 +48,6 @@ export const placeOfMethod = (method) =>
   Math.max(
     0,
     Object.keys(METHODS)
-      .filter((name) => name !== "ar")
+      .filter((name) => !METHODS[name].isReference)
       .indexOf(method),
   );

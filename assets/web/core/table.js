@@ -1,15 +1,16 @@
 // Written by `python tools/wire_types.py` from the constants of Python.
 
-// The decoding methods. `obeys`: the settings that act on the method; `isExact`: whether its text is always AR's.
-/** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
+// The decoding methods. `drafts`: what proposes tokens; `obeys`: the settings that act on the method; `isExact`:
+// whether its text is always AR's.
+/** @type {Record<string, MethodFacts>} */
 // prettier-ignore
 export const METHODS = {
-  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy", "agreement_target", "auto_objective"], isExact: false },
-  ar: { title: "plain AR", obeys: [], isExact: true },
-  lookup: { title: "AR + lookup", obeys: [], isExact: true },
-  jacobi: { title: "Jacobi", obeys: ["block_size"], isExact: true },
-  speculative: { title: "speculative", obeys: ["tau", "block_size", "mask_layout", "lookup", "draft", "masked"], isExact: true },
-  block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },
+  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy", "agreement_target", "auto_objective"], drafts: "masks", isExact: false, isReference: false, isGuessing: false, needsDraftModel: false },
+  ar: { title: "plain AR", obeys: [], drafts: "", isExact: true, isReference: true, isGuessing: false, needsDraftModel: false },
+  lookup: { title: "AR + lookup", obeys: [], drafts: "prompt lookup", isExact: true, isReference: false, isGuessing: false, needsDraftModel: false },
+  jacobi: { title: "Jacobi", obeys: ["block_size"], drafts: "guesses", isExact: true, isReference: false, isGuessing: true, needsDraftModel: false },
+  speculative: { title: "speculative", obeys: ["tau", "block_size", "mask_layout", "lookup", "draft", "masked"], drafts: "a draft model", isExact: true, isReference: false, isGuessing: false, needsDraftModel: true },
+  block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], drafts: "blocks", isExact: false, isReference: false, isGuessing: false, needsDraftModel: false },
 };
 
 // The settings of a run. `label`: label of the setting's control, empty if it has no control; `isSteered`: whether it

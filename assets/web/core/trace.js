@@ -300,7 +300,7 @@ export class Lane {
   }
 
   get isAr() {
-    return this.method === "ar";
+    return this.facts.isReference;
   }
 }
 

@@ -19,7 +19,7 @@ const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidenc
 export function fileName(lane, extension) {
   const [header, settings] = [headerOf(lane), settingsOf(lane)];
   const method = !factsOf(settings).obeys.includes("tau")
-    ? [settings.method, ...(settings.method === "ar" ? [] : [`B${settings.block_size}`])]
+    ? [settings.method, ...(factsOf(settings).isReference ? [] : [`B${settings.block_size}`])]
     : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
   const date = (header.date || "").slice(0, 19).replaceAll(":", "-");
   const parts = [header.checkpoint, ...method, date].map((part) =>

@@ -2,6 +2,7 @@
 // texts of two lanes. Pure; no DOM.
 
 import { divergence, draftIds } from "../core/folds.js";
+import { factsOf } from "../core/methods.js";
 import { isLossless } from "./proposals.js";
 
 /**
@@ -35,7 +36,7 @@ function wrongAt({ id, check }) {
  */
 function correctedAt(lane, { id, step, position, confidence }) {
   const isOwn = step.stop === "mismatch" && position === step.count - 1;
-  if (!isOwn || !isLossless(step) || step.settings.method === "jacobi") return null;
+  if (!isOwn || !isLossless(step) || factsOf(step.settings).isGuessing) return null;
   const draft = draftIds(lane.steps[step.index - 1])[position];
   return draft === undefined ? null : { kind: "corrected", mine: draft, ar: id, p: confidence };
 }

@@ -1,13 +1,13 @@
 // What became of each proposal of a pass (its fate), and what the run later wrote at its position. Pure; no DOM.
 
 import { FINAL, draftIds, lastOf } from "../core/folds.js";
-import { isVerified } from "../core/methods.js";
+import { factsOf, isVerified } from "../core/methods.js";
 
 /**
  * Returns whether a step's method drafts tokens and verifies all of them.
  * @param {Step} step
  */
-export const isLossless = (step) => isVerified(step.settings) && step.settings.method !== "ar";
+export const isLossless = (step) => isVerified(step.settings) && !factsOf(step.settings).isReference;
 
 /**
  * Returns the ids of the tokens that ended these lanes' texts. A trace does not list other EOS tokens.
@@ -76,7 +76,7 @@ function fate(step, i, numDrafts, draft, ends) {
  * @param {Step} step
  */
 export const isDropped = (step) =>
-  step.stop === "mismatch" && !step.groups[step.count - 1] && step.settings?.method !== "jacobi"; // in Jacobi decoding they are the next guesses
+  step.stop === "mismatch" && !step.groups[step.count - 1] && !factsOf(step.settings).isGuessing; // otherwise they are the next guesses
 
 /**
  * Compares a proposal with the token that the run wrote at its position: "same", "other", "unwritten" if there is no

@@ -30,7 +30,7 @@ export function acceptPrefix(confidences, tau) {
  */
 export function judgeAgain(lane, index, tau, ends) {
   const step = lane.steps[index];
-  if (step.settings?.method === "jacobi") return draftIds(step).length; // guesses, independent of τ
+  if (factsOf(step.settings).isGuessing) return draftIds(step).length; // guesses, independent of τ
   if (!isLossless(step)) {
     if (!factsOf(step.settings).obeys.includes("tau")) return step.count;
     return acceptedUntilEnd(step.proposals, tau, ends);

@@ -1,7 +1,7 @@
 // Describes why a pass accepted no more tokens, and where a token came from.
 
 import { acceptedDrafts, draftIds, takerOf } from "../core/folds.js";
-import { isVerified } from "../core/methods.js";
+import { factsOf, isVerified } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
 import { counted, probability, short } from "../core/words.js";
 import { numChecked } from "../folds/proposals.js";
@@ -18,7 +18,7 @@ export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const waiting = draftIds(step).length;
   const copied = step.lookedUp.length ? ", copied from earlier text" : "";
-  const isDraftModel = step.guessed.length > 0 && step.settings.method === "speculative";
+  const isDraftModel = step.guessed.length > 0 && factsOf(step.settings).needsDraftModel;
   const modelText = isDraftModel ? `, ${step.guessed.length} of them from the draft model` : "";
   const drafts = waiting
     ? ` ${counted(waiting, "draft")} ${waiting === 1 ? "waits" : "wait"} for the next pass to verify${copied}${modelText}.`
@@ -27,8 +27,8 @@ export function whyText(lane, step) {
   if (step.stop === "eos") return "The text ended here.";
   if (step.stop === "limit") return "The token limit was reached.";
   if (step.stop === "repeats") return "The text started to loop, so it was stopped here.";
-  if (step.settings && step.settings.method === "ar") return "Plain AR writes one token per pass.";
-  if (step.settings && step.settings.method === "jacobi") return guessText(step);
+  if (step.settings && factsOf(step.settings).isReference) return "Plain AR writes one token per pass.";
+  if (step.settings && factsOf(step.settings).isGuessing) return guessText(step);
   if (step.stop === "mismatch")
     return `AR chose another token than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
   if (isVerified(step.settings)) return `${agreedText(numChecked(lane, step.index))}${drafts}`;
@@ -78,7 +78,7 @@ function fillText(step, filled) {
  */
 export function sourceText(lane, token) {
   const { step, position } = token;
-  if (step.settings.method === "ar") return "";
+  if (factsOf(step.settings).isReference) return "";
   if (step.taken) {
     const taker = takerOf(lane, token);
     return taker === step ? "" : `filled by pass ${taker.index + 1}, before the text to its left`;

@@ -19,9 +19,9 @@ function tauText({ tau, tau_policy: policy, agreement_target: target, lossless }
 /** @param {Settings | null} settings */
 export function settingsText(settings) {
   if (!settings) return "";
-  if (settings.method === "ar") return "one token per pass";
+  if (factsOf(settings).isReference) return "one token per pass";
   if (nameOf(settings) === "lookup") return "no masks";
-  if (settings.method === "speculative") return draftText(settings);
+  if (factsOf(settings).needsDraftModel) return draftText(settings);
   if (!factsOf(settings).obeys.includes("tau")) return blockText(settings);
   const parts = [tauText(settings), blockText(settings)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
@@ -50,9 +50,9 @@ export function penaltyText(settings) {
  * @param {Settings | null} settings
  */
 export function laneWords(settings) {
-  if (settings?.method === "ar") return "";
-  if (settings?.method !== "mars") return settingsText(settings);
+  if (!settings || factsOf(settings).isReference) return "";
   if (nameOf(settings) === "lookup") return "verified drafts by prompt lookup, no masks";
+  if (!factsOf(settings).obeys.includes("lossless")) return settingsText(settings);
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
   if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
   const isPlain = settings.tau_policy === "fixed" && settings.metric === "probability";

@@ -33,3 +33,14 @@ interface Group {
   nodes: HTMLElement[][];
   cut: number;
 }
+
+// A decoding method, as the class of the same name in Python describes it.
+interface MethodFacts {
+  title: string;
+  obeys: (keyof Settings)[];
+  drafts: string;
+  isExact: boolean;
+  isReference: boolean; // AR
+  isGuessing: boolean;
+  needsDraftModel: boolean;
+}

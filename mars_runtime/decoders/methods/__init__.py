@@ -30,6 +30,7 @@ This lane is not a method; its settings are ``settings.AR_LOOKUP``.
 
 class _ArLookup(Autoregression):
     title = AR_LOOKUP
+    drafts = "prompt lookup"
     is_reference = False
 
 

@@ -8,6 +8,7 @@ from mars_runtime.decoders.methods.base import Method, MethodSettings
 class Autoregression(Method):
     name = "ar"
     title = "plain AR"
+    drafts = ""
     is_exact = True
     is_reference = True
 

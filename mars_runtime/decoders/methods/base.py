@@ -63,6 +63,7 @@ class Method:
     title: the displayed name.
     obeys: fields of ``DecodeSettings`` that this method uses, but some methods do not.
     refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
+    drafts: what proposes tokens, in words; empty for AR.
     has_auto: whether B may be ``auto``.
     is_exact: whether the text always equals AR's.
     is_reference: whether this is AR, to which all other methods are compared.
@@ -76,6 +77,7 @@ class Method:
     title: ClassVar[str]
     obeys: ClassVar[frozenset[str]] = frozenset()
     refuses: ClassVar[frozenset[str]] = frozenset()
+    drafts: ClassVar[str] = "masks"
     has_auto: ClassVar[bool] = False
     is_exact: ClassVar[bool] = False
     is_reference: ClassVar[bool] = False
@@ -130,6 +132,11 @@ class Method:
         last: the last emitted token. ends: the EOS tokens, after which nothing is guessed.
         """
         return None
+
+    @property
+    def is_guessing(self) -> bool:
+        """Whether drafts are guesses: the model's predictions in the pass before."""
+        return self.draft_source(is_guessed=False, is_looked_up=False) == "guesses"
 
     def source(self, index: int) -> Source:
         """Return what predicted a token that was not a draft, by its index in the step."""

@@ -8,6 +8,7 @@ from mars_runtime.decoders.methods.base import Method, MethodSettings, Source
 class BlockDiffusion(Method):
     name = "block_diffusion"
     title = "block diffusion"
+    drafts = "blocks"
     obeys = frozenset({"tau", "block_size"})
     refuses = frozenset(
         {

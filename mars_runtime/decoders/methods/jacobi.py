@@ -10,6 +10,7 @@ from mars_runtime.decoders.methods.base import Method, MethodSettings, Source, f
 class Jacobi(Method):
     name = "jacobi"
     title = "Jacobi"
+    drafts = "guesses"
     obeys = frozenset({"block_size"})
     is_exact = True
 

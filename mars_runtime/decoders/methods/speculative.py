@@ -14,6 +14,7 @@ from mars_runtime.decoders.methods.base import (
 class Speculative(Method):
     name = "speculative"
     title = "speculative"
+    drafts = "a draft model"
     obeys = frozenset({"tau", "block_size", "mask_layout", "lookup", "draft", "masked"})
     is_exact = True
     needs = "a draft model that shares its vocabulary"

@@ -365,7 +365,7 @@ const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
   isKept,
   asked: JSON.stringify({ prompt, checkpoint, given: [], history: "", max_new_tokens: limit }),
   settings: factsOf(settings).obeys.length ? settings : {},
-  view: settings.method === "ar" ? ["ar"] : [nameOf(settings), "ar"],
+  view: factsOf(settings).isReference ? ["ar"] : [nameOf(settings), "ar"],
 });
 
 /**

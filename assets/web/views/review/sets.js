@@ -255,7 +255,7 @@ export function answerFrom(lane) {
  * @param {ReviewMethod[]} methods
  */
 export function compareWithAr(item, methods) {
-  const plain = item.answers[methods.findIndex(({ settings }) => settings?.method === "ar")];
+  const plain = item.answers[methods.findIndex(({ settings }) => settings && factsOf(settings).isReference)];
   for (const answer of item.answers) if (answer && plain && !plain.fault) answer.is_same = answer.text === plain.text;
 }
 
