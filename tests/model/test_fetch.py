@@ -73,6 +73,7 @@ def cache(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", nobody)
+    monkeypatch.setattr(fetching, "hub_answers", lambda seconds: True)
     for name in fetching.OFFLINE:
         monkeypatch.delenv(name, raising=False)
     yield folder
@@ -207,7 +208,7 @@ def test_no_wheel_or_another_one(entry: Entry, cache: Path, changes: dict[str, o
     assert [path.name for path in cache.iterdir()] == [".fetch-lock"]
 
 
-def test_a_disk_that_is_full_or_fills_meanwhile(entry, monkeypatch) -> None:
+def test_a_disk_that_is_full(entry, monkeypatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -215,10 +216,6 @@ def test_a_disk_that_is_full_or_fills_meanwhile(entry, monkeypatch) -> None:
     with pytest.raises(CheckpointError, match=r"No space left on device\): free space"):
         fetch(entry)
     assert not source_of(entry).is_there
-    usage = shutil.disk_usage("/")._replace(free=1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(CheckpointError, match=r"only 0 MB are free: free space there"):
-        fetch(entry)
 
 
 def test_a_python_without_pip_is_named(entry, monkeypatch) -> None:
