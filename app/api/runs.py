@@ -16,7 +16,7 @@ from functools import partial
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
-from app.engines.engines import Engines, Served
+from app.engines.engines import Engines, LoadedModel
 from app.engines.limits import Limits, RefusalError
 from app.live.lanes import start_lanes
 from app.live.order import LiveOrder, read_live_order
@@ -153,7 +153,9 @@ def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, An
     return {**values, "checkpoint": values.get("checkpoint") or engines.default}
 
 
-def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generator[T, None, Served]:
+def awaited(
+    engines: Engines, name: str, so_far: Callable[[str], T]
+) -> Generator[T, None, LoadedModel]:
     """Wait until the checkpoint is loaded and warmed up, and return it.
 
     In the meantime, yields ``so_far(status)`` about once per second, because Gradio can stop the
@@ -305,7 +307,7 @@ def _method(values: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _lanes(
-    engines: Engines, book: ExampleBook, served: Served, order: LiveOrder, owner: str
+    engines: Engines, book: ExampleBook, served: LoadedModel, order: LiveOrder, owner: str
 ) -> Iterator[list[ReadLane]]:
     """Start the lanes of the request inside the ``with`` block, and cancel them at its end. Raises
     RefusalError.

@@ -75,7 +75,7 @@ class UnavailableError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class LoadedModel:
     """A loaded checkpoint and its engine."""
 
     entry: Entry
@@ -130,7 +130,7 @@ class CheckpointLoad:
         self.situation = f"Loading {name}…"
         self.is_downloading = False
         self._bring = bring
-        self._future: Future[Served] = Future()
+        self._future: Future[LoadedModel] = Future()
         if has_thread:
             threading.Thread(target=self._run, name=LOADING + name, daemon=True).start()
         else:
@@ -143,7 +143,7 @@ class CheckpointLoad:
         return State.DOWNLOADING if self.is_downloading else State.LOADING
 
     @property
-    def served(self) -> Served | None:
+    def served(self) -> LoadedModel | None:
         return self._future.result() if self.state is State.READY else None
 
     @property
@@ -166,7 +166,7 @@ class CheckpointLoad:
             return self.failure or self.situation
         return DEAD if self.is_dead else ""
 
-    def wait(self, timeout: float | None = None) -> Served | None:
+    def wait(self, timeout: float | None = None) -> LoadedModel | None:
         """Return the loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
 
         Raises UnavailableError if loading failed.
@@ -181,7 +181,7 @@ class CheckpointLoad:
     def say(self, situation: str) -> None:
         self.situation = situation
 
-    def finish(self, served: Served) -> None:
+    def finish(self, served: LoadedModel) -> None:
         self._future.set_result(served)
 
     def _run(self) -> None:
@@ -360,7 +360,7 @@ class Engines:
             raise UnavailableError(UNLISTED)
         return self._records[name]
 
-    def get(self, name: str, timeout: float | None = None) -> Served | None:
+    def get(self, name: str, timeout: float | None = None) -> LoadedModel | None:
         """Return a loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
         Raises UnavailableError.
         """
@@ -427,7 +427,7 @@ class Engines:
             # Do this while holding the lock, so that the next load can unload this checkpoint.
             load.finish(served)
 
-    def _load_when_it_fits(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load_when_it_fits(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
         wait until one is idle. Raises CheckpointError.
         """
@@ -494,7 +494,7 @@ class Engines:
         if not old.is_dead:
             _close(old)
 
-    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         from mars_runtime.model.build import compile_in_background
         from mars_runtime.model.load import choose_device, load_checkpoint
 
@@ -510,7 +510,7 @@ class Engines:
             engine = Engine(
                 checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting
             )
-        return Served(entry, checkpoint, engine)
+        return LoadedModel(entry, checkpoint, engine)
 
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 
-from app.engines.engines import CheckpointLoad, Engines, Served
+from app.engines.engines import CheckpointLoad, Engines, LoadedModel
 from app.settings import SWITCH, AppSettings, AppSettingsError
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.leased.engine import LOST, LeasedEngine
@@ -100,7 +100,7 @@ class LeasedEngines(Engines):
             record.load = CheckpointLoad(name, _refuse)
         return record.load
 
-    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         from mars_runtime.model.load import load_checkpoint
 
         settings, name = self.settings, entry.name
@@ -118,7 +118,7 @@ class LeasedEngines(Engines):
             max_runs=settings.max_runs,
             max_waiting=settings.max_waiting,
         )
-        return Served(entry, checkpoint, engine)
+        return LoadedModel(entry, checkpoint, engine)
 
     def before_serving(self) -> None:
         """Launch and close an empty Gradio app. ``spaces`` packs the weights and reports that the

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.engines import Engines, LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
 from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
 from app.live.shared_runs import SharedRuns
@@ -85,7 +85,7 @@ class LiveRun(TabRun[LiveOrder]):
         """Seconds between two updates of the page."""
         return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
 
-    def decode(self, served: Served) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[Wait]:
         """Run all lanes, then check their answers. The checks run last so that they do not slow the
         lanes down.
         """
@@ -239,7 +239,7 @@ def offer(task: str) -> str:
 
 
 def start_lanes(
-    served: Served,
+    served: LoadedModel,
     order: LiveOrder,
     max_seconds: float,
     task: Task | None = None,
@@ -273,7 +273,7 @@ def start_lanes(
     return list(map(Transcript, requests, runs, writers))
 
 
-def check_order(served: Served, order: LiveOrder) -> None:
+def check_order(served: LoadedModel, order: LiveOrder) -> None:
     """Raise RefusalError if the checkpoint cannot continue the given tokens or cannot have written
     the earlier answers.
     """
@@ -297,7 +297,7 @@ def check_order(served: Served, order: LiveOrder) -> None:
             raise RefusalError("prompt", FOREIGN)
 
 
-def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
+def context_of(served: LoadedModel, order: LiveOrder, lane: str) -> Context:
     """Return the context of a lane's prompt: the latest posted turns that leave enough capacity for
     the answer.
     """

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from app.engines.engines import Engines, Served
+from app.engines.engines import Engines, LoadedModel
 from app.throughput.order import ThroughputOrder, read_order
 from app.ui.controls import TITLES, settings_for
 from app.ui.examples import ExampleBook, set_for
@@ -94,7 +94,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         self._method = "ar"
         self._num_rounds = 0  # complete ones
 
-    def decode(self, served: Served) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[Wait]:
         yield from self._measure(served) if self.order.rounds else self._live(served)
         end = self.transcripts[-1].end
         if self.is_cancelled:
@@ -107,7 +107,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         else:
             self.log.say(f"Finished: {len(self._prompts)} answers.", "finished")
 
-    def _live(self, served: Served) -> Iterator[Wait]:
+    def _live(self, served: LoadedModel) -> Iterator[Wait]:
         key = self.order.checkpoint, self.order.rows
         rate, measured = self._levels.get(key, (0.0, 0.0))
         if not rate or time.monotonic() - measured > AR_VALID_SECONDS:
@@ -119,7 +119,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         self.log.add("level", {"rate": round(rate, 1)})
         yield from self._decode(served, "mars", self._prompts)
 
-    def _measure(self, served: Served) -> Iterator[Wait]:
+    def _measure(self, served: LoadedModel) -> Iterator[Wait]:
         prompts = self._prompts[: max(MIN_MEASURED, self.order.rows)]
         until = time.monotonic() + self.max_seconds
         mars, ar = Rounds(), Rounds()
@@ -140,7 +140,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
 
     def _result(
         self,
-        served: Served,
+        served: LoadedModel,
         prompts: Sequence[str],
         sides: Mapping[str, Rounds],
         done: Mapping[str, Transcript],
@@ -170,7 +170,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         }
 
     def _decode(
-        self, served: Served, method: str, prompts: Sequence[str], max_seconds: float = 0.0
+        self, served: LoadedModel, method: str, prompts: Sequence[str], max_seconds: float = 0.0
     ) -> Iterator[Wait]:
         """Decode the prompts with a method, and log the passes and the live figures."""
         self._method, self._meter, self._level = method, Meter(), 0
@@ -277,7 +277,7 @@ class ThroughputHandlers(TabHandlers[ThroughputRun]):
 
 
 def start_batch(
-    served: Served,
+    served: LoadedModel,
     prompts: Sequence[str],
     settings: DecodeSettings,
     rows: int,

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.engines.engines import Served
+from app.engines.engines import LoadedModel
 from app.engines.limits import RefusalError
 from app.tradeoff.grid_order import (
     CONTROLS,
@@ -61,7 +61,7 @@ class GridRun(TabRun[GridOrder]):
         """Number of finished cells, without the two references."""
         return sum(cell.is_done for cell in self.drawn if cell.name not in REFERENCES)
 
-    def decode(self, served: Served) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[Wait]:
         """Run all rounds, then check the answers."""
         until = time.monotonic() + self.max_seconds
         for number in range(NUM_ROUNDS):
@@ -76,7 +76,7 @@ class GridRun(TabRun[GridOrder]):
         self.judge_all(served, "cell", self.order.prompt)
 
     def _turn(
-        self, served: Served, turn: Sequence[tuple[str, DecodeSettings]], until: float
+        self, served: LoadedModel, turn: Sequence[tuple[str, DecodeSettings]], until: float
     ) -> Generator[Wait, None, bool]:
         """Run AR and one group of cells, then log how they compare. Return False if one of them
         did not finish.
@@ -101,7 +101,7 @@ class GridRun(TabRun[GridOrder]):
         return True
 
     def _started(
-        self, served: Served, name: str, settings: DecodeSettings, until: float, is_drawn: bool
+        self, served: LoadedModel, name: str, settings: DecodeSettings, until: float, is_drawn: bool
     ) -> Generator[Wait, None, Transcript | None]:
         """Submit the prompt with these settings and return the transcript, or None if the run is
         stopped or out of time.
@@ -120,7 +120,12 @@ class GridRun(TabRun[GridOrder]):
         return None
 
     def _submit(
-        self, served: Served, name: str, settings: DecodeSettings, seconds: float, is_drawn: bool
+        self,
+        served: LoadedModel,
+        name: str,
+        settings: DecodeSettings,
+        seconds: float,
+        is_drawn: bool,
     ) -> Transcript:
         prompt, tokenizer = self.order.prompt, served.checkpoint.tokenizer
         prompt_ids = tokenizer.encode_prompt(prompt, system=self.order.system)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.engines import Engines, LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
 from mars_runtime.decoders.methods import LANES, METHODS
@@ -117,7 +117,7 @@ class CheckpointHandlers:
         return (INSTEAD_TASKS if is_bound else INSTEAD).format(name)
 
 
-def missing(served: Served) -> dict[str, str]:
+def missing(served: LoadedModel) -> dict[str, str]:
     """Return the methods that a loaded checkpoint cannot run, each with what it needs."""
     checkpoint = served.checkpoint
     lacks = {
@@ -133,7 +133,7 @@ def missing_sentence(lanes: Mapping[str, str]) -> str:
     return f"Not available with this model: {reasons}." if lanes else ""
 
 
-def footer(served: Served) -> str:
+def footer(served: LoadedModel) -> str:
     """Return the footer: licence, kind of training, exactness of lossless, where live runs are
     measured, and advice on speed.
     """

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.engines import Engines, LoadedModel, UnavailableError
 from app.engines.limits import Limits, RefusalError
 from app.ui.controls import title_of
 from app.ui.examples import ExampleBook
@@ -82,7 +82,7 @@ class TabRun(ABC, Generic[OrderT]):
         self.is_cancelled = False
 
     @abstractmethod
-    def decode(self, served: Served) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[Wait]:
         """Start and ``follow`` the transcripts, then check the answers. Yields functions that block
         until there may be new events.
         """
@@ -139,7 +139,7 @@ class TabRun(ABC, Generic[OrderT]):
         if situation or running:
             self.log.say(situation or running, "waiting" if situation else "running")
 
-    def judge_all(self, served: Served, kind: str, prompt: str) -> None:
+    def judge_all(self, served: LoadedModel, kind: str, prompt: str) -> None:
         """Check the answers of all complete transcripts of the prompt. kind: the key for the
         transcript's name in the logged verdict.
         """
@@ -148,7 +148,7 @@ class TabRun(ABC, Generic[OrderT]):
                 self.judge(served, prompt, transcript.tokens[0], {kind: transcript.name})
 
     def judge(
-        self, served: Served, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
+        self, served: LoadedModel, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
     ) -> None:
         """Log whether a complete answer is correct, if the prompt is a task that can be checked.
         about: identifies the answer in the log.
@@ -423,7 +423,7 @@ class Transcript:
 
 
 def writer_of(
-    served: Served, prompt: str, request: Request, task: Task | None, context: Context = ALONE
+    served: LoadedModel, prompt: str, request: Request, task: Task | None, context: Context = ALONE
 ) -> TraceWriter:
     """Return the trace writer of a request.
 

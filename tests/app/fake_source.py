@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scripted_page import ScriptedBackend, make_served, source_of
 
-from app.engines.engines import Engines, Served
+from app.engines.engines import Engines, LoadedModel
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
 from app.settings import AppSettings
@@ -44,7 +44,7 @@ class FakeHub:
 class FetchingEngines(Engines):
     """``chat``, which is wanted and has to be fetched, and ``tiny``, which is bundled."""
 
-    def __init__(self, settings: AppSettings, hub: FakeHub, served: dict[str, Served]) -> None:
+    def __init__(self, settings: AppSettings, hub: FakeHub, served: dict[str, LoadedModel]) -> None:
         self._made, self._hub = served, hub
         super().__init__(settings, {name: item.entry for name, item in served.items()})
 
@@ -55,7 +55,7 @@ class FetchingEngines(Engines):
     def _download(self, source: Source, progress: Progress) -> Source:
         return self._hub.download(source, progress, self.settings.offline)
 
-    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         return self._made[entry.name]
 
 

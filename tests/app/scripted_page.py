@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from app.engines.engines import Engines, Served
+from app.engines.engines import Engines, LoadedModel
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
 from app.settings import AppSettings
@@ -39,7 +39,7 @@ class ReadyEngines(Engines):
     while it is not set, the checkpoint keeps loading.
     """
 
-    def __init__(self, settings: AppSettings, served: Served) -> None:
+    def __init__(self, settings: AppSettings, served: LoadedModel) -> None:
         super().__init__(
             settings, {"scripted": served.entry, "absent": Entry("absent", 8, path="absent")}
         )
@@ -57,7 +57,7 @@ class ReadyEngines(Engines):
     def _resolve(self, entry: Entry) -> Source:
         return source_of(entry) if entry.name == "scripted" else super()._resolve(entry)
 
-    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         assert self.held.wait(120)
         return self._served
 
@@ -69,7 +69,7 @@ def source_of(entry: Entry) -> Source:
 
 def make_served(
     folder: Path, entry: Entry, backend: ScriptedBackend, settings: AppSettings
-) -> Served:
+) -> LoadedModel:
     """An engine over ``backend`` for an entry of the registry."""
     model = SimpleNamespace(
         device=torch.device("cpu"),
@@ -89,7 +89,7 @@ def make_served(
         diffusion_size=0,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    return Served(entry, checkpoint, engine)  # type: ignore[arg-type]
+    return LoadedModel(entry, checkpoint, engine)  # type: ignore[arg-type]
 
 
 def make_handlers(

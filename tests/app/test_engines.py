@@ -19,8 +19,8 @@ from app.api.runs import awaited
 from app.engines import engines as module
 from app.engines.engines import (
     Engines,
+    LoadedModel,
     MemoryShortError,
-    Served,
     State,
     UnavailableError,
     read_entries,
@@ -191,7 +191,7 @@ class SmallMachine(Engines):
 
     def __init__(self, folder: Path, fit: int = 2) -> None:
         self._folder, self._fit = folder, fit
-        self.made: dict[str, list[Served]] = {name: [] for name in NAMES}
+        self.made: dict[str, list[LoadedModel]] = {name: [] for name in NAMES}
         self.failing: set[str] = set()
         entries = {name: Entry(name, 8, path=name) for name in NAMES}
         super().__init__(AppSettings(checkpoint="a"), entries)
@@ -203,7 +203,7 @@ class SmallMachine(Engines):
     def _resolve(self, entry: Entry) -> Source:
         return source_of(entry)
 
-    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         name = entry.name
         if name in self.failing:
             raise RuntimeError("no such file")
@@ -224,7 +224,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallMa
     made.close()
 
 
-def get(engines: Engines, name: str) -> Served:
+def get(engines: Engines, name: str) -> LoadedModel:
     actual = engines.get(name, timeout=30)
     assert actual is not None
     return actual
@@ -367,7 +367,7 @@ class Published(Engines):
     def _download(self, source: Source, progress: Progress) -> Source:
         raise CheckpointError(f"The checkpoint {source.name} could not be fetched from the Hub.")
 
-    def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+    def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         backend = ScriptedBackend("I write. " * 40)
         return make_served(self._folder / entry.name, entry, backend, self.settings)
 

@@ -26,7 +26,7 @@ from scripted_page import (
 
 from app.api.runs import batch
 from app.engines import zerogpu
-from app.engines.engines import KEEPS_DYING, MAX_REPLACED, Served, UnavailableError
+from app.engines.engines import KEEPS_DYING, MAX_REPLACED, LoadedModel, UnavailableError
 from app.engines.zerogpu import TOO_LATE, LeasedEngines
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
@@ -53,11 +53,11 @@ class Space:
         space = self
 
         class Scripted(LeasedEngines):
-            def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+            def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
                 served = super()._load(entry, source, progress)
                 scripted = make_served(folder, served.entry, backend, self.settings)
                 scripted.engine.close()
-                return Served(served.entry, scripted.checkpoint, served.engine)
+                return LoadedModel(served.entry, scripted.checkpoint, served.engine)
 
             def _open_backend(self, name: str, costs: object) -> Any:
                 return backend
@@ -256,7 +256,7 @@ def handlers(tmp_path: Path, backend: Mortal) -> Iterator[Handlers]:
     class Renewing(ReadyEngines):
         """Each time the checkpoint is loaded, it gets an engine of its own."""
 
-        def _load(self, entry: Entry, source: Source, progress: Progress) -> Served:
+        def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
             served = super()._load(entry, source, progress)
             return replace(served, engine=Engine(backend, max_turn_seconds=0.2))
 
