@@ -102,14 +102,14 @@ class ForcedModel:
         return getattr(self._model, name)
 
     def hidden(self, tokens: torch.Tensor, cache: Any, branches: None = None) -> Any:
-        """Run the model and store the fed tokens for ``read``."""
+        """Run the model and store the fed tokens for ``predict``."""
         assert branches is None, "only one group of masks is supported"
         self._fed, self._cursors = tokens.tolist(), list(cache.cursors[: len(tokens)])
         return self._model.hidden(tokens, cache)
 
-    def read(self, hidden: Any, head: Any, sampling: SamplingMetadata) -> list[list[Proposal]]:
+    def predict(self, hidden: Any, head: Any, sampling: SamplingMetadata) -> list[list[Proposal]]:
         """Return the predictions of the latest forward pass, changed to follow the histogram."""
-        predictions = self._model.read(hidden, head, sampling)
+        predictions = self._model.predict(hidden, head, sampling)
         rows = []
         for row, (fed, proposals) in enumerate(zip(self._fed, predictions, strict=True)):
             slots = range(len(fed))[head] if isinstance(head, slice) else head[row].tolist()
