@@ -99,8 +99,8 @@ export class Plot {
     if (!plotly || !root.isConnected || (!this.isInSight && !frame.hidden)) return;
     const figure = this.figure(coloursOf(root));
     frame.hidden = !figure;
-    if (!figure || !node.clientWidth) return;
-    this.isDue = false;
+    this.isDue = Boolean(figure) && !node.clientWidth;
+    if (!figure || this.isDue) return;
     this.drawnAt = performance.now();
     Object.assign(figure.layout, { width: node.clientWidth, height: node.clientHeight });
     plotly.react(node, figure.data, figure.layout, this.config);

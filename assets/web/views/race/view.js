@@ -225,6 +225,10 @@ export class RaceView extends LineView {
   draw() {
     const { root, run } = this;
     this.opening.follow(); // may change the position, on which everything below depends
+    if (this.isFresh && run?.lanes.length && !this.feed.lines.length) {
+      this.isFresh = false;
+      if (!this.playhead.isLive) this.playhead.drawn = Infinity; // a complete run is shown at once
+    }
     const [state, sentence] = statusOf(run, this.playhead);
     attribute(root, {
       "data-run": run ? run.id : "",
@@ -237,10 +241,6 @@ export class RaceView extends LineView {
     this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.isUntouched);
     if (!run || !run.lanes.length) return this.drawer.draw();
     const main = mainLane(run);
-    if (this.isFresh && !this.feed.lines.length) {
-      this.isFresh = false;
-      if (!this.playhead.isLive) this.playhead.drawn = Infinity; // a complete run is shown at once
-    }
     attribute(root, { "data-at": this.at });
     const { isHurried, isMoving, stillness } = this.player;
     const isBeat = isMoving && !isHurried && !stillness.matches;
