@@ -25,7 +25,7 @@ SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
   return [backgroundImage.split("linear-gradient").at(-1), color];
 }})"""
 PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
-  .map((node) => [node.offsetLeft, node.offsetTop])"""
+  .filter((node) => node.offsetParent).map((node) => [node.offsetLeft, node.offsetTop])"""
 
 
 def colour(css: str) -> str:
@@ -39,7 +39,9 @@ def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -
     put(still, recording("average").value)
     text = still.locator(TEXT)
     size = "n => getComputedStyle(n, '::after').fontSize"
-    assert text.locator("[data-k]").first.evaluate(size) == "11px"
+    still.locator(f"{ROOT} .rv-legend button").last.click()  # more marks
+    still.locator(f"{ROOT} .rv-legend .rv-more-marks button").click()  # group sizes
+    assert text.locator("[data-k]").first.evaluate(size) == "13px"
     still.mouse.move(0, 0)
     counted = Picture(still, text)
     style = still.add_style_tag(content=".rv-t::after { color: transparent !important; }")
@@ -73,7 +75,7 @@ def test_nothing_moves_when_tokens_arrive(still: playwright.Page) -> None:
     assert len(seen) == 40
 
 
-LOOKS = f"""() => [...document.querySelectorAll('{TEXT} .rv-c[data-n] > .rv-t')].map((node) => {{
+LOOKS = f"""() => [...document.querySelectorAll('{ROOT} .rv-c[data-n] > .rv-t')].map((node) => {{
   const {{ backgroundImage, color }} = getComputedStyle(node);
   const who = [...node.classList].find((name) => name.startsWith("rv-by-"));
   return [who ?? "", backgroundImage, color];
@@ -107,10 +109,10 @@ def test_group_sizes_and_sources_show_in_fill_and_pattern(
             assert contrast(colour(image), colour(ink)) >= 4.5
         if who == "":
             assert contrast(ground, colour(ink)) >= 4.5
-    events = made.traces()["mars"].events
     sources = [
         token_source
-        for source in folds.sources(events)
+        for trace in made.traces().values()
+        for source in folds.sources(trace.events)
         if len(source) > 1
         for token_source in source
     ]

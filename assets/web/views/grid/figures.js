@@ -75,7 +75,7 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
       x: marks.map(({ across }) => across.value),
       y: marks.map(({ height }) => height),
       text: marks.map((mark) => (isMars ? String(mark.cell.blockSize) : "")),
-      textfont: { size: 12, color: c.page },
+      textfont: { size: 13, color: c.page },
       customdata: marks.map((mark) => mark.cell.name),
       hovertext: marks.map((mark) => hover(cellLines(mark.cell, ar))),
       line: { color, width: 1, dash: "dot" },
