@@ -131,8 +131,8 @@ class ConversationView {
   row(turn, isShown) {
     const { prompt, answer, value } = turn;
     const node = button({ class: "ct-turn", "aria-current": isShown }, [
-      make("span", { class: "ct-question", dir: "auto", translate: "no" }, shown(prompt)),
-      make("span", { class: "ct-answer", dir: "auto", translate: "no" }, shown(answer?.text ?? "").trim() || "…"),
+      make("span", { class: "ct-question", dir: "auto" }, shown(prompt)),
+      make("span", { class: "ct-answer", dir: "auto" }, shown(answer?.text ?? "").trim() || "…"),
       make("span", "ct-figure rv-num", answer?.perForward ? `${figure(answer.perForward)} tokens per pass` : ""),
     ], () => void (isShown || race()?.read(value))); // prettier-ignore
     node.title = "Show this answer above";

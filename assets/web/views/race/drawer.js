@@ -31,7 +31,7 @@ export class Drawer {
     this.view = view;
     this.drawn = ""; // the state of the drawn pass
     this.listed = ""; // the state of the drawn list of places
-    attribute(element, { "aria-label": "Pass", tabindex: -1 });
+    attribute(element, { "aria-label": "Pass", tabindex: -1, translate: "no" });
     this.title = make("h3");
     /** @type {(label: string, text: string, act: () => void) => HTMLButtonElement} */
     const small = (label, text, act) => button({ "aria-label": label, title: label }, text, act);
