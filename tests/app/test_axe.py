@@ -33,7 +33,7 @@ VIEWS = ("live", "grid", "throughput", "review")
 TAB = ".tabitem"
 """What the chosen tab shows: the only one there."""
 TRANSLATED = """document.querySelectorAll(
-  ".rv-text, .rv-md, .rv-prompt, .rv-panels, .rv-card, .tv-rows, .ct-turns, .rw-text, .rw-prompt"
+  ".rv-text, .rv-prompt, .rv-drawer, .tv-rows, .ct-turns, .rw-text, .rw-prompt"
 ).values().filter((node) => node.translate).map((node) => node.className).toArray()"""
 """Elements with text of prompts and models that a browser would translate."""
 EMPTY = """document.querySelectorAll(".tabitem:not(:has(.tabitem))").forEach(
