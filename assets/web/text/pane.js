@@ -24,12 +24,11 @@ import { laneText, laneWords, penaltyText } from "./settings.js";
 import { TokenView } from "./text.js";
 
 /**
- * Returns the title of a lane with a description of its method. Lanes with special titles, such as a branch, have no
- * description.
+ * Describes the method of a lane. Lanes with special titles, such as a branch, have no description.
  * @param {Lane} lane
  */
-function paneTitle({ title, facts, settings }) {
-  return settings && title === facts.title ? `${capital(title)}: ${doesText(settings)}` : capital(title);
+function methodText({ title, facts, settings }) {
+  return settings && title === facts.title ? doesText(settings) : "";
 }
 
 export class TextPane {
@@ -52,6 +51,7 @@ export class TextPane {
     this.report = report;
     const differs = button("rv-differs rv-num", "", () => this.openDifference());
     this.parts = {
+      does: make("span", "rv-does"),
       settings: make("span", "rv-settings rv-num"),
       verdict: make("span", "rv-verdict"),
       differs,
@@ -122,7 +122,8 @@ export class TextPane {
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
-    put(this.title, paneTitle(shown));
+    put(this.title, capital(shown.title));
+    put(parts.does, methodText(shown));
     put(parts.settings, joined(laneWords(shown.settings), penaltyText(shown.settings)));
     parts.settings.title = laneText(shown);
     const [tokens, passes] = [folds.tokens(shown), folds.forwards(shown)];
