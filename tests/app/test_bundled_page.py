@@ -45,7 +45,7 @@ def ready(arrive: Arrive, address: str, name: str) -> playwright.Page:
 def assert_answers(page: playwright.Page, name: str) -> None:
     page.fill("#prompt textarea", "Count from 1 to 5.")
     page.click("#run")
-    page.wait_for_selector(f"{RACE}[data-state=finished] .rv-env:has-text('{name} ·')")
+    page.wait_for_selector(f"{RACE}[data-state=finished]:has(.rv-env:text('{name} ·'))")
     has_choice = registry()[name].block_size > 1
     assert page.locator("#block_size").is_visible() is has_choice
 

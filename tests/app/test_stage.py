@@ -26,7 +26,8 @@ WATCH = """root => {
   const look = () => {
     if (window.places !== places) return;
     const node = document.querySelector(root);
-    places.add([".rv-panes", ".rv-body"].map((part) => node.querySelector(part).offsetTop).join());
+    const parts = [".rv-player", ".rv-panes", ".rv-side"].map((part) => node.querySelector(part));
+    places.add(parts.map((part) => part.offsetTop).join());
     requestAnimationFrame(look);
   };
   look();
@@ -52,7 +53,7 @@ def page(address: str) -> Iterator[playwright.Page]:
 
 
 def wait_foreign(page: playwright.Page, is_so: bool) -> None:
-    page.wait_for_selector(f"{ROOT} .rv-asked[data-foreign={str(is_so).lower()}]", state="visible")
+    page.wait_for_selector(f"{ROOT} .rv-asked[data-foreign={str(is_so).lower()}]", state="attached")
     assert page.locator(FOREIGN).is_visible() == is_so
 
 
