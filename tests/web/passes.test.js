@@ -28,9 +28,9 @@ test("a row of the tape has a column for each pass: AR's own token below, what w
   const { height, paths } = rowOf(laneOf(LOSSLESS, LOSSLESS_SETTINGS), 40);
   /** The left upper corners of squares, in whole columns and rows. */
   const cells = (mark) => [...paths[mark].matchAll(/M([\d.]+) ([\d.]+)/g)].map(([, x, y]) => [x, y].map(Math.floor));
-  assert.equal(height, 2);
-  assert.deepEqual(cells("masks"), [[1, 0]]); // b, confirmed by the second forward
-  assert.deepEqual(cells("ar"), [[0, 1], [1, 1], [2, 1]]); // prettier-ignore
+  assert.equal(height, 4); // room for B tokens
+  assert.deepEqual(cells("masks"), [[1, 2]]); // b, confirmed by the second forward
+  assert.deepEqual(cells("ar"), [[0, 3], [1, 3], [2, 3]]); // prettier-ignore
 });
 
 describe("a lane that drafts nothing", () => {
