@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from mars_runtime import derived
 from mars_runtime.decoders.methods import Source
@@ -317,14 +316,6 @@ def peak_cache_bytes(events: Iterable[Event]) -> int:
     Groups of rows are decoded one after another, and each frees its cache before the next starts.
     """
     return max((event.cache_bytes for event in events if isinstance(event, Prefill)), default=0)
-
-
-def timeline(events: Sequence[Event]) -> list[tuple[float, int]]:
-    """Return (seconds of decoding, tokens of all rows) at the start and after each forward pass."""
-    forwards = steps(events)
-    clocks = accumulate((step.seconds for step in forwards), initial=0.0)
-    counts = accumulate(map(num_accepted, forwards), initial=0)
-    return list(zip(clocks, counts, strict=True))
 
 
 def _ratio(part: float, whole: float) -> float:

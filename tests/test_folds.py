@@ -56,12 +56,6 @@ def test_counts_and_rates_by_row() -> None:
     assert folds.ttft(EVENTS) == pytest.approx(0.6)
 
 
-def test_the_clock_starts_after_prefill() -> None:
-    clocks, counts = zip(*folds.timeline(EVENTS), strict=True)
-    assert clocks == pytest.approx((0.0, 0.1, 0.3, 0.4))
-    assert counts == (0, 4, 5, 7)
-
-
 def test_tokens_per_forward_exclude_a_loop() -> None:
     looping: list[Event] = [*looping_run()]
     assert folds.num_tokens(looping) == 75
@@ -195,22 +189,10 @@ def test_totals() -> None:
     assert actual.idle_share == pytest.approx(2 / 9)
 
 
-def test_timeline_leaves_prefill_out() -> None:
-    assert folds.timeline(BATCH_EVENTS) == [
-        (0, 0),
-        (0.5, 2),
-        (1.5, 6),
-        (2.5, 8),
-        (3, 9),
-        (4, 10),
-    ]
-
-
 def test_a_batch_with_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
         actual = folds.totals(events)
         assert actual.tokens_per_second == actual.effective_tpf == actual.idle_share == 0
-        assert folds.timeline(events) == [(0.0, 0)]
 
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))

@@ -1,9 +1,5 @@
 // Converts bytes of a byte-level vocabulary to text, and text to a form that can be displayed safely. Pure; no DOM.
 
-// Returns a random id of 32 hexadecimal digits. crypto.randomUUID does not exist on plain http outside localhost.
-export const newId = () =>
-  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-
 /** @param {string} latin1 */
 export const bytesOf = (latin1) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
 

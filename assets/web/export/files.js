@@ -39,13 +39,6 @@ export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
  */
 export const stepsCsv = (lane) => csvOf([COLUMNS, ...stepRows(lane)]);
 
-/**
- * Returns a CSV table with one row per pass of several runs; its first column names the run.
- * @param {{ name: string, lane: Lane }[]} runs
- */
-export const allStepsCsv = (runs) =>
-  csvOf([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
-
 /** @param {Lane} lane */
 function stepRows(lane) {
   return lane.steps.map((step) => {
