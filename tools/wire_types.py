@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from pydantic import TypeAdapter  # noqa: E402
 
-from app.live.order import MAX_TURNS  # noqa: E402
+from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
 from mars_runtime import derived, speedup  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
@@ -166,6 +166,8 @@ def _table() -> Iterator[str]:
     yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
     yield "// The placeholder in a page's file that is replaced by the page's data."
     yield f"export const DATA_PLACE = {json.dumps(PLACE)};"
+    yield "// The title of a lane that continues given tokens."
+    yield f"export const BRANCH_TITLE = {json.dumps(BRANCH_TITLE)};"
 
 
 def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:

@@ -95,3 +95,5 @@ export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft mod
 export const FINAL_STOPS = ["eos", "limit", "repeats"];
 // The placeholder in a page's file that is replaced by the page's data.
 export const DATA_PLACE = "@data";
+// The title of a lane that continues given tokens.
+export const BRANCH_TITLE = "branch";

@@ -8,6 +8,7 @@ import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead, secondsPerBeat } from "../../core/playhead.js";
 import { recordedValue } from "../../core/recordings.js";
 import { OPENING, STATUS } from "../../core/texts.js";
+import { BRANCH_TITLE } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { joined } from "../../core/words.js";
 import { runMenu } from "../../export/menu.js";
@@ -394,13 +395,12 @@ class Opening {
  */
 function runOf(head, parent) {
   const lanes = head.lanes.map((lane) => new Lane(lane));
-  const isBranch = lanes.length === 1 && lanes[0].title === BRANCH && !head.recorded;
+  const isBranch = lanes.length === 1 && lanes[0].title === BRANCH_TITLE && !head.recorded;
   if (isBranch && parent) lanes.push(originalOf(parent));
   const { run, recorded, pace = 0 } = head;
   return { id: String(run), head, pace, note: { text: "", kind: "" }, fault: "", lanes, recorded };
 }
 
-const BRANCH = "branch"; // title of a lane that continues given tokens (app/live/order.py)
 const STOPPED = { reason: "cancelled", message: "" };
 
 /**
