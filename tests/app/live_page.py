@@ -14,11 +14,8 @@ from app.ui.stream import R, TabHandlers
 from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
-SETTINGS = ".rv-pane[data-lane=mars] .rv-head > span >> nth=0"
-"""Describes in words how the lane decodes; its title has the settings."""
-HEAD_SAYS = (
-    "document.querySelector('.rv-pane[data-lane=mars] .rv-head > span').title.includes('{}')"
-)
+MOVED = ".rv-pane[data-lane=mars] .rv-move"
+"""The marks in the margin where a setting was changed during the run."""
 LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === false"
 """The page is rendered, and its checkpoint is loaded."""
 
@@ -51,12 +48,13 @@ def running(handlers: Handlers) -> LiveRun:
 
 
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:
-    """Move a slider as a drag would, the value and an input event; press one of several."""
+    """Move a slider as a drag would or a hidden field as the page does; press a choice."""
     page.evaluate(
         """([knob, value]) => {
           const choice = document.querySelector(`#${knob} input[type=radio][value="${value}"]`);
           if (choice) return choice.click();
-          const slider = document.querySelector(`#${knob} input[type=range]`);
+          const slider = document.querySelector(`#${knob} input[type=range]`)
+            ?? document.querySelector(`#${knob} input`);
           slider.value = value;
           slider.dispatchEvent(new Event('input', { bubbles: true }));
         }""",
