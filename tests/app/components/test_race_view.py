@@ -174,7 +174,7 @@ def test_ghosts_and_moves_show_while_running_and_ghosts_go_at_the_end(show: Show
     assert page.locator(f"{MARS} .rv-move").all_inner_texts() == ["τ 0.5", "τ 0.95"]
     play(page, "lossless", "slow")
     page.wait_for_selector(f"{MARS}[data-steps='18']")
-    assert "verified" in page.inner_text(f"{MARS} .rv-head h3")
+    assert "verified" in page.inner_text(f"{MARS} .rv-does")
     assert page.locator(f"{MARS} :is(.rv-draft, .rv-ghost)").count() >= 1
     play(page, "prose")
     assert page.locator(f"{MARS} :is(.rv-draft, .rv-ghost)").count() == 0
