@@ -103,7 +103,7 @@ def test_a_sampler_head_ranks_as_in_the_runtime(
         fed = torch.cat([prompt, torch.full((1, 3), MASK_ID)], 1)
         group = MaskGroup(row=0, before=0, masks=range(1, 4))
         sampling = SamplingMetadata(forbidden, ["probability"], groups=[group])
-        (slots,) = ours.read(ours.hidden(fed, cache), slice(7, 11), sampling)
+        (slots,) = ours.predict(ours.hidden(fed, cache), slice(7, 11), sampling)
         num_same += answer[0, 8:].tolist() == [slot.token for slot in slots]
     assert num_same >= (20 if sampler_width == 0 else 18)
 
