@@ -20,7 +20,7 @@ pytestmark = needs_browser
 MARS, AR = ".rv-pane[data-lane=mars]", ".rv-pane[data-lane=ar]"
 NUM_TOKENS = 24
 PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
-CHOICE = "#view label:has-text('{}') input"
+CHOICE = "#view label:has-text('{}')"
 OVER = f"{ROOT}[data-state=finished]"
 ASK = "([root, kind, data]) => document.querySelector(root).lineView.ask(kind, data)"
 LANE = """([root, lane]) => {
@@ -73,12 +73,11 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     heads = page.locator(f"{ROOT} .rv-head h3").all_inner_texts()
     assert [head.split(":")[0] for head in heads] == ["MARS", "Plain AR", "Jacobi"]
     said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
-    facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-head > span >> nth=0"
+    facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-settings"
     titles = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
     assert "τ" in titles["mars"]
     assert "τ" not in titles["jacobi"]
     assert "B 4" in titles["jacobi"]
-    assert "B 4" in said["jacobi"]
     assert "same text" in said["jacobi"]
     texts = [page.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]
     assert texts[0] == texts[1] != ""
@@ -101,6 +100,7 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
         page.uncheck(CHOICE.format(title))
     page.click("#run")
     page.wait_for_selector(f"text=Choose 1 to {MAX_LANES} of these methods")
+    page.click("#more > button.open")
 
 
 @pytest.mark.usefixtures("whole")
@@ -175,9 +175,9 @@ def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page)
     assert page.input_value("#tau input[type=range]") == "0.25"
     assert page.input_value("#block_size input[type=range]") == "2"
     assert page.is_checked("#lossless input[value=true]")
-    if not page.locator("#metric").count():  # a fold is filled when it is opened
-        page.click("#more > button")
+    page.click("#more > button")
     assert page.is_checked("#metric input[value=margin]")
+    page.click("#more > button.open")  # which would cover the menu of the result
     ask(page, "run", settings={**settings, "block_size": "auto"})
     assert page.is_checked("#auto input")
     assert lane(page)["header"]["settings"]["block_size"] == "auto"

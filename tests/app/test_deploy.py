@@ -226,10 +226,12 @@ def test_one_variable_opens_the_cpu_space_with_the_authors_checkpoint_in_int8(
         page = arrive(address)
         page.wait_for_selector("#footer:has-text('mars-0.5b-blk4:')", timeout=60_000)
         assert page.input_value("#checkpoint input") == "mars-0.5b-blk4"
+        page.click("#more > button")
         assert "By the authors of the paper" in page.inner_text("#notice")
+        page.click("#more > button.open")
         assert "lossless is bitwise exact" in page.inner_text("#footer")
         run(page, "Count from 1 to 5.")
-        assert "int8 weights" in page.inner_text("#race .rv-env")
+        assert "int8 weights" in page.text_content("#race .rv-env")
         page.click("#checkpoint input")
         offered = page.locator("[role=option]").all_inner_texts()
         assert {"mars-0.5b-blk4", "mars-smollm2", "mars-tiny"} <= {
