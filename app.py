@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.settings import AppSettings, AppSettingsError
-from mars_runtime.machine import cache_folder
 from mars_runtime.serving.server import AddressInUseError, bound
+from mars_runtime.system.machine import cache_folder
 
 if TYPE_CHECKING:
     from app.engines.engines import Engines

@@ -4,7 +4,7 @@ import os
 import sys
 
 from app.gradio_compat import write_no_stubs
-from mars_runtime.network import prepare_network
+from mars_runtime.system.network import prepare_network
 
 # This must run before anything imports Gradio.
 write_no_stubs()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from mars_runtime.outputs import OutputError, check_folder, path_of
+from mars_runtime.files.outputs import OutputError, check_folder, path_of
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = re.compile(

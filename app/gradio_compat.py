@@ -26,7 +26,7 @@ from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from mars_runtime.places import ASSETS
+from mars_runtime.files.paths import ASSETS
 
 if TYPE_CHECKING:
     import gradio as gr

@@ -19,15 +19,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn, TextIO
 
-from mars_runtime.network import prepare_network
-from mars_runtime.outputs import in_words
+from mars_runtime.files.outputs import in_words
+from mars_runtime.system.network import prepare_network
 
 ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
 COMMANDS = {
-    "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
+    "generate": ("mars_runtime.commands.generate", "decode a prompt and stream the text"),
     "fetch": ("mars_runtime.model.fetch", "download a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
-    "page": ("mars_runtime.cli_page", "serve the page"),
+    "page": ("mars_runtime.commands.page", "serve the page"),
     "review": ("mars_runtime.review.cli", "decode prompts with several methods into one file"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),

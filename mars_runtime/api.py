@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast, overload
 
-from mars_runtime import folds, replay_page
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.header import make_header
 from mars_runtime.errors import MarsError
-from mars_runtime.events import FINAL, EndReason, Step
-from mars_runtime.inputs import read_bytes
+from mars_runtime.files.inputs import read_bytes
+from mars_runtime.files.outputs import write_text
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.notebook import display, framed
-from mars_runtime.outputs import write_text
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import FINAL, EndReason, Step
+from mars_runtime.runs.speedup import Speedup, passes_result, run_speedup
+from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import (
     OBEYED_BY_ALL,
     SETTINGS,
@@ -38,9 +39,9 @@ from mars_runtime.settings import (
     TauPolicy,
     recommended,
 )
-from mars_runtime.speedup import Speedup, passes_result, run_speedup
+from mars_runtime.show import replay_page
+from mars_runtime.show.notebook import display, framed
 from mars_runtime.text import Context, Detokenizer, Said, TextError
-from mars_runtime.trace import Header, Trace, read_trace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

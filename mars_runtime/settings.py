@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, METHODS, Method
 from mars_runtime.errors import MarsError
-from mars_runtime.json_values import MAX_INT, as_mapping
+from mars_runtime.files.json_values import MAX_INT, as_mapping
 
 if TYPE_CHECKING:
     MethodName = str

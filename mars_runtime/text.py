@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mars_runtime.chat_template import CHATML, TemplateRejectionError, render
 from mars_runtime.errors import MarsError
-from mars_runtime.inputs import read_bytes, read_text
-from mars_runtime.json_values import FIRST, Whole
+from mars_runtime.files.inputs import read_bytes, read_text
+from mars_runtime.files.json_values import FIRST, Whole
 
 if TYPE_CHECKING:
     import tokenizers

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.events import (
+from mars_runtime.runs.events import (
     End,
     EndReason,
     Event,
@@ -19,9 +19,9 @@ from mars_runtime.events import (
     Step,
     Wait,
 )
+from mars_runtime.runs.trace import Header
 from mars_runtime.settings import MASK_LAYOUTS, MASKED, METRICS, TAU_POLICIES, DecodeSettings
 from mars_runtime.text import Turn
-from mars_runtime.trace import Header
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
 TOKENS = st.integers(0, 300)

@@ -16,9 +16,9 @@ import torch
 from tiny_tokenizer import write_tokenizer
 from torch import Tensor
 
-from mars_runtime.events import Event, Proposal, RowStep, Step
 from mars_runtime.model.captured import Bucket, CapturedForward, Record, run_again
 from mars_runtime.model.forward import Branches, SamplingMetadata
+from mars_runtime.runs.events import Event, Proposal, RowStep, Step
 from mars_runtime.text import Tokenizer
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]

@@ -16,9 +16,9 @@ from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
-from mars_runtime.events import Event
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
+from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
 from tests.methods import decode_as
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from mars_runtime.machine import cache_folder
 from mars_runtime.model.adapter import Adapter, Update, part_shapes
 from mars_runtime.model.config import ModelConfig, expected_names, expected_shape
 from mars_runtime.model.native.library import CompileError, compile_library, open_library
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.reranker import SamplerWeights
+from mars_runtime.system.machine import cache_folder
 
 MASK_ID = 4
 LLAMA = ModelConfig(

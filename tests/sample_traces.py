@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mars_runtime.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.runs.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.runs.trace import Header, Trace, TraceWriter, read_trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, TraceWriter, read_trace
 
 EOS = "<|im_end|>"
 NUM_PROMPT = 13

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mars_runtime.engine.backend import Backend
 from mars_runtime.engine.request import Request
-from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer, byte_characters
 

@@ -26,9 +26,9 @@ from mars_runtime.decoders.drafting import FeedLimits
 from mars_runtime.decoders.lookup import LONGEST, REACH
 from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.plan import MAX_RAISED, RATE, group_sizes, threshold_for
-from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.model.forward import CausalModel, SamplingMetadata
 from mars_runtime.model.predictions import Draw, Penalty
+from mars_runtime.runs.events import FINAL, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mars_runtime.acceptance import accept_prefix, common_prefix_length
 from mars_runtime.decoders.decision import accept, num_proposals
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import Proposal
 from mars_runtime.model.predictions import Draw, best_of, gumbel, proposals_from_logits, scores
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import METRICS, DecodeSettings
 
 NONE = torch.empty(0, dtype=torch.long)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit, grant_alike
+from mars_runtime.decoders.prefix_cache import BlockPrefixCache, PrefixHit, grant_alike
 
 SHAPE = (2, 3, 8, 2, 4)
 

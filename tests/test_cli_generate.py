@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mars_runtime import folds, terminal
 from mars_runtime.__main__ import COMMANDS, main
-from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs.trace import Header, read_trace
 from mars_runtime.settings import EXACTNESS, RECOMMENDED, DecodeSettings
+from mars_runtime.show import terminal
 from mars_runtime.text import Tokenizer
-from mars_runtime.trace import Header, read_trace
 from tests.tiny_checkpoint import write_checkpoint
 
 ROOT = Path(__file__).parent.parent

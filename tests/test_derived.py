@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.recordings import load
-from mars_runtime.derived import LETTERS, PARTS, STUDENT_T, Derived, spread
-from mars_runtime.events import Event, RowStep, Step
-from mars_runtime.loops import find_loop
+from mars_runtime.runs.derived import LETTERS, PARTS, STUDENT_T, Derived, spread
+from mars_runtime.runs.events import Event, RowStep, Step
+from mars_runtime.runs.loops import find_loop
+from mars_runtime.runs.trace import Header, Trace, TraceWriter, read_trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, TraceWriter, read_trace
 from tests.event_strategies import HEADERS, runs
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from mars_runtime.engine.provenance import fingerprint, fingerprint_of_sums, shipped
+from mars_runtime.files.paths import ASSETS
 from mars_runtime.lab.evaluation.cli import document
 from mars_runtime.model.files import SUMS
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.model.source import resolve
-from mars_runtime.places import ASSETS
-from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 
 RESULTS = sorted((ASSETS / "results").glob("*.json"))
 BUNDLED = sorted(path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}"))

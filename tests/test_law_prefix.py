@@ -21,11 +21,11 @@ from native_models import CONFIGS, MASK_ID, native_model
 from mars_runtime.cache import BLOCK
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.prefix_cache import BlockPrefixCache
 from mars_runtime.engine.memory import new_prefix_cache
-from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.prefix_cache import BlockPrefixCache
+from mars_runtime.runs.events import RowStep
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")

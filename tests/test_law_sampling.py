@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from law_checkpoints import plain, word_prompts
 
 from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.events import Event, Step
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.predictions import filtered, nucleus
+from mars_runtime.runs.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")

@@ -36,8 +36,8 @@ from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
-from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.load import Checkpoint
+from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.settings import MASKED, METRICS, DecodeSettings
 from tests import slow_twin
 

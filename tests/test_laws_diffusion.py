@@ -16,9 +16,9 @@ from law_checkpoints import word_prompts
 
 from mars_runtime.acceptance import accept_by_confidence
 from mars_runtime.decoders import diffusion
-from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.load import Checkpoint
+from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.settings import METRICS, DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")

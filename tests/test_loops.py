@@ -10,7 +10,8 @@ from human_texts import human_texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.loops import (
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.runs.loops import (
     EVERY,
     MAX_PERIOD,
     MIN_REPEATED,
@@ -22,7 +23,6 @@ from mars_runtime.loops import (
     num_repeated,
     up_to_loop,
 )
-from mars_runtime.model.load import load_checkpoint
 
 SHORT = st.lists(st.integers(0, 2), max_size=12)
 FEW = st.builds(

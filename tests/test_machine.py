@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime import machine
-from mars_runtime.machine import cache_folder, return_freed_memory
+from mars_runtime.engine.provenance import Quiet, core_seconds
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.source import resolve
 from mars_runtime.model.threads import limit_threads
-from mars_runtime.provenance import Quiet, core_seconds
+from mars_runtime.system import machine
+from mars_runtime.system.machine import cache_folder, return_freed_memory
 
 MIB = 2**20
 

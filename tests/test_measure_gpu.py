@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from mars_runtime.decoders.factory import decode
-from mars_runtime.events import Step
+from mars_runtime.files.paths import SOURCE
 from mars_runtime.model.config import ModelConfig, expected_names, expected_shape
 from mars_runtime.model.transformer import Transformer
-from mars_runtime.places import SOURCE
+from mars_runtime.runs.events import Step
 from mars_runtime.settings import DecodeSettings
 from tools import measure_gpu
 from tools.measure_gpu import (

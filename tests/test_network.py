@@ -7,7 +7,7 @@ import os
 import httpx
 import pytest
 
-from mars_runtime.network import prepare_network
+from mars_runtime.system.network import prepare_network
 
 NAMES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 PROXY = "http://127.0.0.1:9"

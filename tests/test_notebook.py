@@ -14,11 +14,12 @@ import pytest
 from browser import needs_browser, playwright, shared
 from sample_traces import HOSTILE, PROSE, Script, run
 
-from mars_runtime import notebook, show
+from mars_runtime import show
 from mars_runtime.api import Comparison, Result
+from mars_runtime.runs.speedup import run_speedup
+from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.speedup import run_speedup
-from mars_runtime.trace import Trace
+from mars_runtime.show import notebook
 
 AROUND = "<!doctype html><html><body style='color: {}'><div>{}</div></body></html>"
 DONE = ".mars-race[data-state=finished]"

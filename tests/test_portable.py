@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime import machine, outputs
-from mars_runtime.inputs import read_text
+from mars_runtime.files import outputs
+from mars_runtime.files.inputs import read_text
+from mars_runtime.system import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import DecodeSettings
-from mars_runtime.speedup import (
+from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs.speedup import (
     NEAR,
     SLACK,
     Rounds,
@@ -25,6 +24,7 @@ from mars_runtime.speedup import (
     run_speedup,
     speedup,
 )
+from mars_runtime.settings import DecodeSettings
 
 FILE = Path(__file__).parent / "web" / "speedups.json"
 NUM_CASES = 120

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime import statistics
-from mars_runtime.statistics import Estimate
+from mars_runtime.runs import statistics
+from mars_runtime.runs.statistics import Estimate
 
 FLOATS = st.floats(min_value=0.01, max_value=100.0)
 

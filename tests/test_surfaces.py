@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import mars_runtime as mars
-from mars_runtime import folds
+from mars_runtime.runs import folds
+from mars_runtime.runs.speedup import passes_result, run_speedup
+from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import AR_LOOKUP, RECOMMENDED, DecodeSettings
-from mars_runtime.speedup import passes_result, run_speedup
 from mars_runtime.tasks import FAMILIES, generate
-from mars_runtime.trace import Trace
 
 HERE = Path(__file__).parent
 METHODS = (

@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime import folds
-from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs.trace import (
+    MAX_LINE_CHARS,
+    Header,
+    Trace,
+    TraceError,
+    TraceWriter,
+    read_trace,
+)
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
-from mars_runtime.trace import MAX_LINE_CHARS, Header, Trace, TraceError, TraceWriter, read_trace
 from tests import trace_folds
 from tests.event_strategies import HEADERS, JSON_VALUES, runs
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.lab import verification
 from mars_runtime.lab.evaluation.measure import decode_in_batches
 from mars_runtime.lab.verification import (
@@ -18,6 +17,7 @@ from mars_runtime.lab.verification import (
     first_difference,
     lossless_methods,
 )
+from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings("ar", 1.0, 1)

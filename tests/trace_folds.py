@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mars_runtime import folds
-from mars_runtime.derived import Source
-from mars_runtime.events import Event
+from mars_runtime.runs import folds
+from mars_runtime.runs.derived import Source
+from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
 
 

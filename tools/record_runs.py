@@ -24,14 +24,14 @@ from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
-from mars_runtime.events import FINAL, End, Event, Proposal, RowStep, Step
-from mars_runtime.folds import visible_tokens
+from mars_runtime.files.outputs import OutputError, check_folder, path_of
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.outputs import OutputError, check_folder, path_of
-from mars_runtime.replay_page import recorded_note
+from mars_runtime.runs.events import FINAL, End, Event, Proposal, RowStep, Step
+from mars_runtime.runs.folds import visible_tokens
+from mars_runtime.runs.trace import Header, TraceWriter
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.show.replay_page import recorded_note
 from mars_runtime.text import Context
-from mars_runtime.trace import Header, TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.engine.run import Run
@@ -139,8 +139,8 @@ class RecordingError(RuntimeError):
 @contextmanager
 def busy_machine_reported() -> Iterator[None]:
     """Print a warning for each sign that the machine was busy while this context was open."""
-    from mars_runtime.machine import num_cores
-    from mars_runtime.provenance import Others, Quiet
+    from mars_runtime.engine.provenance import Others, Quiet
+    from mars_runtime.system.machine import num_cores
 
     load, others = os.getloadavg()[0], Others()
     yield

@@ -24,10 +24,10 @@ from app.settings import AppSettings
 from app.throughput.run import QUEUE
 from app.ui.recordings import FOLDER, TABS, tab_file
 from app.ui.stream import TabHandlers
-from mars_runtime.json_values import json_line
-from mars_runtime.machine import device_name
+from mars_runtime.files.json_values import json_line
+from mars_runtime.files.outputs import check_folder, path_of
 from mars_runtime.model.load import choose_device
-from mars_runtime.outputs import check_folder, path_of
+from mars_runtime.system.machine import device_name
 from tools.record_runs import RecordingError, busy_machine_reported
 
 CHECKPOINT = "mars-smollm2"

@@ -33,8 +33,8 @@ from browser import CHROMIUM, chromium, playwright  # noqa: E402
 from environments import free_port, wait_until_it_serves  # noqa: E402
 from gradio_client import Client  # noqa: E402
 
-from mars_runtime.outputs import write_text  # noqa: E402
-from mars_runtime.provenance import provenance  # noqa: E402
+from mars_runtime.engine.provenance import provenance  # noqa: E402
+from mars_runtime.files.outputs import write_text  # noqa: E402
 from mars_runtime.tasks import KINDS, generate  # noqa: E402
 
 LENGTHS, RUN_SECONDS = (24, 160), 300  # tokens of a run; limit of any run, and to load the model

@@ -25,16 +25,16 @@ from pydantic import TypeAdapter  # noqa: E402
 
 from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
-from mars_runtime import derived, speedup  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
-from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
-from mars_runtime.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import sets  # noqa: E402
+from mars_runtime.runs import derived, speedup  # noqa: E402
+from mars_runtime.runs.events import FINAL, End, Prefill, Step  # noqa: E402
+from mars_runtime.runs.trace import NEEDED, Header  # noqa: E402
 from mars_runtime.settings import (  # noqa: E402
     OBEYED_BY_ALL,
     SETTINGS,
 )
-from mars_runtime.trace import NEEDED, Header  # noqa: E402
+from mars_runtime.show.replay_page import PLACE  # noqa: E402
 
 WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"
@@ -105,7 +105,7 @@ def _table() -> Iterator[str]:
     yield from _constant(
         "SPEED",
         "Limits for reporting a speedup, and texts for why it is not reported; see "
-        "mars_runtime/speedup.py.",
+        "mars_runtime/runs/speedup.py.",
         "{ least: number, apart: number, near: number, slack: number, "
         "notes: Record<string, string> }",
         {
@@ -156,7 +156,7 @@ def _table() -> Iterator[str]:
     )
     yield from (
         "",
-        "// The letters of the sources of tokens in trace lines; see mars_runtime/derived.py.",
+        "// The letters of the sources of tokens in trace lines; see mars_runtime/runs/derived.py.",
         "/** @type {Record<string, Source>} */",
     )
     letters = {letter: source for source, letter in derived.LETTERS.items()}
@@ -184,7 +184,7 @@ def _object(**values: Any) -> str:
 
 
 def _types() -> Iterator[str]:
-    yield f"{WRITTEN} from mars_runtime/events.py, derived.py and trace.py."
+    yield f"{WRITTEN} from mars_runtime/runs/events.py, derived.py and trace.py."
     schemas = {kind: TypeAdapter(kind).json_schema(ref_template="{model}") for kind in KINDS}
     shared = {
         name: definition

@@ -122,7 +122,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "Run a prompt and return its trace: every forward pass with all its proposals. "
             "Streams the trace as it grows.",
             "lines of JSON: a header, one event per forward pass and an end; joined by newlines, "
-            "they form a file that mars_runtime.trace.read_trace can read",
+            "they form a file that mars_runtime.runs.trace.read_trace can read",
             ONE,
             Iterator[list[str]],
             partial(traces, engines, book),

@@ -41,10 +41,10 @@ from app.ui.controls import (
 )
 from app.ui.examples import ExampleBook
 from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
-from mars_runtime import folds
 from mars_runtime.decoders.methods import LOOKUP
-from mars_runtime.events import End, Event
-from mars_runtime.speedup import run_speedup
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event
+from mars_runtime.runs.speedup import run_speedup
 from mars_runtime.text import Detokenizer, Tokenizer
 
 T = TypeVar("T")

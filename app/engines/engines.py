@@ -29,13 +29,13 @@ from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD, Engine
-from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
 from mars_runtime.model.fetch import Progress, download, hub_answers
 from mars_runtime.model.files import chosen_weights, files_of
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.model.source import Source, resolve
 from mars_runtime.serving.metrics import Metrics
+from mars_runtime.system.machine import free_memory, return_freed_memory
 
 if TYPE_CHECKING:
     import torch

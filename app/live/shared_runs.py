@@ -23,8 +23,8 @@ from typing import Any
 from app.ui.controls import TITLES
 from app.ui.imported_runs import read_import
 from app.ui.run_log import RunLog
+from mars_runtime.runs.trace import Header, read_trace
 from mars_runtime.serving.limits import SlidingWindow
-from mars_runtime.trace import Header, read_trace
 
 MAX_LANES = 4
 MAX_KEPT, MAX_KEPT_BYTES = 2000, 200_000_000

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.ui.views import ReviewView
-from mars_runtime.json_values import as_mapping, as_text
+from mars_runtime.files.json_values import as_mapping, as_text
 from mars_runtime.review.prompts import PromptError, read_prompts
 
 MAX_CHARS = 500_000

@@ -25,10 +25,10 @@ from app.ui.run_log import RunLog, RunLogs
 from app.ui.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
 from mars_runtime.engine.busy import BusyRule, next_level
 from mars_runtime.engine.header import Facts, facts_of
-from mars_runtime.events import FINAL, Event, Prefill, Step
-from mars_runtime.folds import num_accepted, totals
+from mars_runtime.runs.events import FINAL, Event, Prefill, Step
+from mars_runtime.runs.folds import num_accepted, totals
+from mars_runtime.runs.speedup import Rounds
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.speedup import Rounds
 from mars_runtime.text import Detokenizer
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from app.ui.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Transcript, Wa
 from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
+from mars_runtime.runs.speedup import Rounds
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.speedup import Rounds
 from mars_runtime.text import Context
 
 REFERENCES = {REFERENCE, LOOKUP}

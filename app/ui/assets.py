@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mars_runtime import web
+from mars_runtime.show import web
 
 ENTRIES = (
     "views/race/view.js",

@@ -1,9 +1,9 @@
 """Validate a trace that a visitor uploads, and write it again in canonical form.
 
-The trace is untrusted: ``mars_runtime.trace`` validates it, and each error becomes one sentence.
-The number of traces that are read at the same time is limited, in total and per address, and so is
-the time for each. Readers take short turns, so they block neither the server's threads nor the
-interpreter.
+The trace is untrusted: ``mars_runtime.runs.trace`` validates it, and each error becomes one
+sentence. The number of traces that are read at the same time is limited, in total and per address,
+and so is the time for each. Readers take short turns, so they block neither the server's threads
+nor the interpreter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mars_runtime import folds
-from mars_runtime.trace import Trace, TraceError, TraceReader
+from mars_runtime.runs import folds
+from mars_runtime.runs.trace import Trace, TraceError, TraceReader
 
 MAX_LINES = 20_000
 READ_SECONDS = 10.0  # time limit for one trace; the longest run of this program needs far less

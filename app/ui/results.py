@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.places import ASSETS
+from mars_runtime.files.paths import ASSETS
+from mars_runtime.runs.statistics import Estimate, wilson
 from mars_runtime.settings import describe, read_settings
-from mars_runtime.statistics import Estimate, wilson
 
 RESULTS = ASSETS / "results"
 FILES = {"page_ways": "ways", "chat_evaluation": "requests", "evaluation": "averages"}

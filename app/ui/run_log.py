@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from mars_runtime.json_values import json_line
+from mars_runtime.files.json_values import json_line
 
 WHOLE_CHARS = 120_000
 OVERLAP = 6  # number of times that a line is sent again in later values

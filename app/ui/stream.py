@@ -30,12 +30,12 @@ from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.engine.run import Run
-from mars_runtime.events import FINAL, End, Event, Step
-from mars_runtime.folds import visible_tokens
+from mars_runtime.runs.events import FINAL, End, Event, Step
+from mars_runtime.runs.folds import visible_tokens
+from mars_runtime.runs.trace import TraceWriter
 from mars_runtime.settings import SettingsError
 from mars_runtime.tasks import Task
 from mars_runtime.text import ALONE, Context, TextError
-from mars_runtime.trace import TraceWriter
 
 # An update takes about 3 ms of Python time, which the decoding thread shares: at most 3 % of its
 # time at full speed. In slow motion decoding pauses anyway, so updates can be more frequent.

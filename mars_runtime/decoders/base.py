@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from mars_runtime.decoders.event_stream import EventStream
+from mars_runtime.decoders.prefix_cache import PrefixHit
 from mars_runtime.errors import DecodeError
-from mars_runtime.event_stream import EventStream
-from mars_runtime.events import Event, Prefill, Step
 from mars_runtime.model.forward import CausalModel
-from mars_runtime.prefix_cache import PrefixHit
+from mars_runtime.runs.events import Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 
 PREFILL_CHUNK = 512

@@ -55,9 +55,9 @@ from mars_runtime.decoders.decision import accept, num_proposals
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
 from mars_runtime.model.forward import CausalModel
 from mars_runtime.model.predictions import Draw, Penalty, proposals_from_logits
+from mars_runtime.runs.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
 from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, DecodeSettings
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]

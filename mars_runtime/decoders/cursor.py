@@ -35,12 +35,12 @@ from mars_runtime.decoders.draft_model import Drafted, DraftModels, DraftRows
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.decoders.plan import FeedPolicy, RowOutcome, RowPlan, drafted_for, plan_row
+from mars_runtime.decoders.prefix_cache import PrefixCache
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import FINAL, Proposal, RowStep, Step
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.model.predictions import Draw
-from mars_runtime.prefix_cache import PrefixCache
+from mars_runtime.runs.events import FINAL, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_FED, Metric
 
 

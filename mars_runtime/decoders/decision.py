@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mars_runtime.acceptance import common_prefix_length, up_to_end
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.events import Proposal, Stop
-from mars_runtime.loops import up_to_loop
+from mars_runtime.runs.events import Proposal, Stop
+from mars_runtime.runs.loops import up_to_loop
 from mars_runtime.settings import DecodeSettings
 
 

@@ -29,10 +29,10 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.decision import eos_in_force
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step, Stop
-from mars_runtime.loops import up_to_loop
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.model.predictions import Draw
+from mars_runtime.runs.events import FINAL, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.runs.loops import up_to_loop
 from mars_runtime.settings import DecodeSettings
 
 UNTRAINED = "This checkpoint was not trained for block diffusion: choose another method."

@@ -35,7 +35,7 @@ from mars_runtime.decoders.decision import Acceptance
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import LONGEST
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, MAX_DRAFTS
-from mars_runtime.events import Proposal
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 MIN_GAIN = 1.02  # minimum speed-up over AR; a smaller gain is within the error of the estimates

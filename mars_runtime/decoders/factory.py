@@ -15,9 +15,9 @@ from mars_runtime.decoders.base import (
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.events import Event, Prefill
+from mars_runtime.decoders.prefix_cache import PrefixHit
 from mars_runtime.model.forward import CausalModel
-from mars_runtime.prefix_cache import PrefixHit
+from mars_runtime.runs.events import Event, Prefill
 
 
 def decode(

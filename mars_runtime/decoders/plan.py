@@ -42,9 +42,9 @@ from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.rows import Row
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import FINAL, Proposal, RowStep
 from mars_runtime.model.forward import Layout, MaskGroup
 from mars_runtime.model.predictions import Penalty
+from mars_runtime.runs.events import FINAL, Proposal, RowStep
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is available here: choose another method."

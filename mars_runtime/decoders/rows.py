@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from mars_runtime.decoders.drafting import AcceptanceEstimate, BlockSizes, Drafter
 from mars_runtime.decoders.lookup import Lookup
-from mars_runtime.prefix_cache import PrefixCache
+from mars_runtime.decoders.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 _log = logging.getLogger(__name__)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.decoders.methods import METHODS
 from mars_runtime.engine.request import AnyRequest, Request, RequestError, Solo
-from mars_runtime.events import FINAL, Event
-from mars_runtime.machine import is_memory_short, return_freed_memory
 from mars_runtime.model.config import MIN_ANSWER
 from mars_runtime.model.registry import REGISTRY, default_draft
+from mars_runtime.runs.events import FINAL, Event
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.system.machine import is_memory_short, return_freed_memory
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import Batch, SettingsSource
@@ -259,7 +259,7 @@ class CheckpointBackend(Backend):
 
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
         from mars_runtime.decoders.factory import decode
-        from mars_runtime.prefix_cache import PrefixHit
+        from mars_runtime.decoders.prefix_cache import PrefixHit
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(request, Solo):

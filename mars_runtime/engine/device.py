@@ -15,13 +15,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from mars_runtime.decoders.event_stream import EventStream
+from mars_runtime.decoders.prefix_cache import grant_alike
 from mars_runtime.engine.backend import PREFILL_ALONE, PREFILL_SHARED, Backend, sentence, where
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.scheduler import DeviceTurn
-from mars_runtime.event_stream import EventStream
-from mars_runtime.events import FINAL, End, EndReason, Event, Prefill, Step
-from mars_runtime.prefix_cache import grant_alike
+from mars_runtime.runs.events import FINAL, End, EndReason, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
 from mars_runtime.engine.scheduler import DeviceTurn, FullError, Job, Scheduler
 from mars_runtime.errors import MarsError
-from mars_runtime.events import End
+from mars_runtime.runs.events import End
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mars_runtime.engine.backend import num_threads
 from mars_runtime.engine.request import Request
-from mars_runtime.machine import device_name, versions
+from mars_runtime.runs.trace import Header
+from mars_runtime.system.machine import device_name, versions
 from mars_runtime.text import ALONE, Context
-from mars_runtime.trace import Header
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts

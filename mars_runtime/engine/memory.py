@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.prefix_cache import BlockPrefixCache
+from mars_runtime.decoders.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import MAX_FED
 
 if TYPE_CHECKING:

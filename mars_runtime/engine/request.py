@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mars_runtime.errors import MarsError
-from mars_runtime.events import Event
+from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:

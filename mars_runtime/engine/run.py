@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import AnyRequest, Request
 from mars_runtime.engine.scheduler import Job, Lane, Scheduler
-from mars_runtime.events import End, Event
+from mars_runtime.runs.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
 
 MAX_PACE = 10_000.0

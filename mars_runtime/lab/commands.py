@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mars_runtime.outputs import OutputError
+from mars_runtime.files.outputs import OutputError
 from mars_runtime.settings import SettingsError
 
 HIDDEN = {"command", "out", "restart", "transformers", "llama_cpp", "openvino", "onnxruntime"}

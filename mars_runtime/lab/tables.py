@@ -11,7 +11,7 @@ import rich.table
 from rich.console import Group
 from rich.text import Text
 
-from mars_runtime.statistics import Estimate
+from mars_runtime.runs.statistics import Estimate
 
 Row = TypeVar("Row")
 NONE = "–"

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.inputs import check_regular, read_text
+from mars_runtime.files.inputs import check_regular, read_text
 from mars_runtime.model.attention import packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, printable
 from mars_runtime.model.files import ADAPTER, ADAPTER_FILES, weight_files

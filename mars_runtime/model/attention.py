@@ -21,7 +21,7 @@ from torch import Tensor
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.model.config import ModelConfig, RopeScaling
 from mars_runtime.model.forward import Branches
-from mars_runtime.transfers import to_device
+from mars_runtime.model.transfers import to_device
 
 SHORT = 64
 """Causal biases are cached for at most this many tokens per row; prefill usually feeds more."""

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.machine import cache_folder
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
 from mars_runtime.model.native.library import (
@@ -35,6 +34,7 @@ from mars_runtime.model.native.model import NativeModel, Tell, unsupported
 from mars_runtime.model.native.weights import not_finite
 from mars_runtime.model.quantized import GroupedMatrix, Weight, can_quantize, dense_weights
 from mars_runtime.model.transformer import Transformer
+from mars_runtime.system.machine import cache_folder
 
 Model = Transformer | NativeModel
 

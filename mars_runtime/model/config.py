@@ -15,8 +15,8 @@ from reprlib import repr as shown
 from typing import Any
 
 from mars_runtime.errors import MarsError
-from mars_runtime.machine import is_memory_short
 from mars_runtime.settings import MAX_FED
+from mars_runtime.system.machine import is_memory_short
 
 # a2d-qwen2 is the type of the published MARS checkpoints: Qwen2 with remote code, which is not run.
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "a2d-qwen2")

@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.inputs import check_regular, read_text
-from mars_runtime.machine import cache_folder
+from mars_runtime.files.inputs import check_regular, read_text
 from mars_runtime.model.config import CheckpointError, printable
+from mars_runtime.system.machine import cache_folder
 
 ARCHIVE = ".xz"
 WEIGHTS = "model.safetensors"

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.events import Proposal
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.predictions import Draw, Penalty, Rank, proposals_from_logits
+from mars_runtime.model.transfers import to_device
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import Metric
-from mars_runtime.transfers import to_device
 
 
 class CausalModel(ABC):

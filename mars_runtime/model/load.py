@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.inputs import check_regular
+from mars_runtime.files.inputs import check_regular
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import (

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import Proposal
+from mars_runtime.model.transfers import to_device
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import DecodeSettings, Metric
-from mars_runtime.transfers import to_device
 
 NUM_RUNNERS_UP = 3
 NUM_BEST = NUM_RUNNERS_UP + 1

@@ -15,9 +15,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
-from mars_runtime.machine import cache_folder
+from mars_runtime.files.paths import CHECKPOINTS
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.places import CHECKPOINTS
+from mars_runtime.system.machine import cache_folder
 
 REGISTRY = CHECKPOINTS / "registry.json"
 DEFAULT_BLOCK_SIZE = 8

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.model.forward import MaskGroup
-from mars_runtime.transfers import to_device
+from mars_runtime.model.transfers import to_device
 
 ROWS_AT_ONCE = 4096
 TINY = 1e-30  # minimum scale, so that a row of zeros is not divided by zero

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.inputs import read_text
+from mars_runtime.files.inputs import read_text
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import (
     ADAPTER,

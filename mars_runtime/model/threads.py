@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from mars_runtime.machine import num_cores
+from mars_runtime.system.machine import num_cores
 
 Result = TypeVar("Result")
 

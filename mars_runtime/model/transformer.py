@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.captured import Bucket, CapturedForward, GraphRecorder, Record, Run
@@ -36,7 +35,8 @@ from mars_runtime.model.predictions import Rank
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
 from mars_runtime.model.threads import HIDDEN, TorchThreads
-from mars_runtime.transfers import to_device
+from mars_runtime.model.transfers import to_device
+from mars_runtime.runs.events import Proposal
 
 Matrix = Tensor | Int8Matrix
 CAPACITY_STEP = 512

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from mars_runtime.errors import MarsError
-from mars_runtime.outputs import OutputError, check_file, only_writer, path_of
+from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of
 from mars_runtime.review.methods import ReviewMethod, read_methods
 from mars_runtime.review.prompts import Item, prompts_of
 from mars_runtime.settings import SettingsError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mars_runtime.engine import Engine
     from mars_runtime.engine.run import Run
     from mars_runtime.model.load import Checkpoint
-    from mars_runtime.trace import Trace
+    from mars_runtime.runs.trace import Trace
 
 MAX_TOKENS = 128
 MAX_RUNS = 12
@@ -75,7 +75,7 @@ def _make(
     from rich.console import Console
 
     from mars_runtime.review.sets import SetError, item_line
-    from mars_runtime.terminal import progress_bars
+    from mars_runtime.show.terminal import progress_bars
 
     try:
         args.out.touch()
@@ -112,7 +112,7 @@ def _begun(
     """Write the header of a new set, or cut half a line that an interrupted command left. Return
     the prompts that the set has. Raises SetError.
     """
-    from mars_runtime.provenance import provenance
+    from mars_runtime.engine.provenance import provenance
     from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, read_set
 
     path: Path = args.out
@@ -151,7 +151,7 @@ class Decoders:
 
     def weights(self, name: str) -> str:
         """Return the fingerprint of a checkpoint's weights. Raises CheckpointError."""
-        from mars_runtime.provenance import fingerprint
+        from mars_runtime.engine.provenance import fingerprint
 
         return fingerprint(self._get(name)[0].weight_files)
 
@@ -181,9 +181,9 @@ class Decoders:
         """
         from mars_runtime.engine.header import facts_of, make_header
         from mars_runtime.engine.request import Request, RequestError
-        from mars_runtime.events import FINAL, End
+        from mars_runtime.runs.events import FINAL, End
+        from mars_runtime.runs.trace import Trace
         from mars_runtime.text import Context, TextError
-        from mars_runtime.trace import Trace
 
         for method in methods:
             checkpoint, engine = self._get(method.checkpoint)

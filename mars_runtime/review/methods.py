@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.json_values import as_mapping, as_text, is_text
+from mars_runtime.files.json_values import as_mapping, as_text, is_text
 from mars_runtime.settings import (
     AR_LOOKUP,
     SETTINGS,

@@ -14,8 +14,8 @@ from typing import Any
 
 from mars_runtime import tasks
 from mars_runtime.errors import MarsError
-from mars_runtime.inputs import read_bytes
-from mars_runtime.json_values import as_list, as_mapping, is_text
+from mars_runtime.files.inputs import read_bytes
+from mars_runtime.files.json_values import as_list, as_mapping, is_text
 from mars_runtime.tasks import Task
 from mars_runtime.text import MAX_SYSTEM_CHARS, Said
 

@@ -12,15 +12,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_runtime import folds, tasks
+from mars_runtime import tasks
 from mars_runtime.errors import MarsError
-from mars_runtime.events import RowStep
-from mars_runtime.inputs import check_regular
-from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.files.inputs import check_regular
+from mars_runtime.files.json_values import as_list, as_mapping, as_text
 from mars_runtime.review.methods import MAX_METHODS, ReviewMethod, method_of_json
 from mars_runtime.review.prompts import Item, item_of
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import RowStep
+from mars_runtime.runs.trace import Trace
 from mars_runtime.text import Detokenizer
-from mars_runtime.trace import Trace
 
 VERSION = 1
 MAX_LINE, MAX_ITEMS, MAX_FILE = 8_000_000, 10_000, 2_000_000_000

@@ -25,9 +25,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from mars_runtime import folds
-from mars_runtime.events import FINAL, End, Event, Proposal, Step
-from mars_runtime.folds import visible_tokens
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import FINAL, End, Event, Proposal, Step
+from mars_runtime.runs.folds import visible_tokens
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import CompletionRequest

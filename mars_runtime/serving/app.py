@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from mars_runtime.engine.base import MAX_LANES
 from mars_runtime.engine.request import Request as EngineRequest
-from mars_runtime.json_values import json_line
+from mars_runtime.files.json_values import json_line
 from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
     Envelope,

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from mars_runtime.machine import return_freed_memory
+from mars_runtime.system.machine import return_freed_memory
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

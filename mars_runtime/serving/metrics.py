@@ -21,11 +21,11 @@ from prometheus_client import (
     generate_latest,
 )
 
-from mars_runtime.derived import drafting
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
-from mars_runtime.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.runs.derived import drafting
+from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
 
 FOLD_SECONDS = 1.0
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}

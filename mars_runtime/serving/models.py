@@ -17,7 +17,7 @@ from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
-from mars_runtime.events import Event
+from mars_runtime.runs.events import Event
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:

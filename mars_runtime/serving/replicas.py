@@ -18,7 +18,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from mars_runtime.places import SOURCE
+from mars_runtime.files.paths import SOURCE
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.errors import BUSY_SECONDS
 from mars_runtime.serving.models import EngineModel, SingleModel

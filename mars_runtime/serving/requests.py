@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mars_runtime.engine.request import Request
-from mars_runtime.json_values import MAX_INT
+from mars_runtime.files.json_values import MAX_INT
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import ServedModel
 from mars_runtime.settings import (

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from mars_runtime.json_values import json_line
+from mars_runtime.files.json_values import json_line
 from mars_runtime.serving.answer import Envelope, Json, Piece, StreamedAnswer, pieces
 from mars_runtime.serving.errors import ApiError, api_error
 from mars_runtime.serving.models import Answering

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from mars_runtime import folds
-from mars_runtime.events import Event
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import Event
 
 
 def metrics(events: Sequence[Event]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 
-from mars_runtime.json_values import as_list, as_text
+from mars_runtime.files.json_values import as_list, as_text
 
 from .base import Split, Task, read_data
 

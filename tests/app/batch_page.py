@@ -16,7 +16,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers
 from app.handlers import Handlers
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.request import AnyRequest, Solo
-from mars_runtime.events import Event
+from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 

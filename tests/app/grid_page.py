@@ -14,7 +14,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
 from mars_runtime.engine.request import Request
-from mars_runtime.events import Event, Step
+from mars_runtime.runs.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 
 WRONG_FROM = 10

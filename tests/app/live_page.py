@@ -11,7 +11,7 @@ from browser import playwright
 from app.handlers import Handlers
 from app.live.lanes import LiveRun
 from app.ui.stream import R, TabHandlers
-from mars_runtime.trace import read_trace
+from mars_runtime.runs.trace import read_trace
 
 ROOT = "#race .mars-race"
 MOVED = ".rv-pane[data-lane=mars] .rv-move"

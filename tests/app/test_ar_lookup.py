@@ -15,9 +15,9 @@ from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
 from app.settings import AppSettings
 from app.ui.controls import TITLES, settings_for
-from mars_runtime import folds
 from mars_runtime.decoders.methods import LOOKUP
-from mars_runtime.events import Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import Step
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings
 from tests import trace_folds
 

@@ -11,8 +11,8 @@ from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
 from scripted_page import page_served
 
 from app.handlers import Handlers
-from mars_runtime.loops import find_loop
-from mars_runtime.trace import read_trace
+from mars_runtime.runs.loops import find_loop
+from mars_runtime.runs.trace import read_trace
 from tests.engine.scripted import eventually
 
 gradio_client = pytest.importorskip("gradio_client")

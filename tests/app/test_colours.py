@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from mars_runtime.places import ASSETS
+from mars_runtime.files.paths import ASSETS
 
 TOKENS = ASSETS / "web" / "core" / "tokens.css"
 

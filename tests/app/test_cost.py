@@ -16,10 +16,10 @@ import pytest
 from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
 from app.settings import AppSettings
-from mars_runtime import folds
 from mars_runtime.engine.request import Request
+from mars_runtime.runs import folds
+from mars_runtime.runs.trace import read_trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import read_trace
 
 HERE = Path(__file__).parent
 CHECKPOINT = HERE.parents[1] / "checkpoints" / "mars-tiny"

@@ -25,12 +25,12 @@ from app.tradeoff.grid_order import read_grid_order
 from app.ui.controls import DEFAULTS
 from app.ui.examples import REQUESTS
 from app.ui.recordings import load
-from mars_runtime import folds
 from mars_runtime.__main__ import main
 from mars_runtime.model.registry import registry
 from mars_runtime.review.methods import read_method
+from mars_runtime.runs import folds
+from mars_runtime.runs.trace import read_trace
 from mars_runtime.settings import RECOMMENDED
-from mars_runtime.trace import read_trace
 from tests.tiny_checkpoint import write_checkpoint
 from tools.record_runs import SCENARIOS
 

@@ -27,7 +27,7 @@ from app.engines.engines import read_entries
 from app.engines.zerogpu import MAX_LOADED
 from app.settings import PREFIX, AppSettings
 from app.ui.results import RESULTS, read_points
-from mars_runtime.machine import cache_folder
+from mars_runtime.system.machine import cache_folder
 from tests.environments import make_environment
 from tests.published import in_hub_cache, write_published
 

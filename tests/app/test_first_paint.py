@@ -15,7 +15,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 from app.handlers import Handlers
 from app.live.tab import KNOWS_TASKS
 from app.ui.recordings import Recording, first
-from mars_runtime import folds
+from mars_runtime.runs import folds
 
 pytestmark = needs_browser
 

@@ -22,10 +22,11 @@ from app.live.order import (
     read_history,
 )
 from app.ui.controls import Limits, RefusalError
-from mars_runtime import folds, tasks
+from mars_runtime import tasks
+from mars_runtime.runs import folds
+from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import MAX_NEW_TOKENS
 from mars_runtime.text import Turn
-from mars_runtime.trace import Trace
 from tests.engine.test_company import ModelBackend
 
 EOS, MASK, SIZE = 257, 258, 260

@@ -15,9 +15,9 @@ from app.handlers import Handlers
 from app.tradeoff.grid import FULL, GridHandlers
 from app.tradeoff.grid_order import NUM_ROUNDS
 from app.ui.results import read_points
-from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
+from mars_runtime.runs import folds
 from tests.engine.scripted import eventually
 
 CELLS = ["ar", "lookup", "r0c0", "r0c1", "r1c0", "r1c1"]

@@ -35,10 +35,10 @@ from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.engine.leased.engine import LOST
 from mars_runtime.engine.leased.worker import Call, Decode, Lease, LeaseError, News
 from mars_runtime.engine.request import Request
-from mars_runtime.events import End, Event, Step
 from mars_runtime.model.fetch import Progress
 from mars_runtime.model.registry import Entry
 from mars_runtime.model.source import Source
+from mars_runtime.runs.events import End, Event, Step
 from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ForkedWorkers
 

@@ -33,8 +33,8 @@ from app.settings import AppSettings
 from app.ui.controls import TITLES
 from app.ui.examples import ExampleBook
 from mars_runtime.decoders.factory import decode
-from mars_runtime.events import Step
-from mars_runtime.folds import sources
+from mars_runtime.runs.events import Step
+from mars_runtime.runs.folds import sources
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import SETTINGS, DecodeSettings, describe
 

@@ -13,7 +13,7 @@ from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
 from app.ui.recordings import FOLDER, read_value
-from mars_runtime import folds
+from mars_runtime.runs import folds
 
 MARK = ".mars-present .pr-mark"
 SHOWN = """() => [...document.querySelector(".pr-lane").querySelectorAll(".rv-t")]

@@ -11,9 +11,9 @@ import sample_traces as samples
 
 from app.ui.imported_runs import read_import
 from app.ui.recordings import Recording, RecordingsError, load, read_value
-from mars_runtime import folds
+from mars_runtime.runs import folds
+from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Trace
 from tools.record_runs import SCENARIOS, Scenario
 
 WANTED = {"sort-words", "area"}

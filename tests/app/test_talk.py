@@ -15,10 +15,10 @@ import pytest
 
 from app.ui.examples import REQUESTS
 from app.ui.recordings import FOLDER, load, read_value
-from mars_runtime import folds
-from mars_runtime.events import Event
-from mars_runtime.places import ASSETS
-from mars_runtime.speedup import NEAR, Speedup, run_speedup
+from mars_runtime.files.paths import ASSETS
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import Event
+from mars_runtime.runs.speedup import NEAR, Speedup, run_speedup
 
 STOPS = (ASSETS / "web" / "tour" / "stops.js").read_text("utf-8")
 README = (ASSETS.parent / "README.md").read_text("utf-8")

@@ -15,7 +15,7 @@ from app.engines.limits import Limits, RefusalError
 from app.throughput import run as module
 from app.throughput.order import read_order
 from app.throughput.run import LOW_TAU, QUEUE, WINDOW, Meter, ThroughputHandlers
-from mars_runtime.events import Prefill, Step
+from mars_runtime.runs.events import Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests.test_folds import BATCH_EVENTS
 

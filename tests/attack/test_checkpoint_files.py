@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.inputs import MAX_BYTES, read_bytes
+from mars_runtime.files.inputs import MAX_BYTES, read_bytes
 from mars_runtime.text import TextError, Tokenizer
 from tests.attack.attacked import LIMITED, printed
 from tests.tiny_checkpoint import write_checkpoint

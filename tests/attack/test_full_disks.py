@@ -14,7 +14,7 @@ import resource, sys
 from pathlib import Path
 from app.live.shared_runs import SharedRuns
 from app.ui.recordings import load
-from mars_runtime.outputs import OutputError, write_text
+from mars_runtime.files.outputs import OutputError, write_text
 task, folder = sys.argv[1], Path(sys.argv[2])
 run = load()[0].value
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -16,8 +16,8 @@ from typing import IO
 import pytest
 
 from mars_runtime.__main__ import main
+from mars_runtime.files.outputs import OutputError, check_file, only_writer, write_text
 from mars_runtime.lab.evaluation.store import CellStore
-from mars_runtime.outputs import OutputError, check_file, only_writer, write_text
 
 MEASURING = {
     "benchmark": "mars_runtime.lab.benchmark.run.perform",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.engine import Engine, EngineError, Run
-from mars_runtime.events import End
+from mars_runtime.runs.events import End
 from tests.engine.scripted import FOREVER, Script, last, request, steps
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mars_runtime.decoders.drafting import Drafter
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.plan import group_sizes
-from mars_runtime.events import Proposal
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 AUTO = DecodeSettings(

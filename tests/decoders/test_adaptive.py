@@ -13,7 +13,7 @@ from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import Step
+from mars_runtime.runs.events import Step
 from mars_runtime.settings import DecodeSettings
 from tests.methods import decode_as
 

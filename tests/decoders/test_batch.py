@@ -10,12 +10,12 @@ from helpers import Ids, ScriptedModel, foresight_script, steps_of, tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime import folds
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
 from mars_runtime.decoders.factory import decode, decode_queue
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import FINAL, Event, Prefill, Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import FINAL, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, MaskLayout
 from tests import slow_twin
 

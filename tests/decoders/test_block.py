@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders.baselines import MAX_BATCH_SIZE, decode_batch
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import IdleRow, Prefill, Step
+from mars_runtime.runs.events import IdleRow, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 
 IDS = Ids()

@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.prefix_cache import BlockPrefixCache
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import Prefill, RowStep, Step
-from mars_runtime.prefix_cache import BlockPrefixCache
+from mars_runtime.runs.events import Prefill, RowStep, Step
 from mars_runtime.settings import (
     MASK_LAYOUTS,
     MASKED,

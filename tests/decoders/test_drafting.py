@@ -30,7 +30,7 @@ from mars_runtime.decoders.drafting import (
 )
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
-from mars_runtime.events import Proposal
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import AUTO_OBJECTIVES, MASK_LAYOUTS, MAX_FED, AutoObjective, MaskLayout
 from tests.methods import decode_as
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.lookup import Lookup
-from mars_runtime.events import Event, RowStep
+from mars_runtime.runs.events import Event, RowStep
 from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, METRICS, DecodeSettings
 from tests import slow_twin
 from tests.slow_twin import looked_up

@@ -14,7 +14,7 @@ from helpers import Ids, ScriptedCache
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.events import Proposal
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import RECOMMENDED, DecodeSettings
 
 LENGTH = 400

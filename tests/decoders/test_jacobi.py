@@ -6,7 +6,7 @@ from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
 
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.folds import drafting
+from mars_runtime.runs.folds import drafting
 from mars_runtime.settings import DecodeSettings
 
 

@@ -11,7 +11,7 @@ from helpers import Ids, ScriptedModel, foresight_script
 from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.events import RowStep, Step
+from mars_runtime.runs.events import RowStep, Step
 from mars_runtime.settings import METRICS, SETTINGS, TAU_POLICIES, DecodeSettings
 
 COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3)})

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from mars_runtime import folds, tasks
+from mars_runtime import tasks
 from mars_runtime.lab.benchmark.peer_process import dense_model
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.runs import folds
 from mars_runtime.settings import DecodeSettings
 
 

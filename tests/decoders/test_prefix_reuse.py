@@ -16,11 +16,11 @@ from law_checkpoints import word_prompts
 
 from mars_runtime.cache import BLOCK
 from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.prefix_cache import BlockPrefixCache, PrefixHit
 from mars_runtime.engine.memory import slot_bytes
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
+from mars_runtime.runs.events import RowStep
 from mars_runtime.settings import MASK_LAYOUTS, METRICS, DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")

@@ -19,8 +19,8 @@ from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.events import Event
-from mars_runtime.loops import MIN_REPEATED, find_loop
+from mars_runtime.runs.events import Event
+from mars_runtime.runs.loops import MIN_REPEATED, find_loop
 from mars_runtime.settings import MASK_LAYOUTS, DecodeSettings
 
 IDS = Ids()

@@ -17,9 +17,9 @@ from mars_runtime.decoders.plan import (
     raised_after,
     threshold_for,
 )
-from mars_runtime.events import Proposal, RowStep
+from mars_runtime.runs.events import Proposal, RowStep
+from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Header, Trace, read_trace
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mars_runtime.engine import Request, Run, Solo
 from mars_runtime.engine.backend import Backend
-from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.runs.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 
 Settings = Callable[[], DecodeSettings]

@@ -11,19 +11,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mars_runtime import folds
 from mars_runtime.cache import BlockKVCache
+from mars_runtime.decoders.event_stream import EventStream
 from mars_runtime.decoders.factory import decode
 from mars_runtime.engine import Engine, Request, RequestError, backend
 from mars_runtime.engine.backend import Backend, CheckpointBackend, num_threads
 from mars_runtime.engine.costs import MANY
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.memory import Room, room_for
-from mars_runtime.event_stream import EventStream
-from mars_runtime.events import End, Event, Prefill
-from mars_runtime.machine import device_name, versions
 from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Prefill
 from mars_runtime.settings import MAX_FED, DecodeSettings
+from mars_runtime.system.machine import device_name, versions
 from tests.engine.scripted import Script, scripted_step
 from tests.native_models import native_model
 from tests.tiny_checkpoint import write_checkpoint

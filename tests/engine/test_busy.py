@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.busy import LEVELS, BusyRule, next_level
-from mars_runtime.events import Event, Step
-from mars_runtime.folds import accepted_tokens
+from mars_runtime.runs.events import Event, Step
+from mars_runtime.runs.folds import accepted_tokens
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import EngineModel, SingleModel

@@ -25,10 +25,10 @@ from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.factory import decode
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import Backend, CheckpointBackend
-from mars_runtime.events import Event, RowStep
-from mars_runtime.folds import row_steps
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY
+from mars_runtime.runs.events import Event, RowStep
+from mars_runtime.runs.folds import row_steps
 from mars_runtime.settings import MAX_FED, METRICS, DecodeSettings
 
 NUM_REQUESTS, NUM_ROWS = 64, 8

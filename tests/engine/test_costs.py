@@ -10,12 +10,12 @@ import pytest
 import torch
 from native_models import native_model
 
-from mars_runtime import folds
 from mars_runtime.decoders import diffusion
 from mars_runtime.engine import Engine, Request, RequestError, costs
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.threads import Threads
+from mars_runtime.runs import folds
 from mars_runtime.settings import DecodeSettings
 from tests.tiny_checkpoint import write_checkpoint
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from mars_runtime import folds
 from mars_runtime.engine import Engine, EngineBusy
 from mars_runtime.engine.backend import PREFILL_ALONE, PREFILL_SHARED
-from mars_runtime.events import End, Prefill, Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Prefill, Step
 from mars_runtime.settings import SettingsError
 from tests.engine.scripted import (
     FOREVER,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from mars_runtime import folds
 from mars_runtime.engine import Engine, EngineError, Request, RequestError
 from mars_runtime.engine.backend import sentence
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, request, steps
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from mars_runtime import folds
 from mars_runtime.cache import BLOCK
 from mars_runtime.decoders.factory import decode
 from mars_runtime.engine import Engine, Request, Run, Solo
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.memory import PREFIX_CACHE_SHARE, Room, room_for, slot_bytes
-from mars_runtime.events import Event, Prefill
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import Event, Prefill
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings("ar", max_new_tokens=12)

@@ -29,8 +29,8 @@ from mars_runtime.engine.leased.worker import (
     Worker,
     open_checkpoint,
 )
-from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.runs.events import End, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ABORTED, ForkedWorkers
 from tests.engine.scripted import FOREVER, Script, eventually, last, request, steps

@@ -14,13 +14,13 @@ from helpers import ScriptedModel, foresight_script
 from test_company import IDS, ModelBackend
 from torch import Tensor
 
-from mars_runtime import folds
 from mars_runtime.engine import Engine, Request, RequestError, Run
 from mars_runtime.engine.backend import CheckpointBackend
-from mars_runtime.events import End, Event, Prefill, RowStep, Step, Stop
-from mars_runtime.folds import row_steps
 from mars_runtime.model.load import Checkpoint, Drafts, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step, Stop
+from mars_runtime.runs.folds import row_steps
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import (
     FOREVER,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.lab.evaluation import cli
 from mars_runtime.lab.evaluation.measure import (
     RowOutput,
@@ -24,6 +23,7 @@ from mars_runtime.lab.evaluation.measure import (
 )
 from mars_runtime.lab.evaluation.run import EvalModel, eval_model_of
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.runs.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 
 EOS = 0

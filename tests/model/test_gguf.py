@@ -21,6 +21,7 @@ from tiny_gguf import HEAD_DIM, SYSTEM, write_gguf
 
 from app.engines.engines import GGUF_BYTES, num_weights
 from mars_runtime.decoders.factory import decode
+from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError
@@ -29,7 +30,6 @@ from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.source import resolve
-from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 from tests.helpers import tokens_of

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from app.engines.engines import num_weights
+from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.model import files
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import SUMS, sha256_of, weight_files
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.provenance import fingerprint
 from tests.tiny_checkpoint import write_checkpoint
 
 NAME = "model.safetensors"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mars_runtime.__main__ import main
-from mars_runtime.places import ASSETS
+from mars_runtime.files.paths import ASSETS
 from mars_runtime.review.sets import MAX_LINE, SetError, read_set
-from mars_runtime.trace import read_trace
+from mars_runtime.runs.trace import read_trace
 from tests.review.test_review_prompts import DEEP, is_sentence
 
 STUDY = ASSETS / "review" / "study.jsonl.xz"

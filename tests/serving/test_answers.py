@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime import folds
 from mars_runtime.decoders.methods import Method
-from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.folds import drafting
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs.folds import drafting
 from mars_runtime.serving.answer import StopCutter, StreamedAnswer, spelled
 from mars_runtime.serving.speculation import metrics, speculative_decoding
 from mars_runtime.settings import DecodeSettings

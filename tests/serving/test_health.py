@@ -18,11 +18,11 @@ import openai
 import pytest
 from scripted_server import Oracle, Place, chat, eventually, respond, said, serving
 
-from mars_runtime import folds
 from mars_runtime.__main__ import main
 from mars_runtime.engine import Engine, Request
-from mars_runtime.events import Event
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import Event
 from mars_runtime.serving.addresses import ORIGINS
 from mars_runtime.serving.answer import SHUTTING_DOWN
 from mars_runtime.settings import DecodeSettings

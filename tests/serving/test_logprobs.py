@@ -12,7 +12,7 @@ import pytest
 from scripted_server import Oracle, Place, chat, complete, said, serving
 
 from mars_runtime.engine import Request
-from mars_runtime.events import Event, Step
+from mars_runtime.runs.events import Event, Step
 from mars_runtime.serving.answer import spelled
 from mars_runtime.settings import DecodeSettings
 

@@ -26,7 +26,7 @@ from scripted_server import (
     serving,
 )
 
-from mars_runtime.events import Event, Step
+from mars_runtime.runs.events import Event, Step
 from mars_runtime.serving.answer import LOWERED
 from mars_runtime.serving.requests import Caps
 

@@ -12,7 +12,7 @@ const CASES = JSON.parse(readFileSync(new URL("results.json", import.meta.url), 
 const TEXT = [1, 2, 3, 5, 6, 7, END];
 const figureOf = (result, key) => result.figures.find((figure) => figure.key === key);
 
-test("each case has the words of mars_runtime/speedup.py", () => {
+test("each case has the words of mars_runtime/runs/speedup.py", () => {
   for (const { differsAt, text, ...counts } of CASES)
     assert.equal(passesResult({ ...counts, differsAt: differsAt ?? -1 }).join(""), text);
 });

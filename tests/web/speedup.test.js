@@ -21,7 +21,7 @@ const timed = (tokens, num, seconds) => ({ tokens, seconds: num * seconds, sprea
 const swinging = (tokens, num, share) => ({ tokens, seconds: num * 0.1, spread: 0.892 * share });
 const said = (...given) => speedupSentence(speedup(...given));
 
-test("each generated case is judged as mars_runtime/speedup.py judges it", () => {
+test("each generated case is judged as mars_runtime/runs/speedup.py judges it", () => {
   /** A run without a spread has less than two passes. */
   const run = (given) => ({ ...given, spread: given.spread ?? NaN });
   for (const [place, { one, other, limit, found }] of CASES.entries()) {

@@ -1,5 +1,5 @@
 // The result of a race: its headline in passes, and the figures beside it. Every view takes its words from here.
-// `passesResult` is the same as `passes_result` in mars_runtime/speedup.py; both are tested on the cases in
+// `passesResult` is the same as `passes_result` in mars_runtime/runs/speedup.py; both are tested on the cases in
 // tests/web/results.json. Pure; no DOM.
 
 import { FINAL, divergence, folds } from "./folds.js";

@@ -1,5 +1,5 @@
 // Compares the decoding speed of two lanes: how many times as fast one is, whether that factor can be reported, and its
-// text. Pure; no DOM. The rule is the same as in mars_runtime/speedup.py, because the visitor chooses here which steps to
+// text. Pure; no DOM. The rule is the same as in mars_runtime/runs/speedup.py, because the visitor chooses here which steps to
 // compare. Both are tested on the cases in tests/web/speedups.json.
 
 import { folds } from "./folds.js";
@@ -33,7 +33,7 @@ export function speedup(run, baseline, limit = Infinity) {
 const rateOf = ({ tokens, seconds }) => tokens / seconds;
 
 /**
- * Returns a Speedup from the comparison that the server computed over all rounds (mars_runtime/speedup.py, Rounds).
+ * Returns a Speedup from the comparison that the server computed over all rounds (mars_runtime/runs/speedup.py, Rounds).
  * @param {RoundsLine} given
  * @returns {Speedup}
  */

@@ -45,7 +45,7 @@ export const SETTINGS = {
   ignore_eos: { label: "", isSteered: false, isCommon: true },
 };
 
-// Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/speedup.py.
+// Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/runs/speedup.py.
 /** @type {{ least: number, apart: number, near: number, slack: number, notes: Record<string, string> }} */
 // prettier-ignore
 export const SPEED = {
@@ -87,7 +87,7 @@ export const LIMITS = {
   turns: 100,
 };
 
-// The letters of the sources of tokens in trace lines; see mars_runtime/derived.py.
+// The letters of the sources of tokens in trace lines; see mars_runtime/runs/derived.py.
 /** @type {Record<string, Source>} */
 export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft model", g: "guesses" };
 

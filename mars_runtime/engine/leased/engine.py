@@ -25,7 +25,7 @@ from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedMem
 from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler
-from mars_runtime.events import End, Event, Prefill, Step
+from mars_runtime.runs.events import End, Event, Prefill, Step
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts

@@ -27,7 +27,7 @@ from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import AnyRequest, Request
 from mars_runtime.engine.run import Run, WakeCondition, overdue
 from mars_runtime.engine.scheduler import DeviceTurn, Job, Scheduler
-from mars_runtime.events import End, Event
+from mars_runtime.runs.events import End, Event
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pathlib import Path
 from rich.console import Console
 
 from mars_runtime import tasks
+from mars_runtime.files.outputs import check_file, path_of, write_text
 from mars_runtime.lab.benchmark.peers import ENGINES
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.model.source import resolve
-from mars_runtime.outputs import check_file, path_of, write_text
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from mars_runtime import statistics
 from mars_runtime.model.forward import SamplingMetadata
-from mars_runtime.statistics import Estimate
+from mars_runtime.runs import statistics
+from mars_runtime.runs.statistics import Estimate
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
 CONTEXT = 128

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from mars_runtime import statistics
-from mars_runtime.statistics import Estimate
+from mars_runtime.runs import statistics
+from mars_runtime.runs.statistics import Estimate
 
 Span = Literal["decode", "whole"]
 """The part of an answer that a rate covers.

@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-from mars_runtime.events import Step
 from mars_runtime.lab.benchmark.forward import now
 from mars_runtime.lab.benchmark.paired import Ask, Chunk, TimedAnswer
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint
+from mars_runtime.runs.events import Step
 from mars_runtime.settings import AR_LOOKUP, RECOMMENDED, DecodeSettings, describe
 
 AR = "AR"

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from mars_runtime.decoders.methods import METHODS
+from mars_runtime.engine.provenance import provenance
+from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
@@ -25,8 +27,6 @@ from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.model.source import resolve
-from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, write_text
-from mars_runtime.provenance import provenance
 from mars_runtime.settings import (
     AUTO,
     MASK_LAYOUTS,
@@ -34,8 +34,8 @@ from mars_runtime.settings import (
     TAU_POLICIES,
     BlockSize,
 )
+from mars_runtime.show.terminal import progress_bars
 from mars_runtime.tasks import families_for
-from mars_runtime.terminal import progress_bars
 
 if TYPE_CHECKING:
     from mars_runtime.lab.evaluation.run import EvalModel

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mars_runtime.events import Event, RowStep, Step
-from mars_runtime.loops import find_loop
+from mars_runtime.runs.events import Event, RowStep, Step
+from mars_runtime.runs.loops import find_loop
 from mars_runtime.settings import DecodeSettings
 
 Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]

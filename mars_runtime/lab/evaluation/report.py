@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mars_runtime import statistics, tasks
+from mars_runtime import tasks
 from mars_runtime.lab.evaluation.grid import GridCell
 from mars_runtime.lab.evaluation.measure import Outcome, survival
 from mars_runtime.lab.tables import NONE, Table, number, percent, points, share
+from mars_runtime.runs import statistics
+from mars_runtime.runs.statistics import Estimate
 from mars_runtime.settings import DecodeSettings, describe
-from mars_runtime.statistics import Estimate
 
 Results = Mapping[GridCell, Sequence[Outcome]]
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.files.outputs import check_folder, only_writer, path_of
 from mars_runtime.lab.commands import UsageError, at_least_one, run_or_report
 from mars_runtime.lab.training.recipe import RECIPES
-from mars_runtime.outputs import check_folder, only_writer, path_of
 
 OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
 """Patterns of the files that a training writes to its folder."""

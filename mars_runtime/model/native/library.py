@@ -27,7 +27,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from mars_runtime.machine import is_private
+from mars_runtime.system.machine import is_private
 
 SOURCES = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from mars_runtime.cache import PackedKVCache
 from mars_runtime.errors import DecodeError
-from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import ModelConfig
@@ -44,6 +43,7 @@ from mars_runtime.model.predictions import NO_NUMBER, NUM_RUNNERS_UP, Penalty
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 from mars_runtime.model.reranker import Tables
 from mars_runtime.model.threads import HIDDEN, Threads
+from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import Metric
 
 MAX_THREADS = 64

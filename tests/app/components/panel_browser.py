@@ -18,8 +18,8 @@ from race_browser import ROOT, VIEW
 
 from app.ui import assets, recordings
 from app.ui.views import RaceView
-from mars_runtime import folds
-from mars_runtime.events import RowStep
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import RowStep
 
 HOST = """<!doctype html><title>panels</title><script>{}</script>{}<body>
 <div id="race">{}</div><script>

@@ -9,7 +9,7 @@ import pytest
 
 from app.ui import assets
 from app.ui.views import RaceView, ThroughputView, View
-from mars_runtime import web
+from mars_runtime.show import web
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sample_traces as samples
 from browser import needs_browser, playwright
 from race_browser import AR, MARS, ROOT, VIEW, ByHand, Show, wait_for_charts
 
-from mars_runtime import folds
+from mars_runtime.runs import folds
 
 pytestmark = needs_browser
 SCRUBBER = ".pl-scrubber"

@@ -10,7 +10,7 @@ from browser import needs_browser, playwright, visiting
 from explain_page import document
 
 from app.ui.recordings import FOLDER, read_value
-from mars_runtime import folds
+from mars_runtime.runs import folds
 
 DIALOG = "dialog.mars-present"
 OVER = f"{DIALOG}[data-over=true]"

@@ -19,8 +19,8 @@ from race_browser import (
     wait_for_charts,
 )
 
-from mars_runtime import folds
-from mars_runtime.speedup import run_speedup
+from mars_runtime.runs import folds
+from mars_runtime.runs.speedup import run_speedup
 
 pytestmark = needs_browser
 TIME = "document.querySelector('[data-chart=time] .rv-plot')"

@@ -15,7 +15,7 @@ from pixels import Picture
 from race_browser import MARS, ROOT, shown_text
 from test_colours import contrast
 
-from mars_runtime import folds
+from mars_runtime.runs import folds
 
 pytestmark = needs_browser
 TEXT = f"{MARS} .rv-text"

@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from mars_runtime.files.outputs import write_text
 from mars_runtime.lab.training.backbone import Backbone, Base, Update
 from mars_runtime.model.adapter import FORMAT, PARTS, read_tensors
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import ADAPTER
-from mars_runtime.outputs import write_text
 
 ALPHA = 2.0
 """Factor of every update. Saved files contain ``b`` multiplied by this factor."""

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from mars_runtime.files.outputs import write_text
 from mars_runtime.lab.training.adapter import held_out
 from mars_runtime.lab.training.adapter.card import model_card
 from mars_runtime.lab.training.adapter.loss import TrainedVocabulary, agreement, batch_loss
@@ -26,7 +27,6 @@ from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch
 from mars_runtime.lab.training.backbone import Backbone, read_base
 from mars_runtime.lab.training.train import STATE, interruptible, save_state
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.outputs import write_text
 
 FULL_LEARNING_RATE = 1e-4
 """Peak learning rate for the weights of the base, a tenth of the rate for new weights."""

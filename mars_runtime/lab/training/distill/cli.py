@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.files.outputs import check_folder, path_of
 from mars_runtime.lab.commands import UsageError, at_least_one, run_or_report
-from mars_runtime.outputs import check_folder, path_of
 
 
 def add_parser(subparsers: Any) -> None:

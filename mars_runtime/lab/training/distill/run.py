@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.events import FINAL
+from mars_runtime.files.outputs import write_text
 from mars_runtime.lab.training.distill import store
 from mars_runtime.lab.training.distill.mixture import Prompt, benchmark_runs, mixture
 from mars_runtime.lab.training.distill.requests import Turns
 from mars_runtime.lab.training.train import progress_bar
-from mars_runtime.loops import find_loop
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.outputs import write_text
+from mars_runtime.runs.events import FINAL
+from mars_runtime.runs.loops import find_loop
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 

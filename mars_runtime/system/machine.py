@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mars_runtime.places import SOURCE
+from mars_runtime.files.paths import SOURCE
 
 NO_MEMORY = re.compile(
     r"can(no|')t allocate memory|(not enough|out of) memory|bad_alloc|can't start new thread"

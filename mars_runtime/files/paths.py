@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1]
+SOURCE = Path(__file__).parents[2]
 """The folder that contains the packages ``mars_runtime`` and ``app``; the root of a checkout."""
-_INSTALLED = Path(__file__).parent / "_data"
+_INSTALLED = Path(__file__).parents[1] / "_data"
 DATA = _INSTALLED if _INSTALLED.is_dir() else SOURCE
 ASSETS = DATA / "assets"
 CHECKPOINTS = DATA / "checkpoints"

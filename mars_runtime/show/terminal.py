@@ -10,11 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.style import Style
 from rich.text import Text
 
-from mars_runtime import folds
-from mars_runtime.events import End, Event, Step
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import End, Event, Step
+from mars_runtime.runs.trace import Header
 from mars_runtime.settings import EXACTNESS, DecodeSettings, describe
 from mars_runtime.text import Detokenizer
-from mars_runtime.trace import Header
 
 # Background colours for passes of 2, 3, ... tokens. Two ramps alternate from pass to pass.
 _RAMPS = (

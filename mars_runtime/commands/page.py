@@ -7,7 +7,7 @@ import importlib.util
 import runpy
 import sys
 
-from mars_runtime.places import PAGE, SOURCE
+from mars_runtime.files.paths import PAGE, SOURCE
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

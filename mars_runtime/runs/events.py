@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from mars_runtime.json_values import FIRST, Real, Seconds, Truth, Whole, as_list, as_real
+from mars_runtime.files.json_values import FIRST, Real, Seconds, Truth, Whole, as_list, as_real
 from mars_runtime.settings import DecodeSettings, read_settings
 
 MAX_ROWS, MAX_PROPOSALS, MAX_RUNNERS_UP = 256, 64, 64

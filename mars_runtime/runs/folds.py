@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mars_runtime import derived
 from mars_runtime.decoders.methods import Source
-from mars_runtime.derived import step_sources
-from mars_runtime.events import End, Event, Prefill, RowStep, Step
-from mars_runtime.loops import find_loop
+from mars_runtime.runs import derived
+from mars_runtime.runs.derived import step_sources
+from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.runs.loops import find_loop
+from mars_runtime.runs.trace import Trace
 from mars_runtime.text import Detokenizer
-from mars_runtime.trace import Trace
 
 MIN_TIMED_TOKENS = 20
 """Minimum number of tokens that each of two runs needs before their speeds are compared."""

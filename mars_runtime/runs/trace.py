@@ -24,10 +24,8 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import Field, PlainValidator, TypeAdapter, ValidationError
 
-from mars_runtime.derived import DerivedFold
 from mars_runtime.errors import MarsError
-from mars_runtime.events import End, Event, Prefill, RowStep, Settings, Step
-from mars_runtime.json_values import (
+from mars_runtime.files.json_values import (
     FIRST,
     MAX_INT,
     NO_LIST,
@@ -41,6 +39,8 @@ from mars_runtime.json_values import (
     as_text,
     words,
 )
+from mars_runtime.runs.derived import DerivedFold
+from mars_runtime.runs.events import End, Event, Prefill, RowStep, Settings, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 

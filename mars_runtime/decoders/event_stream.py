@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from mars_runtime.events import Event, Step
-from mars_runtime.prefix_cache import PrefixHit
+from mars_runtime.decoders.prefix_cache import PrefixHit
+from mars_runtime.runs.events import Event, Step
 
 
 class EventStream(Iterator[Event]):

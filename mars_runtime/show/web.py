@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.places import ASSETS
+from mars_runtime.files.paths import ASSETS
 
 WEB = ASSETS / "web"
 STYLES = (

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mars_runtime.events import FINAL, End, Event
+from mars_runtime.runs.events import FINAL, End, Event
 from mars_runtime.settings import (
     RECOMMENDED,
     SETTINGS,
@@ -28,7 +28,7 @@ from mars_runtime.text import Context, TextError, check_system
 if TYPE_CHECKING:
     from mars_runtime.engine import Run
     from mars_runtime.model.load import Checkpoint
-    from mars_runtime.trace import Header
+    from mars_runtime.runs.trace import Header
 
 DEFAULT_CHECKPOINT = "mars-tiny"
 POLL_SECONDS = 0.05
@@ -165,7 +165,7 @@ class JsonOutput:
     """Prints the trace of a run on standard output."""
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
-        from mars_runtime.trace import TraceWriter
+        from mars_runtime.runs.trace import TraceWriter
 
         self._writer = TraceWriter(header, token_bytes)
         print(self._writer.header_line(), flush=True)
@@ -184,7 +184,7 @@ class TextOutput:
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from rich.console import Console
 
-        from mars_runtime.terminal import TextView
+        from mars_runtime.show.terminal import TextView
 
         self._header = header
         self._view = TextView(Console(highlight=False), token_bytes)
@@ -196,7 +196,7 @@ class TextOutput:
 
     def finish(self) -> None:
         """Print the statistics of the run, then its device and its settings."""
-        from mars_runtime.terminal import circumstances, figures
+        from mars_runtime.show.terminal import circumstances, figures
 
         self._view.finish()
         print(f"\n{figures(self._events)}\n{circumstances(self._header)}", flush=True)

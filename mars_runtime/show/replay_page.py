@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from mars_runtime import web
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.trace import Header, Trace
+from mars_runtime.runs.trace import Header, Trace
+from mars_runtime.show import web
 
 ENTRIES = ("views/race/view.js", "views/replay/page.js")
 STYLE = "views/replay/page.css"

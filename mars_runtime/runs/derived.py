@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import TypedDict
 
 from mars_runtime.decoders.methods import Source
-from mars_runtime.events import RowStep
-from mars_runtime.loops import find_loop
+from mars_runtime.runs.events import RowStep
+from mars_runtime.runs.loops import find_loop
 
 LETTERS: dict[Source, str] = {
     "ar": "a",

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.machine import num_cores, processor, versions
 from mars_runtime.model.files import SUMS, read_sums, sha256_of
 from mars_runtime.model.registry import REGISTRY, registry
+from mars_runtime.system.machine import num_cores, processor, versions
 
 BUSY_LOAD = 0.3  # maximum load before the start, as a share of the cores
 BUSY_OTHERS = 0.1  # maximum share of the cores that other processes may use while measuring
@@ -67,7 +67,7 @@ def commit() -> str | None:
 
     Returns None outside of a git repository.
     """
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
     head = _git(here, "rev-parse", "HEAD")
     if head is None:
         return None

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
-from mars_runtime import folds
-from mars_runtime.derived import spread
-from mars_runtime.events import Event
-from mars_runtime.folds import MIN_TIMED_TOKENS
+from mars_runtime.runs import folds
+from mars_runtime.runs.derived import spread
+from mars_runtime.runs.events import Event
+from mars_runtime.runs.folds import MIN_TIMED_TOKENS
 
 Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
 """The verdict on a comparison.

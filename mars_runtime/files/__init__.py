@@ -1,0 +1,1 @@
+"""Read untrusted files, write results, and find the project's data."""

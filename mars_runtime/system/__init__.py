@@ -1,0 +1,1 @@
+"""What is known about this machine: processor, memory, cache folder, proxies."""
