@@ -2,7 +2,7 @@ import js from "@eslint/js";
 import globals from "globals";
 
 export default [
-  { ignores: ["node_modules/", "runs/", "build/", ".venv/"] },
+  { ignores: ["node_modules/", "runs/", "build/", ".venv/", "assets/built/"] },
   js.configs.recommended,
   {
     files: ["assets/web/**/*.js"],
@@ -15,5 +15,8 @@ export default [
       "no-control-regex": "off", // invisible characters are looked for on purpose
     },
   },
-  { files: ["tests/web/**/*.js", "*.js"], languageOptions: { sourceType: "module", globals: globals.node } },
+  {
+    files: ["tests/web/**/*.js", "tools/*.js", "*.js"],
+    languageOptions: { sourceType: "module", globals: globals.node },
+  },
 ];

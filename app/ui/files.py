@@ -16,7 +16,6 @@ from functools import lru_cache, partial
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from app.ui import assets
 from app.ui.recordings import TABS, recorded, tab_value
 from mars_runtime.files.paths import ASSETS
 from mars_runtime.serving.limits import Message, Receive, Send
@@ -35,7 +34,7 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 def _page() -> str:
     """Return the scripts of all tabs, and a call that loads the recordings."""
     address = json.dumps(file_address("recordings.js"))
-    return f"{web.bundle(assets.ENTRIES)}\nwindow.mars.mountRecordings({address});"
+    return f"{web.script('page')}\nwindow.mars.mountRecordings({address});"
 
 
 def _plotly() -> str:

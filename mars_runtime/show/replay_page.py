@@ -16,7 +16,6 @@ from mars_runtime.decoders.methods import METHODS
 from mars_runtime.runs.trace import Header, Trace
 from mars_runtime.show import web
 
-ENTRIES = ("views/race/view.js", "views/replay/page.js")
 STYLE = "views/replay/page.css"
 START = "mars.mountReplay();"
 PLACE = "@data"
@@ -34,7 +33,7 @@ def shell(has_charts: bool = True) -> str:
     """
     plotly = web.plotly_file() if has_charts else None
     scripts = [plotly.read_text("utf-8")] if plotly else []
-    scripts.append(web.bundle(ENTRIES))
+    scripts.append(web.script("replay"))
     view = web.template("views/race/view.html", plotly="", replay="", opens="passes")
     body = web.template("views/replay/page.html").replace("@main", view)
     style = "\n".join((web.WEB / name).read_text("utf-8") for name in (*web.STYLES, STYLE))

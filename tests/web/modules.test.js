@@ -18,7 +18,17 @@ describe("imports", () => {
 
 describe("layers", () => {
   const WEB = fileURLToPath(new URL("../../assets/web/", import.meta.url));
-  const LAYERS = [["core"], ["folds"], ["text"], ["charts"], ["panels"], ["export", "explain"], ["tour"], ["views"]]; // each may import from those before it
+  const LAYERS = [
+    ["core"],
+    ["folds"],
+    ["text"],
+    ["charts"],
+    ["panels"],
+    ["export", "explain"],
+    ["tour"],
+    ["views"],
+    ["entries"],
+  ]; // each may import from those before it
   const IMPORT = /^import \{[^}]*\} from "([^"]+)";$/gm;
 
   const modules = new Map(
@@ -57,5 +67,17 @@ describe("layers", () => {
       done.add(name);
     };
     for (const name of modules.keys()) visit(name, []);
+  });
+});
+
+describe("bundles", () => {
+  test("the committed ones are those of the modules: run npm run build", async () => {
+    const { bundle } = await import("../../tools/bundle.js");
+    const made = await bundle(false);
+    assert.equal(made.length, 2);
+    for (const { path: file, text } of made) {
+      assert.equal(readFileSync(file, "utf-8"), text, path.basename(file));
+      assert.doesNotMatch(text, /<\/script|<!--/i); // they are inlined in documents
+    }
   });
 });
