@@ -77,9 +77,7 @@ def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
     page.keyboard.press("Escape")
     page.wait_for_selector("#race .mars-race[data-state=stopped]")
     page.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.6'")
-    playwright.expect(page.locator("#prompt textarea")).to_have_value(
-        recorded()[0]
-    )  # of what is shown
+    assert page.input_value("#prompt textarea") == before
 
 
 def test_the_audiences_prompt_is_run_inside_the_talk(

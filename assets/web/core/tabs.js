@@ -73,7 +73,7 @@ export function openView(view) {
  * @param {string} view
  */
 function addToHistory(view) {
-  if (viewAt(location.hash) !== view) history.pushState(null, "", `#${view}`);
+  if (viewAt(location.hash) !== view) history.pushState(null, "", `${location.pathname}${location.search}#${view}`);
 }
 
 /** @param {MouseEvent} event */

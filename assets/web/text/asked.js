@@ -35,29 +35,31 @@ export class Asked {
     element.translate = false;
     const place = { tabindex: 0, role: "group", "aria-label": "Prompt of this result" }; // scrollable by keyboard if it is long
     this.prompt = make("p", { class: "rv-prompt", ...place });
+    this.recorded = make("b", "rv-recorded-with");
     this.settings = make("p", "rv-once rv-num");
     this.foreign = make("p", "rv-foreign");
     this.context = new Context();
-    element.append(this.context.element, this.prompt, this.settings, this.foreign);
+    element.append(this.context.element, this.recorded, this.prompt, this.settings, this.foreign);
     this.draw(null);
   }
 
   /**
    * Draws the prompt of a result. prompt: null if there is no result. settings: a description of the settings. wanted:
-   * the text of the page's prompt box, null if there is no such box. isOpening: the result is a recording with which the
-   * page opens, so another prompt is expected.
+   * the text of the page's prompt box, null if there is no such box. recorded: the checkpoint, if the result is the
+   * recording with which the page opens, so another prompt is expected.
    * @param {string | null} prompt
    * @param {string} [settings]
    * @param {string | null} [wanted]
-   * @param {boolean} [isOpening]
+   * @param {string} [recorded]
    */
-  draw(prompt, settings = "", wanted = null, isOpening = false) {
+  draw(prompt, settings = "", wanted = null, recorded = "") {
     const isForeign = Boolean(prompt) && wanted !== null && wanted !== prompt;
     this.element.hidden = prompt === null;
-    this.element.dataset.foreign = isForeign && isOpening ? "opening" : String(isForeign);
+    this.element.dataset.foreign = recorded ? "opening" : String(isForeign);
+    put(this.recorded, recorded && `Recorded with ${recorded}:`);
     put(this.prompt, prompt || "");
     put(this.settings, settings);
-    put(this.foreign, isForeign && !isOpening ? FOREIGN : "");
+    put(this.foreign, isForeign && !recorded ? FOREIGN : "");
   }
 
   /**
@@ -65,13 +67,13 @@ export class Asked {
    * prompt, so that the page does not jump.
    * @param {Lane[]} lanes
    * @param {string | null} wanted
-   * @param {boolean} isOpening
+   * @param {string} recorded
    */
-  drawRun(lanes, wanted, isOpening) {
+  drawRun(lanes, wanted, recorded) {
     const read = lanes.find((lane) => lane.header);
     const header = read?.header;
     this.context.draw(read);
-    this.draw(lanes.length ? header?.prompt || "" : null, header ? runText(header) : "", wanted, isOpening);
+    this.draw(lanes.length ? header?.prompt || "" : null, header ? runText(header) : "", wanted, recorded);
   }
 }
 

@@ -374,19 +374,20 @@ export class TokenView {
     this.setAt(index);
     const node = this.tokens[index];
     node.classList.add("rv-at");
-    this.isStuck = false;
     this.reveal(node);
     this.point(node, "keyboard");
   }
 
   /**
-   * Scrolls a node into view without moving the page.
+   * Scrolls a node into view without moving the page, and stops following the end.
    * @param {HTMLElement} node
    */
   reveal(node) {
     const { element } = this;
     const top = placeIn(element, node);
-    if (top < element.scrollTop || top + 60 > element.scrollTop + element.clientHeight) {
+    this.isStuck = false;
+    this.isBehind = false;
+    if (top - 12 < element.scrollTop || top + 60 > element.scrollTop + element.clientHeight) {
       element.scrollTop = top - element.clientHeight / 2;
     }
   }

@@ -35,6 +35,7 @@ export function mountPage() {
   whenThere(() => document.querySelector(VIEWS.live), mountStates);
   mountHelp();
   mountPins();
+  mountPopUps();
   mountKeys();
   mountLiveKeys();
   mountPace();
@@ -98,6 +99,29 @@ function mountKeys() {
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "throughput-stop", "grid-stop"].forEach(press);
+  });
+}
+
+// Closes open pop-ups: after a press outside them or on one of their examples, and with Escape.
+function mountPopUps() {
+  /** @type {(isClosed: (popUp: Element) => boolean) => boolean} */
+  const close = (isClosed) => {
+    const openers = [...document.querySelectorAll(".pop-up > button.open")].filter(
+      (opener) => opener.checkVisibility() && isClosed(/** @type {Element} */ (opener.parentElement)),
+    );
+    for (const opener of openers) /** @type {HTMLElement} */ (opener).click();
+    return openers.length > 0;
+  };
+  document.addEventListener("click", (event) => {
+    const target = targetOf(event);
+    // More also lists the other lanes, which are outside it.
+    if (!event.isTrusted || !target.isConnected || target.closest("#view")) return;
+    close((popUp) => !popUp.contains(target) || Boolean(target.closest(".chip")));
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || targetOf(event).closest?.("dialog")) return;
+    if (targetOf(event).getAttribute?.("aria-expanded") === "true") return; // closes its own list
+    if (close(() => true)) event.preventDefault();
   });
 }
 
@@ -415,15 +439,12 @@ function asked(names, values) {
 /** @type {unknown[] | null} */
 let valuesBefore = null; // values of the controls before the tour changed them
 
-// Restores the values that the controls had before the tour, without starting a run. The prompt box shows the prompt of
-// the run that stays on the page.
+// Restores the values that the controls had before the tour, without starting a run. The prompt box is left as it is;
+// the race view shows the prompt of the run that stays on the page.
 function giveBack() {
   if (!valuesBefore) return;
   ordered = null;
   start();
-  const { run } = document.querySelector(VIEWS.live)?.lineView ?? {};
-  const { header } = run?.lanes.length ? mainLane(run) : { header: null };
-  if (header) fillPrompt(header.prompt);
 }
 
 function mountAsks() {

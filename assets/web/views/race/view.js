@@ -177,8 +177,11 @@ export class RaceView extends LineView {
   choose(lane, step = -1, token = -1) {
     const complete = lane && this.now.lanes.find(({ name }) => name === lane.name); // `lane` may be cut
     this.selected = complete && complete.steps[step] ? { lane: complete, step, token } : null;
-    for (const pane of this.entries)
-      pane.view.choose(complete === pane.lane ? step : -1, complete === pane.lane ? token : -1);
+    for (const { lane: own, view } of this.entries) {
+      view.choose(complete === own ? step : -1, complete === own ? token : -1);
+      const same = complete === own ? undefined : view.tokens[token]; // the same place in the other texts
+      if (same?.offsetParent) view.reveal(same);
+    }
     if (complete && this.selected && step >= this.playhead.shown(complete)) this.playhead.seek(step + 1);
     this.schedule();
   }
@@ -239,7 +242,7 @@ export class RaceView extends LineView {
     });
     put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
-    this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.isUntouched);
+    this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.recorded);
     if (!run || !run.lanes.length) return this.drawer.draw();
     const main = mainLane(run);
     attribute(root, { "data-at": this.at });
@@ -312,6 +315,7 @@ class Opening {
     this.isBegun = false;
     this.isInSight = false;
     this.isTouched = false;
+    this.isFirst = false; // whether the run is the first recording
     /** @type {string | null} */
     this.before = null; // text of the prompt box when the page was opened
     this.badge = find(view.root, ".rv-recorded");
@@ -324,13 +328,14 @@ class Opening {
    * page and the system allows animations.
    * @param {Run} run
    */
-  meet({ recorded, lanes }) {
+  meet({ id, recorded, lanes }) {
     const { root, player, playhead, panes } = this.view;
     this.badge.hidden = !recorded;
     const isFirst = Boolean(root.dataset.opens === "true" && recorded && lanes.length === 2);
     this.isBegun = false;
     this.isDue = isFirst && !player.stillness.matches;
     root.dataset.opens = "";
+    this.isFirst = isFirst && id !== `recorded-${SECOND}`;
     if (!this.isDue) return;
     playhead.hold();
     new IntersectionObserver((entries, observer) => {
@@ -346,10 +351,12 @@ class Opening {
     return this.isDue ? OPENING : "";
   }
 
-  // Whether a recording is shown and the prompt box is as it was when the page was opened.
-  get isUntouched() {
+  // The checkpoint of the first recording if it is shown and the prompt box is as it was when the page was opened; ""
+  // otherwise. The second recording has the prompt of the box.
+  get recorded() {
     const { run, wanted } = this.view;
-    return Boolean(run?.recorded) && (wanted === null || wanted === this.before);
+    if (!this.isFirst || !run?.recorded || !mainLane(run)?.header) return "";
+    return wanted === null || wanted === this.before ? headerOf(mainLane(run)).checkpoint : "";
   }
 
   showSecond() {

@@ -51,7 +51,7 @@ export function pinButton(view, lane) {
   /** @param {string} sentence */
   const report = (sentence) => {
     put(node, sentence ? "Pinned for now" : "Pinned");
-    attribute(node, { title: sentence || "Open the pinned runs in Review", "aria-label": `${lane.title} is pinned. ${sentence}`.trim() }); // prettier-ignore
+    attribute(node, { class: "rv-pin rv-pinned", title: sentence || "Open the pinned runs in Review", "aria-label": `${lane.title} is pinned. ${sentence}`.trim() }); // prettier-ignore
   };
   return node;
 }
