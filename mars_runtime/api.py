@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast, overload
 
+from mars_runtime.display import replay_page
+from mars_runtime.display.notebook import display, framed
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.header import make_header
@@ -39,8 +41,6 @@ from mars_runtime.settings import (
     TauPolicy,
     recommended,
 )
-from mars_runtime.show import replay_page
-from mars_runtime.show.notebook import display, framed
 from mars_runtime.text import Context, Detokenizer, Said, TextError
 
 if TYPE_CHECKING:

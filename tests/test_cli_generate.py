@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from mars_runtime.__main__ import COMMANDS, main
+from mars_runtime.display import terminal
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.runs.trace import Header, read_trace
 from mars_runtime.settings import EXACTNESS, RECOMMENDED, DecodeSettings
-from mars_runtime.show import terminal
 from mars_runtime.text import Tokenizer
 from tests.tiny_checkpoint import write_checkpoint
 

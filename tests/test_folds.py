@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from mars_runtime.display.terminal import figures
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, IdleRow, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.show.terminal import figures
 from tests import trace_folds
 
 SETTINGS = DecodeSettings(tau=0.9)

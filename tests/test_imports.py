@@ -19,7 +19,7 @@ RANKS = {
     "files": 0,
     "system": 0,
     "runs": 1,
-    "show": 6,
+    "display": 6,
     "commands": 7,
     "chat_template": 0,
     "decoders.methods": 0,
@@ -63,7 +63,7 @@ APP_RANKS = {
 TORCHLESS = (
     "files",
     "runs",
-    "show",
+    "display",
     "errors",
     "decoders.methods",
     "acceptance",

@@ -131,7 +131,7 @@ def test_the_wheel_holds_what_the_packages_read(wheel: Path) -> None:
         names = set(archive.namelist())
     data = "mars_runtime/_data/"
     places = {"mars_runtime/": "", "app/": "", "checkpoints/": data, "app.py": data}
-    for kind in ("web", "recordings", "results", "review"):
+    for kind in ("built", "web", "recordings", "results", "review"):
         places[f"assets/{kind}/"] = data
     expected = {
         prefix + name

@@ -16,10 +16,10 @@ from sample_traces import HOSTILE, PROSE, Script, run
 
 from mars_runtime import show
 from mars_runtime.api import Comparison, Result
+from mars_runtime.display import notebook
 from mars_runtime.runs.speedup import run_speedup
 from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.show import notebook
 
 AROUND = "<!doctype html><html><body style='color: {}'><div>{}</div></body></html>"
 DONE = ".mars-race[data-state=finished]"

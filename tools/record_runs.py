@@ -21,6 +21,7 @@ from app.ui.examples import ExampleBook
 from app.ui.recordings import FOLDER, INDEX
 from app.ui.run_log import RunLog
 from mars_runtime import tasks
+from mars_runtime.display.replay_page import recorded_note
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
@@ -30,7 +31,6 @@ from mars_runtime.runs.events import FINAL, End, Event, Proposal, RowStep, Step
 from mars_runtime.runs.folds import visible_tokens
 from mars_runtime.runs.trace import Header, TraceWriter
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.show.replay_page import recorded_note
 from mars_runtime.text import Context
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from pydantic import TypeAdapter  # noqa: E402
 from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
+from mars_runtime.display.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import sets  # noqa: E402
 from mars_runtime.runs import derived, speedup  # noqa: E402
 from mars_runtime.runs.events import FINAL, End, Prefill, Step  # noqa: E402
@@ -34,7 +35,6 @@ from mars_runtime.settings import (  # noqa: E402
     OBEYED_BY_ALL,
     SETTINGS,
 )
-from mars_runtime.show.replay_page import PLACE  # noqa: E402
 
 WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"

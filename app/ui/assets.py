@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 
 def head() -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.display import web
 from mars_runtime.files.paths import ASSETS
 from mars_runtime.runs.trace import Trace, TraceError, read_trace
-from mars_runtime.show import web
 
 FOLDER = ASSETS / "recordings"
 INDEX = "index.json"

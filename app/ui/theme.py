@@ -12,7 +12,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 
 def theme() -> gr.themes.Base:

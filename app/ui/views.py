@@ -14,7 +14,7 @@ import gradio as gr
 
 from app.ui.files import file_address
 from app.ui.results import points_json
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 Answer = Callable[..., Any]
 """A function that the script of a view calls with a value; it may also have the request as a

@@ -184,7 +184,7 @@ class TextOutput:
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from rich.console import Console
 
-        from mars_runtime.show.terminal import TextView
+        from mars_runtime.display.terminal import TextView
 
         self._header = header
         self._view = TextView(Console(highlight=False), token_bytes)
@@ -196,7 +196,7 @@ class TextOutput:
 
     def finish(self) -> None:
         """Print the statistics of the run, then its device and its settings."""
-        from mars_runtime.show.terminal import circumstances, figures
+        from mars_runtime.display.terminal import circumstances, figures
 
         self._view.finish()
         print(f"\n{figures(self._events)}\n{circumstances(self._header)}", flush=True)

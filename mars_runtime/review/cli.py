@@ -74,8 +74,8 @@ def _make(
 ) -> int:
     from rich.console import Console
 
+    from mars_runtime.display.terminal import progress_bars
     from mars_runtime.review.sets import SetError, item_line
-    from mars_runtime.show.terminal import progress_bars
 
     try:
         args.out.touch()

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from app.ui.files import ADDRESSES, FILES, FOR_GOOD, file_address, serve_file
 from app.ui.recordings import recorded
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 CLIENT = TestClient(serve_file)
 PLAIN = {"accept-encoding": "identity"}

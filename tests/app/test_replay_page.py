@@ -13,9 +13,9 @@ from browser import needs_browser, playwright, see, shared, visiting
 from scripted_page import TEXT, ScriptedBackend
 
 from app.ui.recordings import load
+from mars_runtime.display import replay_page
 from mars_runtime.runs import folds
 from mars_runtime.runs.loops import find_loop
-from mars_runtime.show import replay_page
 
 pytestmark = needs_browser
 

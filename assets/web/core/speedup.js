@@ -118,7 +118,7 @@ export const speedupSentence = (given) =>
  */
 export function factorText(number, { low, high, limit }) {
   const decimals =
-    number >= 10 ? (high / low > WIDE ? 0 : 1) : high / low < SPEED.near * SPEED.near || number < 0.2 ? 2 : 1;
+    number >= 10 ? (high / low > WIDE ? 0 : 1) : high / low < SPEED.near * SPEED.near || number < 1 ? 2 : 1;
   const shown = number.toFixed(decimals);
   if (Number(shown) <= limit) return shown;
   const unit = 10 ** decimals;

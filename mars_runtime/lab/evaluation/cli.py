@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from mars_runtime.decoders.methods import METHODS
+from mars_runtime.display.terminal import progress_bars
 from mars_runtime.engine.provenance import provenance
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
@@ -34,7 +35,6 @@ from mars_runtime.settings import (
     TAU_POLICIES,
     BlockSize,
 )
-from mars_runtime.show.terminal import progress_bars
 from mars_runtime.tasks import families_for
 
 if TYPE_CHECKING:

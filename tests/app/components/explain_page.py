@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.ui import assets
 from app.ui.recordings import recorded
 from app.ui.views import ExplainView
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 BODY = "margin: 0; padding: 24px 32px; background: #fff"
 

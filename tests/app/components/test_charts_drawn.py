@@ -19,8 +19,8 @@ from panel_browser import ROOT, VIEW, put, settle, still_page
 from race_browser import CHARTS_REST
 
 from app.ui.views import RaceView
+from mars_runtime.display import web
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.show import web
 
 pytestmark = needs_browser
 

@@ -9,7 +9,7 @@ from browser import needs_browser, playwright, visiting
 from explain_page import document
 
 from app.ui.views import ExplainView
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 DIAL = "[data-picture=dial]"
 

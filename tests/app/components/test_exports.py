@@ -17,7 +17,7 @@ import race_scenes
 from browser import needs_browser, playwright, see
 from panel_browser import ROOT, VIEW, put, still_page
 
-from mars_runtime.show import web
+from mars_runtime.display import web
 
 pytestmark = needs_browser
 MENU = f"{ROOT} .rv-top .ex-menu"

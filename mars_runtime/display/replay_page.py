@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from mars_runtime.decoders.methods import METHODS
+from mars_runtime.display import web
 from mars_runtime.runs.trace import Header, Trace
-from mars_runtime.show import web
 
 STYLE = "views/replay/page.css"
 START = "mars.mountReplay();"
