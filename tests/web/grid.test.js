@@ -29,7 +29,8 @@ test("a cell names the first different words of both texts", () => {
   assert.match(lines.at(-1), /“cefg”/);
 });
 
-test("a cell has a speed only if its ratio is reported", () => {
+test("a cell has a place by speed only if it was timed", () => {
+  assert.equal(acrossOf(cell(plain, { rounds: timed("same", 1.1) }), true).value, 1.1);
   assert.equal(acrossOf(cell(plain, { rounds: timed("faster", 1.5) }), true).value, 1.5);
   for (const kind of ["busy", "short"])
     assert.ok(Number.isNaN(acrossOf(cell(plain, { rounds: timed(kind, null) }), true).value));

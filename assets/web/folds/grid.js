@@ -3,7 +3,7 @@
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
-import { isTimed, ofRounds, speedupSentence } from "../core/speedup.js";
+import { ofRounds, speedupSentence } from "../core/speedup.js";
 import { capitalised, figure, short, whole } from "../core/words.js";
 
 /**
@@ -98,16 +98,15 @@ export function cellLines(cell, ar) {
 }
 
 /**
- * Returns a cell's position on the horizontal axis: its tokens per pass, or its speed relative to AR with its range. NaN
- * if it is unknown.
+ * Returns a cell's position on the horizontal axis: its tokens per pass, or its speed relative to AR with its range, also
+ * if the range contains 1. NaN if it is unknown.
  * @param {Cell} cell
  * @param {boolean} isSpeed
  */
 export function acrossOf({ name, lane, rounds }, isSpeed) {
   const exact = isSpeed ? (name === "ar" ? 1 : NaN) : folds.perForward(lane);
   if (!isSpeed || name === "ar" || !rounds) return { value: exact, low: exact, high: exact };
-  const speed = ofRounds(rounds);
-  const { ratio, low, high } = isTimed(speed) ? speed : { ratio: NaN, low: NaN, high: NaN };
+  const { ratio, low, high } = ofRounds(rounds);
   return { value: ratio, low, high };
 }
 

@@ -2,6 +2,7 @@
 
 import { axis, escaped, label, layout } from "../../charts/plot.js";
 import { folds } from "../../core/folds.js";
+import { isTimed, ofRounds } from "../../core/speedup.js";
 import { figure } from "../../core/words.js";
 import { acrossOf, agreement, cellLines, cellName, percent, rowName } from "../../folds/grid.js";
 
@@ -62,7 +63,7 @@ function crosses(points, measure, c) {
  */
 export function scatterFigure({ rows, references, points, isSpeed }, c) {
   const [ar, lookup] = references;
-  const lines = [[ar], [lookup], ...rows].map((cells) =>
+  const lines = [[ar], [lookup], ...[...rows].reverse()].map((cells) =>
     cells.filter((cell) => isPlaced(cell, ar, isSpeed)).map((cell) => placed(cell, ar, isSpeed)),
   );
   const data = lines.map((marks) => {
@@ -75,11 +76,16 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
       x: marks.map(({ across }) => across.value),
       y: marks.map(({ height }) => height),
       text: marks.map((mark) => (isMars ? String(mark.cell.blockSize) : "")),
-      textfont: { size: 13, color: c.page },
+      textfont: { size: 13, color: marks.map((mark) => (isSpeed && !isClear(mark.cell) ? color : c.page)) },
       customdata: marks.map((mark) => mark.cell.name),
       hovertext: marks.map((mark) => hover(cellLines(mark.cell, ar))),
       line: { color, width: 1, dash: "dot" },
-      marker: { symbol, color, size: symbol === "diamond" ? 22 : isMars ? 18 : 13, line: { color: c.page, width: 1 } },
+      marker: {
+        symbol: marks.map((mark) => (isSpeed && !isClear(mark.cell) ? `${symbol}-open` : symbol)),
+        color,
+        size: symbol === "diamond" ? 22 : isMars ? 18 : 13,
+        line: { color: c.page, width: 1 },
+      },
       ...(isSpeed
         ? {
             error_x: bars(
@@ -91,35 +97,64 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
     };
   });
   const measured = crosses(points, isSpeed ? "speed" : "tpf", c);
-  const xs = [...data, measured].flatMap(({ x }) => x).filter(Number.isFinite);
-  const range = [Math.min(0.95, 0.95 * Math.min(...xs)), 1.08 * Math.max(1.4, ...xs)];
+  const ends = isSpeed ? lines.flat().flatMap(({ across: { low, high } }) => [low, high]) : [];
+  const xs = [...[...data, measured].flatMap(({ x }) => x), ...ends].filter(Number.isFinite);
+  const range = [Math.min(0.95, 0.92 * Math.min(...xs)), 1.08 * Math.max(1.4, ...xs)];
   const across = axis(c, isSpeed ? "speed relative to AR" : "tokens per forward pass", { range, showgrid: false });
   const down = axis(c, "agreement with AR's text, %", { range: [-6, 114], tickvals: [0, 25, 50, 75, 100] });
-  const annotations = labels(lines.flatMap((marks) => marks.slice(-1)), range, c); // prettier-ignore
+  const annotations = labels(lines.toReversed().flatMap((marks) => marks.slice(-1)), range, c); // prettier-ignore
   const margin = { l: 56, r: 16, t: 8, b: 44 };
   return { data: [measured, ...data], layout: layout(c, across, down, { margin, annotations }) };
 }
 
 /**
- * Returns a label above the last mark of each line. A label that would overlap an earlier one is left out.
+ * Returns a label above the last mark of each line. Labels that would overlap become one.
  * @param {GridMark[]} marks
  * @param {number[]} range of the horizontal axis
  * @param {Colours} c
  */
 function labels(marks, [from, to], c) {
-  /** @type {GridMark[]} */
+  /** @type {(GridMark & { names: string[] })[]} */
   const taken = [];
   for (const mark of marks) {
     /** @param {GridMark} other */
     const isNear = (other) =>
       Math.abs(other.across.value - mark.across.value) < 0.12 * (to - from) &&
       Math.abs(other.height - mark.height) < 12;
-    if (!taken.some(isNear)) taken.push(mark);
+    const [near, name] = [taken.find(isNear), mark.cell.row ? rowName(mark.cell.row) : cellName(mark.cell)];
+    if (near) near.names.push(name);
+    else taken.push({ ...mark, names: [name] });
   }
-  return taken.map(({ cell, across, height }) => {
-    const name = cell.row ? rowName(cell.row) : cellName(cell);
-    return label(name, across.value, height, cell.row ? c.mars : c.muted, { xanchor: "center", xshift: 0, yshift: 19 });
+  return taken.map(({ cell, across, height, names }) => {
+    return label(names.join(", "), across.value, height, cell.row ? c.mars : c.muted, {
+      xanchor: across.value < from + 0.08 * (to - from) ? "left" : "center",
+      xshift: 0,
+      yshift: 19,
+    });
   });
+}
+
+/** @type {(cell: Cell) => boolean} whether the whole range of the speed is above or below 1 */
+const isClear = ({ name, rounds }) => name === "ar" || Boolean(rounds && isTimed(ofRounds(rounds)));
+
+/**
+ * Returns what the marks of the scatter mean, and the cells without a mark.
+ * @param {GridState} grid
+ */
+export function scatterNote({ rows, references, points, isSpeed }) {
+  const missing = [...references.slice(1), ...rows.flat()].filter(
+    (cell) => cell.rounds && !Number.isFinite(acrossOf(cell, isSpeed).value),
+  );
+  return [
+    "The number in a marker is B.",
+    isSpeed ? "Lines are ranges over the rounds; hollow: the range contains 1." : "",
+    points.length
+      ? "Grey crosses: recorded results of many prompts, with 95 % intervals; height: answers equal to AR's."
+      : "",
+    missing.length ? `Not timed reliably: ${missing.map(cellName).join("; ")}.` : "",
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 /** @type {(cell: Cell, ar: Cell, isSpeed: boolean) => GridMark} */

@@ -2,16 +2,17 @@
 // in the Live tab. Arrow keys move between the cells of the heat map, Enter opens one.
 
 import { Plot } from "../../charts/plot.js";
-import { attribute, find, indexForKey, isModified, put, toggle } from "../../core/dom.js";
+import { attribute, button, find, indexForKey, isModified, make, put } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, environment } from "../../core/words.js";
 import { AGREEMENT, cellLines, cellName, gridFinding } from "../../folds/grid.js";
 import { Asked, onceText } from "../../text/asked.js";
-import { heatFigure, scatterFigure } from "./figures.js";
+import { heatFigure, scatterFigure, scatterNote } from "./figures.js";
 
-const NOTE = `${AGREEMENT} The number in a marker is B. Crosses are recorded results of many prompts with 95 % intervals; their height is the share of answers with exactly AR's text. Click a marker or a cell to open its run in Live.`;
+const NOTE = `${AGREEMENT} Click a marker or a cell to open its run in Live.`;
+const [BY_SPEED, BY_PASSES] = ["Show speed", "Show tokens per pass"];
 const KEYS = "Tokens per pass and agreement by τ and B. Arrow keys move, Enter opens a run in Live.";
 
 class GridView extends PhaseView {
@@ -42,8 +43,10 @@ class GridView extends PhaseView {
     const on = {
       plotly_click: (/** @type {Json} */ { points }) => this.open(this.named.get(points[0].customdata)),
     };
-    const across = toggle("Show speed", false, (isSpeed) => {
+    const across = button({}, BY_SPEED, () => {
+      const isSpeed = !this.isSpeed;
       this.isSpeed = isSpeed;
+      put(across, isSpeed ? BY_PASSES : BY_SPEED);
       root.dataset.across = isSpeed ? "speed" : "tpf";
       this.schedule();
     });
@@ -55,7 +58,8 @@ class GridView extends PhaseView {
       (c) => heatFigure(this.state, c),
       on,
     );
-    this.scatter.caption.append(across);
+    this.crosses = make("span", "gv-crosses");
+    this.scatter.caption.append(across, this.crosses);
     attribute(this.heat.node, { tabindex: 0, role: "group", "aria-label": KEYS });
     this.heat.node.addEventListener("keydown", (event) => this.key(event));
     find(root, ".gv-charts").append(this.scatter.frame, this.heat.frame);
@@ -77,7 +81,11 @@ class GridView extends PhaseView {
       lane: new Lane({ lane, title: row ? "MARS" : cellName({ name, row, blockSize }) }),
     });
     this.references = [cell("ar", "ar"), cell("lookup", "lookup")];
-    this.rows = head.rows.map((row, r) => head.columns.map((b, c) => cell(`r${r}c${c}`, "mars", row, b)));
+    /** @type {(row: GridRow | null) => number} */
+    const height = (row) => (!row || row.lossless ? 2 : row.tau);
+    this.rows = head.rows
+      .map((row, r) => head.columns.map((b, c) => cell(`r${r}c${c}`, "mars", row, b)))
+      .sort(([a], [b]) => height(b.row) - height(a.row));
     this.named = new Map(this.all.map((known) => [known.name, known]));
     put(this.readout, "");
     this.begin(head);
@@ -115,10 +123,16 @@ class GridView extends PhaseView {
     this.root.dataset.run = String(this.head.run);
     this.root.dataset.cells = String(this.rows.flat().length);
     this.root.style.setProperty("--gv-rows", String(this.rows.length));
-    this.asked.draw(this.rows.length ? this.head.prompt : null, header ? onceText(header.settings) : "", this.wanted);
+    this.asked.draw(
+      this.rows.length ? this.head.prompt : null,
+      header ? onceText(header.settings) : "",
+      this.wanted,
+      Boolean(this.head.recorded),
+    );
     if (!this.rows.length) return;
     put(this.env, environment(header));
     this.showFinding(gridFinding(this.rows.flat(), ar));
+    put(this.crosses, scatterNote(this.state));
     for (const plot of [this.scatter, this.heat]) plot.refresh();
   }
 
