@@ -67,7 +67,12 @@ export function passesFigure(lane, c, hasAr) {
   if (hasAr && texts.length) texts.push(label("AR 1", 1, heights[1], c.ar, BESIDE));
   if (last)
     texts.push(
-      label(moveText(last), last.step, 1, c.warm, { yref: "paper", yanchor: "top", ...side(last.step, steps) }),
+      label(moveText(last), last.step, 1, c.warm, {
+        yref: "paper",
+        yanchor: "top",
+        bgcolor: c.page,
+        ...side(last.step, steps),
+      }),
     );
   const points = thinned(steps, MOST);
   const data = [

@@ -2,9 +2,11 @@
 
 import { axis, label, layout } from "../../charts/plot.js";
 import { figure } from "../../core/words.js";
+import { moveText } from "./state.js";
 
 const margin = { l: 60, r: 16, t: 8, b: 38 };
 const GAP = 0.12; // between the two parts, as a share of the height
+const LEAST = 0.12; // time between two labelled moves, as a share of the axis, so that the labels do not overlap
 
 /**
  * Returns the figure, or null before the first pass.
@@ -34,9 +36,9 @@ export function throughputFigure({ points, moves, level, begin }, c) {
     fixedrange: true,
   });
   const shapes = moves.filter(({ text }) => text).map(({ at }) => vertical(at, c));
-  const labels = moves.filter(({ text }) => text).map(({ at, text }) =>
-    label(text, at, 1, c.warm, { yref: "paper", yanchor: "top", xanchor: at > 0.7 * end ? "right" : "left", xshift: at > 0.7 * end ? -4 : 4 }),
-  ); // prettier-ignore
+  const labels = lasting(moves, Math.max(1, LEAST * end)).map(({ at, text }) =>
+    label(text, at, 0.5, c.warm, { yref: "paper", ...(at > 0.85 * end ? { xanchor: "right", xshift: -4 } : {}) }),
+  );
   if (Number.isFinite(level)) {
     shapes.push({
       type: "line",
@@ -57,6 +59,16 @@ export function throughputFigure({ points, moves, level, begin }, c) {
 }
 
 /**
+ * Returns the moves after which the settings stayed for some seconds, each with what changed since the one before.
+ * @param {ThroughputState["moves"]} moves
+ * @param {number} seconds
+ */
+function lasting(moves, seconds) {
+  const lasted = moves.filter(({ at }, i) => i > 0 && !(moves[i + 1]?.at - at < seconds));
+  return lasted.map(({ at, move }, i) => ({ at, text: moveText((lasted[i - 1] ?? moves[0]).move, move) }));
+}
+
+/**
  * A line through both parts, where the settings changed.
  * @param {number} at
  * @param {Colours} c
@@ -64,5 +76,5 @@ export function throughputFigure({ points, moves, level, begin }, c) {
  */
 const vertical = (at, c) => ({
   ...{ type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1 },
-  line: { width: 1.5, dash: "dot", color: c.warm },
+  line: { width: 1, dash: "dot", color: c.warm },
 });

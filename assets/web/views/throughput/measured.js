@@ -3,6 +3,7 @@
 import { button, make } from "../../core/dom.js";
 import { download, textBlob } from "../../core/files.js";
 import { ofRounds, speedupSentence } from "../../core/speedup.js";
+import { SPEED } from "../../core/table.js";
 import { counted, figure, whole } from "../../core/words.js";
 
 /**
@@ -12,6 +13,17 @@ import { counted, figure, whole } from "../../core/words.js";
 export function measuredText({ mars, ar, rows, speedup, num_same: same, prompts }) {
   const texts = same === prompts.length ? "same texts" : `${whole(same)} of ${whole(prompts.length)} texts the same`;
   return `${counted(rows, "request")} at once: ${whole(mars.passes)} passes instead of ${whole(ar.passes)}, ${texts}; ${speedupSentence(ofRounds(speedup))}.`;
+}
+
+/**
+ * Returns the rates of a live run and of plain AR, measured before it. There is no factor, because neither was repeated.
+ * @param {ThroughputState} state
+ */
+export function ratesText({ begin, level, points, slots, tokens }) {
+  const rate = tokens / (points.at(-1)?.at ?? 0);
+  if (begin?.method !== "mars" || begin.round || !level || !Number.isFinite(rate)) return "";
+  const why = level > rate * SPEED.near ? ": a pass with masks costs more here than the saved passes" : "";
+  return `${figure(rate)} tokens/s; plain AR wrote ${figure(level)} with ${whole(slots.length)} at once${why}.`;
 }
 
 /**

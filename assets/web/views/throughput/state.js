@@ -14,6 +14,7 @@ export class State {
   /** @type {MeasuredLine | null} */
   measured = null;
   level = NaN; // tokens per second of plain AR
+  tokens = 0; // written since the last begin
 
   /** @param {ThroughputHead} head */
   constructor({ rows, prompts }) {
@@ -40,6 +41,7 @@ export class State {
   /** @param {BeginLine} begin */
   restart(begin) {
     this.begin = begin;
+    this.tokens = 0;
     this.slots.fill(null);
     this.points = [];
     this.moves = [];
@@ -57,6 +59,7 @@ export class State {
     }
     slot.pieces.push({ text, count });
     slot.tokens += count;
+    this.tokens += count;
     slot.end = end;
   }
 }
@@ -66,7 +69,7 @@ export class State {
  * @param {TauMove | undefined} before
  * @param {TauMove} now
  */
-function moveText(before, now) {
+export function moveText(before, now) {
   if (!before) return "";
   /** @type {(name: string, from: string, to: string) => string} */
   const change = (name, from, to) => (from === to ? "" : `${name} ${from} → ${to}`);

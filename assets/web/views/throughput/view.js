@@ -7,7 +7,7 @@ import { lastOf } from "../../core/folds.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { capitalised, counted, figure, whole } from "../../core/words.js";
 import { throughputFigure } from "./chart.js";
-import { measuredParts, measuredText } from "./measured.js";
+import { measuredParts, measuredText, ratesText } from "./measured.js";
 import { State } from "./state.js";
 
 const FIGURES = [
@@ -138,7 +138,7 @@ class ThroughputView extends PhaseView {
     this.root.dataset.method = state.begin?.method ?? "";
     this.root.dataset.moves = String(state.moves.filter(({ text }) => text).length);
     this.root.dataset.isPlayed = String(Boolean(this.recording.length && !this.pending.length));
-    this.showFinding(state.measured && this.isOver ? measuredText(state.measured) : "");
+    this.showFinding(this.isOver ? (state.measured ? measuredText(state.measured) : ratesText(state)) : "");
     if (state.measured !== this.shown) this.result.replaceChildren(...measuredParts(state.measured));
     this.shown = state.measured;
   }
