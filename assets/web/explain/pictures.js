@@ -97,9 +97,10 @@ export class Picture {
 
   /** @returns {[Rung[], string]} */
   dial() {
-    const { num, wrong, rungs } = dial(this.lane, this.index, this.tau);
-    const mistake = wrong < 0 ? "" : ` ${quoted(rungs[wrong].name)} is not what AR writes.`;
-    return [rungs, `${num} of ${rungs.length} accepted.${mistake}`];
+    const { num, wrong, meant, rungs } = dial(this.lane, this.index, this.tau);
+    const count = `${num} of ${rungs.length} accepted`;
+    if (wrong < 0) return [rungs, `${count}.`];
+    return [rungs, `${count}. ${quoted(rungs[wrong].name)} is a mistake: AR writes ${quoted(meant)}.`];
   }
 
   /** @returns {[Rung[], string]} */

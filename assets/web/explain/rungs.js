@@ -43,7 +43,7 @@ export function ladder(lane, index) {
 
 /**
  * Returns the rows of AR's next token and of the masks, with what would be accepted at a threshold, and the number of
- * them. The first accepted token that the verified text does not have is marked.
+ * them. wrong: the first accepted token that the verified text does not have; meant: the text's token there.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} tau
@@ -61,11 +61,11 @@ export function dial(lane, index, tau) {
   const at = (i) => {
     if (i > num) return ["dropped", "after it"];
     if (i === num) return ["dropped", "below τ"];
-    if (i === wrong) return ["wrong", `AR: ${written[i]}`];
+    if (i === wrong) return ["wrong", "mistake"];
     return ["kept", i ? "accepted" : "always"];
   };
   const rungs = rows.map((row, i) => ({ ...row, kind: at(i)[0], fate: at(i)[1] }));
-  return { num, wrong: wrong >= 0 && wrong < num ? wrong : -1, rungs };
+  return { num, wrong: wrong >= 0 && wrong < num ? wrong : -1, meant: written[wrong] ?? "", rungs };
 }
 
 /**

@@ -74,7 +74,7 @@ export const TOUR = [
   },
   {
     headline: "Your turn",
-    says: "Call out a prompt, or pick one. It runs here and now, lossless, next to plain AR.",
+    says: "Call out a prompt, or pick one: it runs on this server, lossless, next to plain AR. Until then, a recording is shown.",
     notes:
       "Type a suggested prompt and press Enter. The three suggestions are examples of the page. If the server does not respond, the recording stays on screen. Press Escape to leave; the page returns to its state before the talk.",
     scene: {
