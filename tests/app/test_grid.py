@@ -156,7 +156,7 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(served) 
     url, backend, handlers = served
     with opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page:
         page.wait_for_selector(f"{VIEW}[data-phase=finished][data-recorded-run=true]")
-        for name in ("τ 0.9", "τ 0.7", "B 8"):
+        for name in ("τ 0.9", "τ 0.8", "τ 0.7", "B 8"):
             page.get_by_label(name, exact=True).uncheck()
         over(page, lambda: page.click("#grid-run"), VIEW, "data-phase")
         playwright.expect(page.locator(f"{VIEW} .rv-prompt")).to_have_text("Say ${HOME}<b>.")
@@ -166,7 +166,7 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(served) 
         page.wait_for_function(
             "document.querySelector('#grid [data-chart=scatter] .rv-plot').data.length === 5"
         )
-        _, ar, lookup, lossless, bold = page.evaluate(DRAWN, "scatter")
+        _, ar, lookup, bold, lossless = page.evaluate(DRAWN, "scatter")
         assert (ar, lookup[0][1], lossless[1][1], bold[0]) == ([[1, 100]], 100, 100, [2, 100])
         assert bold[1] == [4, pytest.approx(100 * WRONG_FROM / 32)]
         page.click(f"{VIEW} [data-chart=scatter] button")
