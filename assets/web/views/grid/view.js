@@ -168,7 +168,7 @@ class GridView extends PhaseView {
     if (!cell?.lane.end || !ar.lane.end) return;
     const lanes = (cell === ar ? [ar] : [cell, ar]).map(({ lane }) => lane);
     const { run, recorded } = this.head;
-    const titles = lanes.map(({ name, title }) => ({ lane: name, title }));
+    const titles = lanes.map(({ name, facts }) => ({ lane: name, title: facts.title }));
     const value = valueOf({ run: `${run}/${cell.name}`, recorded, lanes: titles, pace: 0 }, lanes);
     this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind: "replay", value } }));
   }
