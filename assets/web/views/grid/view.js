@@ -127,7 +127,7 @@ class GridView extends PhaseView {
       this.rows.length ? this.head.prompt : null,
       header ? onceText(header.settings) : "",
       this.wanted,
-      Boolean(this.head.recorded),
+      this.head.recorded && header ? header.checkpoint : "",
     );
     if (!this.rows.length) return;
     put(this.env, environment(header));
