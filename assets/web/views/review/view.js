@@ -43,6 +43,8 @@ export class ReviewView {
   parts = {}; // elements of review.html
   isBlind = false;
   isByKey = false;
+  isSure = false; // whether the next click deletes the set
+  lane = 0; // the answer that a phone shows
 
   /**
    * @param {HTMLElement} root
@@ -71,8 +73,9 @@ export class ReviewView {
       csv: () => this.save("votes.csv", votesCsv, "text/csv"),
       jsonl: () => this.save("votes.jsonl", votesJsonl, "application/jsonl"),
       set: () => this.save("jsonl", setText, "application/jsonl"),
-      delete: () => this.remove(),
+      delete: () => (this.isSure ? this.remove() : this.askToDelete()),
       new: () => this.showForm(this.parts.form.hidden),
+      cancel: () => this.showForm(false),
       make: () => void (this.making.set ? this.making.stop() : this.make()),
       begin: () => this.begin(),
       previous: () => this.move(-1),
@@ -83,9 +86,10 @@ export class ReviewView {
     root.addEventListener("click", (event) => {
       const act = targetOf(event).closest("[data-act]")?.getAttribute("data-act");
       if (!act) return;
-      this.parts.menu.open = false;
+      this.parts.menu.open = act === "delete" && !this.isSure;
       acts[act]();
     });
+    this.parts.menu.addEventListener("toggle", () => this.parts.menu.open || this.drawDelete());
     this.parts.select.addEventListener("change", () => this.chooseSet(this.parts.select.value));
     this.parts.file.addEventListener("change", () => {
       const [chosen] = this.parts.file.files;
@@ -167,12 +171,14 @@ export class ReviewView {
   open(set, votes = {}, value = set.id, at = "") {
     const isSame = this.set?.id === set.id;
     if (!isSame) this.chosen.clear();
+    if (!isSame) this.lane = 0;
     Object.assign(this, { set, votes: mergedVotes(isSame ? this.votes : votesOf(set.id), votes) });
     if (Object.keys(votes).length) this.keep();
     this.parts.select.value = value;
     this.item = set.items.find(({ id }) => id === at) ?? set.items[0] ?? null;
     this.root.dataset.set = set.id;
     this.root.dataset.phase = "ready";
+    this.drawDelete();
     this.drawProgress();
     this.drawList();
     this.drawItem();
@@ -327,7 +333,7 @@ export class ReviewView {
     this.parts.answers.replaceChildren(...nodes);
     this.parts.answers.style.setProperty("--columns", String(nodes.length || 1));
     this.parts.switch.replaceChildren(...titles.map((title, i) => button("", title, () => this.switchTo(i))));
-    this.switchTo(0);
+    this.switchTo(Math.min(this.lane, nodes.length - 1));
     for (const pane of this.panes) pane.view.toTop();
   }
 
@@ -341,6 +347,7 @@ export class ReviewView {
   // On a phone, one answer is visible at a time.
   /** @param {number} index */
   switchTo(index) {
+    this.lane = Math.max(0, index);
     [...this.parts.answers.children].forEach((node, i) => node.classList.toggle("rw-away", i !== index));
     [...this.parts.switch.children].forEach((node, i) => node.setAttribute("aria-pressed", String(i === index)));
   }
@@ -466,9 +473,22 @@ export class ReviewView {
     return undefined;
   }
 
+  drawDelete() {
+    this.isSure = false;
+    this.parts.delete.hidden = !this.known.has(this.set?.id ?? "");
+    put(this.parts.delete, "Delete this set");
+  }
+
+  askToDelete() {
+    const numAnswers = this.set?.items.flatMap(({ answers }) => answers.filter(isMade)).length ?? 0;
+    const numVotes = Object.keys(this.votes).length;
+    this.isSure = true;
+    put(this.parts.delete, `Delete ${counted(numAnswers, "answer")} and ${counted(numVotes, "vote")}?`);
+  }
+
   async remove() {
     const { set } = this;
-    if (!set || !this.known.has(set.id)) return put(this.parts.fault, "The study cannot be deleted.");
+    if (!set) return undefined;
     if (this.making.set === set) this.making.stop();
     this.known.delete(set.id);
     await sets().remove(set.id);
@@ -504,6 +524,7 @@ export class ReviewView {
       const set = await setOf(this.parts, (text, name) => this.server.prompts(JSON.stringify({ text, name })));
       this.remember(set);
       this.showForm(false);
+      this.parts.prompts.value = this.parts["prompts-file"].value = "";
       store("localStorage", OPENED, set.id);
       this.open(set);
       put(this.parts.fault, await sets().put(set));
