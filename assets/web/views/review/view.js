@@ -6,7 +6,7 @@ import { nameOf } from "../../core/methods.js";
 import { store, stored } from "../../core/storage.js";
 import { REVIEW } from "../../core/table.js";
 import { valueOf } from "../../core/wire.js";
-import { counted, verdictText } from "../../core/words.js";
+import { counted, joined, verdictText } from "../../core/words.js";
 import { TextPane } from "../../text/pane.js";
 import { Drawer } from "../race/drawer.js";
 import { Making, missingOf, setOf } from "./making.js";
@@ -96,7 +96,7 @@ export class ReviewView {
       if (chosen) this.importFile(chosen);
       this.parts.file.value = "";
     });
-    for (const input of [this.parts.search, this.parts.filter]) input.addEventListener("input", () => this.drawList());
+    for (const input of [this.parts.search, this.parts.filter]) input.addEventListener("input", () => this.filter());
     this.parts.note.addEventListener("input", () => this.vote({ note: this.parts.note.value }));
     this.parts.note.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Escape" && event.key !== "Enter") return;
@@ -193,6 +193,21 @@ export class ReviewView {
       : [];
   }
 
+  // Draws the list anew, and opens its first prompt if the open one is not in it.
+  filter() {
+    const { shown } = this;
+    this.drawList();
+    if (shown.length && !(this.item && shown.includes(this.item))) this.show(shown[0]);
+    else this.drawPlace();
+  }
+
+  drawPlace() {
+    const { shown, item, set } = this;
+    const num = set?.items.length ?? 0;
+    const at = item ? shown.indexOf(item) + 1 : 0;
+    put(this.parts.place, joined(`${at || "–"} of ${shown.length}`, shown.length < num && `${num} in all`));
+  }
+
   drawList() {
     const { shown } = this;
     this.root.dataset.shown = String(shown.length);
@@ -272,7 +287,7 @@ export class ReviewView {
     this.columns = columnsOf(set, item, this.chosen, this.isBlind);
     this.root.dataset.item = item.id;
     this.root.dataset.blind = String(isHidden);
-    put(this.parts.place, `${set.items.indexOf(item) + 1} of ${set.items.length}`);
+    this.drawPlace();
     const before = [...(item.system ? [["system", item.system]] : []), ...item.turns];
     this.parts.prompt.replaceChildren(
       ...before.map(([role, text]) => make("p", "rw-before", make("b", "", `${role}: `), text)),
@@ -359,7 +374,13 @@ export class ReviewView {
   drawVotes(titles, vote) {
     const methods = this.set?.header.methods ?? [];
     const [values, labels] = [[...this.columns.map((method) => methods[method].name), EQUAL, BAD], [...titles, "equal", "both bad"]]; // prettier-ignore
-    const keys = [...titles.map((_, i) => String(i + 1)), "0", "x"];
+    // A number means the same method while another one is hidden; blind, the places of the answers count.
+    const numbers = this.columns.map((method, i) => String((this.isBlind ? i : method) + 1));
+    const keys = [...numbers, "0", "x"];
+    put(
+      find(this.parts.reading, ".rw-keys"),
+      `j next · k previous · ${numbers.join(", ")} better · 0 equal · x both bad · n note`,
+    );
     const nodes = values.map((value, i) => {
       const attributes = { "data-key": keys[i], "aria-pressed": vote?.vote === value };
       return button(attributes, [make("kbd", "", keys[i]), make("span", "", labels[i])], () => this.cast(value));
