@@ -341,7 +341,10 @@ export class ReviewView {
         { against: lanes[other] ?? null },
       );
       pane.draw(lane);
-      if (answer.is_same && !lane.isAr) pane.head.append(make("span", "rw-same", "same text as plain AR"));
+      pane.parts.differs.title = `Compared with ${titles[other] ?? titles[i]}`;
+      pane.all.title = `Mark all differences from ${titles[other] ?? titles[i]}`;
+      if (answer.is_same && !lane.isAr && found >= 0)
+        pane.head.append(make("span", "rw-same", "same text as plain AR"));
       this.panes.push(pane);
       return pane.element;
     });
@@ -443,8 +446,6 @@ export class ReviewView {
   choose(lane, step = -1, token = -1) {
     this.selected = lane ? { lane, step, token } : null;
     for (const pane of this.panes) pane.view.choose(pane.lane === lane ? step : -1);
-    const column = this.panes.findIndex((pane) => pane.lane === lane);
-    this.parts.reading.dataset.drawer = column > 0 && column === this.panes.length - 1 ? "left" : "right";
     this.drawer.draw();
   }
 
