@@ -104,7 +104,6 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
         page.uncheck(CHOICE.format(title))
     page.click("#run")
     page.wait_for_selector(f"text=Choose 1 to {MAX_LANES} of these methods")
-    page.click("#more > button.open")
 
 
 @pytest.mark.usefixtures("whole")

@@ -152,6 +152,8 @@ def test_the_page_has_a_field_for_it_shows_it_and_links_bring_it_back(
     assert "system prompt “<b>Be brief.</b>”" in shown.inner_text()
     for text in (TYPED, ""):
         page.evaluate("window.copied = ''")
+        if not page.locator("#system textarea").is_visible():  # a click on Run closed More
+            page.click("#more > button")
         page.fill("#system textarea", text)
         page.evaluate("window.mars.shareSetup()")
         page.wait_for_function("window.copied")
