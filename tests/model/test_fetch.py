@@ -72,7 +72,7 @@ def cache(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", nobody)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", unreachable)
     monkeypatch.setattr(fetching, "hub_answers", lambda seconds: True)
     for name in fetching.OFFLINE:
         monkeypatch.delenv(name, raising=False)
@@ -80,8 +80,8 @@ def cache(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     assert not list(folder.glob(".fetch-*/**")), "nothing half-done may be left"
 
 
-def nobody(*_: object, **__: object) -> str:
-    raise ConnectionError("nobody here")
+def unreachable(*_: object, **__: object) -> str:
+    raise ConnectionError("no connection")
 
 
 def source_of(entry: Entry) -> Gguf:
@@ -102,7 +102,7 @@ def wheel_of(entry: Entry) -> Wheel:
 
 
 def copying(index: Path) -> Callable[..., str]:
-    """In place of the hub's client: a copy of the file in ``index``, of which a bar is told."""
+    """Replacement for the Hub's client: copies the file from ``index`` and updates a bar."""
 
     def get(repo: str, file: str, *, revision: str, local_dir: Path, tqdm_class: Any) -> str:
         assert (repo, revision) == ("somebody/small", "main")

@@ -193,7 +193,7 @@ export class ReviewView {
       : [];
   }
 
-  // Draws the list anew, and opens its first prompt if the open one is not in it.
+  // Draws the list again, and opens its first prompt if the open one is not in it.
   filter() {
     const { shown } = this;
     this.drawList();
