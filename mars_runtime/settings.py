@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, ge
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, METHODS, Method
+from mars_runtime.decoders.methods import AUTO, MAX_BLOCK_SIZE, METHODS, Method
 from mars_runtime.errors import MarsError
 from mars_runtime.files.json_values import MAX_INT, as_mapping
 
@@ -39,7 +39,6 @@ MASK_LAYOUTS: tuple[MaskLayout, ...] = get_args(MaskLayout)
 MASKED: tuple[Masked, ...] = get_args(Masked)
 TAU_POLICIES: tuple[TauPolicy, ...] = get_args(TauPolicy)
 AUTO_OBJECTIVES: tuple[AutoObjective, ...] = get_args(AutoObjective)
-AUTO: Literal["auto"] = "auto"
 MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions per block of the block cache
 MAX_FED = 64  # maximum number of tokens that one step feeds for a row, masks included
 MAX_NEW_TOKENS = 4096

@@ -15,8 +15,8 @@ from typing import Any
 
 from app.engines.limits import Limits, RefusalError
 from app.ui.controls import LINKED, POSTED, TITLES, read_live, read_prompt, settings_for
+from mars_runtime.decoders.methods import AUTO
 from mars_runtime.settings import (
-    AUTO,
     MAX_NEW_TOKENS,
     DecodeSettings,
 )

@@ -119,12 +119,12 @@ class CheckpointHandlers:
 
 def missing(served: LoadedModel) -> dict[str, str]:
     """Return the methods that a loaded checkpoint cannot run, each with what it needs."""
-    checkpoint = served.checkpoint
-    lacks = {
-        "speculative": not served.entry.draft,
-        "block_diffusion": not checkpoint.diffusion_size,
+    return {
+        name: method.needs
+        for name, method in METHODS.items()
+        if (method.needs_draft_model and not served.entry.draft)
+        or (method.is_alone and not served.checkpoint.diffusion_size)
     }
-    return {name: METHODS[name].needs for name in METHODS if lacks.get(name)}
 
 
 def missing_sentence(lanes: Mapping[str, str]) -> str:

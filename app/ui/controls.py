@@ -15,10 +15,9 @@ from reprlib import repr as shown
 from typing import Any
 
 from app.engines.limits import Limits, RefusalError
-from mars_runtime.decoders.methods import LANES, LOOKUP
+from mars_runtime.decoders.methods import AUTO, LANES, LOOKUP
 from mars_runtime.settings import (
     AR_LOOKUP,
-    AUTO,
     OBEYED_BY_ALL,
     RECOMMENDED,
     SETTINGS,

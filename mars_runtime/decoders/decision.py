@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mars_runtime.acceptance import common_prefix_length, up_to_end
-from mars_runtime.decoders.methods import METHODS
 from mars_runtime.runs.events import Proposal, Stop
 from mars_runtime.runs.loops import up_to_loop
 from mars_runtime.settings import DecodeSettings
@@ -60,8 +59,7 @@ def accept(
     is_confirmed = num_agreed == len(drafts)
     proposals = (*choices[: num_agreed + 1], *groups[num_agreed])
     confidences = [proposal.confidence for proposal in proposals[num_agreed:]]
-    method = METHODS[settings.method]
-    end = num_agreed + method.num_accepted(confidences, settings, remaining - num_agreed)
+    end = num_agreed + settings.facts.num_accepted(confidences, settings, remaining - num_agreed)
     stop: Stop = "threshold" if end < len(proposals) else "block"
     has_continuation = is_confirmed or bool(groups[num_agreed])
     if not is_confirmed:

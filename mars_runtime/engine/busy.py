@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.decoders.methods import AUTO
+from mars_runtime.settings import DecodeSettings
 
 LEVELS = 4
 MIN_UNIT = 2.0

@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from mars_runtime.decoders.methods import AUTO
 from mars_runtime.display.terminal import progress_bars
 from mars_runtime.engine.provenance import fingerprint, provenance
 from mars_runtime.files.outputs import check_file, path_of, write_text
@@ -25,7 +26,7 @@ from mars_runtime.lab.evaluation.measure import Decode, RowOutput, decode_in_bat
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.tables import Table
 from mars_runtime.model.source import resolve
-from mars_runtime.settings import AUTO, DecodeSettings, describe
+from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.tasks import families_for
 
 BATCH_SIZES = (1, 4)

@@ -7,13 +7,13 @@ To add a method, write its class in a file of this folder and add it to ``METHOD
 from __future__ import annotations
 
 from mars_runtime.decoders.methods.ar import Autoregression
-from mars_runtime.decoders.methods.base import MAX_BLOCK_SIZE, MAX_DRAFTS, Method, Source
+from mars_runtime.decoders.methods.base import AUTO, MAX_BLOCK_SIZE, MAX_DRAFTS, Method, Source
 from mars_runtime.decoders.methods.block_diffusion import BlockDiffusion
 from mars_runtime.decoders.methods.jacobi import Jacobi
 from mars_runtime.decoders.methods.mars import AR_LOOKUP, Mars
 from mars_runtime.decoders.methods.speculative import Speculative
 
-__all__ = ["LANES", "LOOKUP", "MAX_BLOCK_SIZE", "MAX_DRAFTS", "METHODS", "Method", "Source"]
+__all__ = ["AUTO", "LANES", "LOOKUP", "MAX_BLOCK_SIZE", "MAX_DRAFTS", "METHODS", "Method", "Source"]
 
 METHODS: dict[str, Method] = {
     method.name: method

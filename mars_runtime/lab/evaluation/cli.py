@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from mars_runtime.decoders.methods import METHODS
+from mars_runtime.decoders.methods import AUTO, METHODS
 from mars_runtime.display.terminal import progress_bars
 from mars_runtime.engine.provenance import provenance
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of, write_text
@@ -29,7 +29,6 @@ from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.model.source import resolve
 from mars_runtime.settings import (
-    AUTO,
     MASK_LAYOUTS,
     METRICS,
     TAU_POLICIES,
