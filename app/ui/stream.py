@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -140,25 +140,19 @@ class TabRun(ABC, Generic[OrderT]):
             self.log.say(situation or running, "waiting" if situation else "running")
 
     def judge_all(self, served: LoadedModel, kind: str, prompt: str) -> None:
-        """Check the answers of all complete transcripts of the prompt. kind: the key for the
-        transcript's name in the logged verdict.
-        """
-        for transcript in self.drawn:
-            if transcript.is_done:
-                self.judge(served, prompt, transcript.tokens[0], {kind: transcript.name})
-
-    def judge(
-        self, served: LoadedModel, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
-    ) -> None:
-        """Log whether a complete answer is correct, if the prompt is a task that can be checked.
-        about: identifies the answer in the log.
+        """Log whether the answers of all complete transcripts are correct, if the prompt is a task
+        that can be checked. kind: the key for the transcript's name in the log.
 
         Call it only after all timing is done.
         """
         task = self.book.task(prompt)
-        if task is not None and tasks.is_checkable(task):
-            is_right = tasks.check(task, served.checkpoint.tokenizer.decode(tokens))
-            self.log.add("verdict", {**about, "right": is_right})
+        if task is None or not tasks.is_checkable(task):
+            return
+        for transcript in self.drawn:
+            if transcript.is_done and (end := transcript.end):
+                text = served.checkpoint.tokenizer.decode(transcript.tokens[0])
+                is_right = tasks.check(task, text, is_cut=end.reason != "eos")
+                self.log.add("verdict", {kind: transcript.name, "right": is_right})
 
     @property
     def time_is_over(self) -> str:

@@ -70,7 +70,7 @@ def answer_of(trace: Trace, item: Item, reference: str | None) -> dict[str, Any]
         "passes": [len(step.accepted) for step in steps],
         "is_same": None if reference is None else text == reference,
         "is_looped": folds.loops_at(trace.events) is not None,
-        "is_right": verdict(item, text),
+        "is_right": verdict(item, text, is_cut=not steps or steps[-1].stop != "eos"),
         "unlike_ar": _unlike_ar(steps),
         "trace": [_rounded(json.loads(line)) for line in trace.lines()],
     }
@@ -92,9 +92,11 @@ def _unlike_ar(steps: Sequence[RowStep]) -> list[int]:
     return sorted(found)
 
 
-def verdict(item: Item, text: str) -> bool | None:
+def verdict(item: Item, text: str, *, is_cut: bool) -> bool | None:
     """Return whether the item's checker accepts the text; None if no checker can judge it."""
-    return tasks.check(item.task, text) if item.task and tasks.is_checkable(item.task) else None
+    if item.task is None or not tasks.is_checkable(item.task):
+        return None
+    return tasks.check(item.task, text, is_cut=is_cut)
 
 
 def _rounded(value: Any) -> Any:

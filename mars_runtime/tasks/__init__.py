@@ -114,11 +114,15 @@ def is_checkable(task: Task) -> bool:
     return has_checker(task) and (task.family != PythonFunctions.name or sandbox.is_available())
 
 
-def check(task: Task, text: str) -> bool:
-    """Return whether a text is a correct answer; False if the task is not checkable."""
+def check(task: Task, text: str, is_cut: bool = False) -> bool:
+    """Return whether a text is a correct answer; False if the task is not checkable.
+
+    is_cut: whether the model did not end the text itself. A cut text is correct only if it has a
+    whole line that is marked as the answer or, for kinds in SHIFTED, one of the expected words.
+    """
     if task.family in SHIFTED:
         return is_checkable(task) and contains_right_word(task, text)
-    return is_checkable(task) and FAMILIES[task.family].check(task, text)
+    return is_checkable(task) and FAMILIES[task.family].check(task, text, is_cut)
 
 
 def examples() -> list[Task]:

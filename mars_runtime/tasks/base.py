@@ -77,8 +77,9 @@ class Family(ABC):
         """Generate a task without checking whether its prompt is reserved for evaluation."""
 
     @abstractmethod
-    def judge(self, task: Task, text: str) -> bool:
-        """Return whether a text is a correct answer.
+    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+        """Return whether a text is a correct answer. A cut text has only whole lines here, and is
+        correct only with a marked answer.
 
         May raise for a malformed text, for example ValueError; ``check`` then returns False.
         """
@@ -117,10 +118,12 @@ class Family(ABC):
             f"family {self.name}: no training prompt in {MAX_ATTEMPTS} tries; add phrasings"
         )
 
-    def check(self, task: Task, text: str) -> bool:
+    def check(self, task: Task, text: str, is_cut: bool) -> bool:
         """Return whether a text is a correct answer; False if ``judge`` fails on it."""
+        if is_cut:
+            text = text[: text.rfind("\n") + 1]
         try:
-            return self.judge(task, text)
+            return self.judge(task, text, is_cut)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             return False
         except (RecursionError, OSError, MemoryError):

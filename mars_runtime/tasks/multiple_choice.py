@@ -135,8 +135,9 @@ class MultipleChoice(Family):
         answer = f"{statement}\n{marked}\nAnswer: {letter}"
         return Task(self.name, kind, prompt, answer, letter)
 
-    def judge(self, task: Task, text: str) -> bool:
-        letters = re.findall(r"answer\s*(?:is)?\s*:?\s*\(?\s*([A-F])\b", text, re.IGNORECASE)
-        if not letters:
+    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+        separator = ":" if is_cut else "(?:is)?\\s*:?"
+        letters = re.findall(rf"answer\s*{separator}\s*\(?\s*([A-F])\b", text, re.IGNORECASE)
+        if not (letters or is_cut):
             letters = re.findall(r"^\s*\(?([A-F])[).]?\s*$", text, re.MULTILINE)
         return bool(letters) and letters[-1].upper() == task.expected

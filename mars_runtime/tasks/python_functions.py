@@ -98,6 +98,9 @@ class PythonFunctions(Family):
         expected = json.dumps({"name": name, "cases": cases})
         return Task(self.name, spec["kind"], prompt, f"```python\n{source}```", expected)
 
-    def judge(self, task: Task, text: str) -> bool:
+    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+        num_fences = text.count("```")
+        if is_cut and (num_fences == 0 or num_fences % 2):
+            return False
         expected = json.loads(task.expected)
         return passes(extract_code(text), expected["name"], expected["cases"])

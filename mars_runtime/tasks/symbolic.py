@@ -236,11 +236,13 @@ PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 }
 
 
-def _last_answer(text: str) -> str:
-    """Return the text after the last ``Answer:``; without ``Answer:``, the last non-empty line."""
+def _last_answer(text: str, is_cut: bool) -> str:
+    """Return the text after the last ``Answer:``. Without ``Answer:``, return the last non-empty
+    line, or nothing if the text was cut.
+    """
     answers = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
-    if answers:
-        return str(answers[-1]).strip()
+    if answers or is_cut:
+        return str(answers[-1]).strip() if answers else ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
@@ -263,9 +265,9 @@ class Symbolic(Family):
         answer = f"{steps}\nAnswer: {result}"
         return Task(self.name, kind, prompt, answer, json.dumps({"result": result}))
 
-    def judge(self, task: Task, text: str) -> bool:
+    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
         result = json.loads(task.expected)["result"]
-        answer = _last_answer(text)
+        answer = _last_answer(text, is_cut)
         if task.kind == "brackets":
             return re.sub(r"\s", "", answer) == re.sub(r"\s", "", result)
         return _normal(answer) == _normal(result)

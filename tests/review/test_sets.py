@@ -13,6 +13,7 @@ from mars_runtime.__main__ import main
 from mars_runtime.files.paths import ASSETS
 from mars_runtime.review.sets import MAX_LINE, SetError, read_set
 from mars_runtime.runs.trace import read_trace
+from mars_runtime.tasks import Task, check
 from tests.review.test_review_prompts import DEEP, is_sentence
 
 STUDY = ASSETS / "review" / "study.jsonl.xz"
@@ -66,6 +67,16 @@ def test_other_methods_and_prompts_are_refused(
     assert is_sentence(capsys.readouterr().err.strip())
     assert make(tmp_path, "Another prompt\n")[0] == 2
     assert is_sentence(capsys.readouterr().err.strip())
+
+
+def test_the_verdicts_of_the_study_are_those_of_the_checkers() -> None:
+    lines = [json.loads(line) for line in lzma.decompress(STUDY.read_bytes()).splitlines()]
+    items = [(line, Task(**line["task"])) for line in lines if "task" in line]
+    assert len(items) == 20
+    for line, task in items:
+        for answer in line["answers"]:
+            is_cut = answer["trace"][-1]["reason"] != "eos"
+            assert answer["is_right"] == check(task, answer["text"], is_cut), line["id"]
 
 
 def test_the_study_has_mistakes_in_passes_of_several_tokens(tmp_path: Path) -> None:

@@ -116,3 +116,28 @@ def test_every_boolean_step_keeps_the_value(text: str) -> None:
     while text not in ("True", "False"):
         text = _reduce(text)
         assert eval(text) == value
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "expected", "text", "is_right"),
+    [
+        ("word_problems", "groups", "18", "It is 18.\n1", False),
+        ("word_problems", "groups", "18", "The answer is 18", False),
+        ("word_problems", "groups", "18", "#### 18", False),
+        ("word_problems", "groups", "18", "#### 18\nSo 3", True),
+        ("multiple_choice", "who_has", "B", "The answer is B. pear\nIt", False),
+        ("multiple_choice", "who_has", "B", "B.\nIt", False),
+        ("multiple_choice", "who_has", "B", "Answer: B", False),
+        ("multiple_choice", "who_has", "B", "Answer: B\nIt", True),
+        ("symbolic", "weekday", {"result": "Monday"}, "Monday\n", False),
+        ("symbolic", "weekday", {"result": "Monday"}, "Answer: Monday", False),
+        ("symbolic", "weekday", {"result": "Monday"}, "Answer: Monday\nAnd", True),
+        ("formats", "bullet_list", {"bullets": 2}, "- fig\n- pear\n", False),
+        ("reading", "where_lived", {"key": "cave", "rivals": []}, "In a cave.\nOr", False),
+        ("languages", "shifted", ["paris"], "Die Hauptstadt ist PARIS. Sie", True),
+    ],
+)
+def test_a_cut_text_is_right_only_with_a_marked_answer(
+    family: str, kind: str, expected: object, text: str, is_right: bool
+) -> None:
+    assert check(_task(family, kind, expected), text, is_cut=True) == is_right

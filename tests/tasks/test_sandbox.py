@@ -106,7 +106,7 @@ def test_without_limits_nothing_runs_and_no_answer_is_wrong(
         with caplog.at_level(logging.WARNING):
             assert not is_checkable(TASK)
             assert not check(TASK, TASK.answer)
-            assert verdict(Item("1", TASK.prompt, task=TASK), TASK.answer) is None
+            assert verdict(Item("1", TASK.prompt, task=TASK), TASK.answer, is_cut=False) is None
         assert [record.message for record in caplog.records] == [NO_LIMITS]
         with pytest.raises(SandboxError, match="cannot be judged on this system"):
             passes("def f(x):\n    return x", "f", [([1], 1)])

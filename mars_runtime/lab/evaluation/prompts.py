@@ -32,10 +32,10 @@ class PromptSet:
         """Whether the prompts are open-ended requests."""
         return tasks.is_open(self.family)
 
-    def judge(self, index: int, text: str) -> bool | None:
+    def judge(self, index: int, text: str, *, is_cut: bool) -> bool | None:
         """Return whether ``text`` is a right answer to prompt ``index``, or None if unknown."""
         task = self.tasks[index]
-        return tasks.check(task, text) if tasks.is_checkable(task) else None
+        return tasks.check(task, text, is_cut=is_cut) if tasks.is_checkable(task) else None
 
 
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:

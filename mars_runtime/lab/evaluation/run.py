@@ -123,7 +123,7 @@ def evaluate_cell(
         outputs = [output.without_loop() for output in outputs]
     texts = [model.to_text(output.tokens) for output in outputs]
     return tuple(
-        judge(output, text, prompts.judge(index, text))
+        judge(output, text, prompts.judge(index, text, is_cut=not output.is_ended))
         for index, (output, text) in enumerate(zip(outputs, texts, strict=True))
     )
 
