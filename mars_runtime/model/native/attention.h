@@ -67,9 +67,9 @@ struct HeadNorm {
   float floor;
 };
 
-// Norms a head, then rotates dimension i together with dimension i + dim / 2. turns: cosines, then
-// sines. to: the result; may be equal to x.
-static inline void rotate(const float* x, const HeadNorm& by_norm, const float* turns, int dim,
+// Norms a head, then rotates dimension i together with dimension i + dim / 2. rotations: cosines,
+// then sines. to: the result; may be equal to x.
+static inline void rotate(const float* x, const HeadNorm& by_norm, const float* rotations, int dim,
                           float scale, float* to) {
   if (by_norm.weight) {
     norm(x, by_norm.weight, dim, by_norm.floor, to);
@@ -79,7 +79,7 @@ static inline void rotate(const float* x, const HeadNorm& by_norm, const float* 
   F by = all(scale);
   for (int i = 0; i < half; i += LANES) {
     F a = mul(load(x + i), by), b = mul(load(x + half + i), by);
-    F cosine = load(turns + i), sine = load(turns + half + i);
+    F cosine = load(rotations + i), sine = load(rotations + half + i);
     store(to + i, sub(mul(a, cosine), mul(b, sine)));
     store(to + half + i, add(mul(b, cosine), mul(a, sine)));
   }
@@ -87,13 +87,13 @@ static inline void rotate(const float* x, const HeadNorm& by_norm, const float* 
 
 // Writes the rotated keys and the values of one token and key-value head into the cache.
 static inline void keep(const Heads& h, const Token& token, int head, const float* projected,
-                        const HeadNorm& by_norm, const float* turns, float* scratch,
+                        const HeadNorm& by_norm, const float* rotations, float* scratch,
                         const Cache& cache, int layer) {
   const float* keys = projected + (h.num_heads + head) * h.dim;
   const float* values = keys + h.num_kv * h.dim;
   uint16_t* block = block_of(cache, h, layer, token.row, token.slot / BLOCK, head);
   int slot = token.slot % BLOCK;
-  rotate(keys, by_norm, turns, h.dim, 1.0f, scratch);
+  rotate(keys, by_norm, rotations, h.dim, 1.0f, scratch);
   for (int d = 0; d < h.dim; d += LANES) {
     uint16_t sixteen[LANES];
     store_half(sixteen, load(scratch + d));

@@ -84,55 +84,56 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
 }
 
 // Writes the keys and values of a row's tokens into the cache, for one key-value head.
-static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
-                        int row, int head) {
-  grow(desk.wide, m.heads.dim);
+static void keep_tokens(Model& m, ThreadScratch& scratch, const Feed& feed, const Cache& cache,
+                        int layer, int row, int head) {
+  grow(scratch.wide, m.heads.dim);
   HeadNorm by_norm{m.spec.layers[layer].key_norm, m.spec.norm_floor};
   for (int i = m.first_of[row]; i < m.first_of[row + 1]; i++) {
     const Token& token = m.tokens[m.by_row[i]];
     keep(m.heads, token, head, &m.projected[(size_t)m.by_row[i] * m.heads.all()], by_norm,
-         feed.turns + (int64_t)token.position * m.heads.dim, desk.wide.data(), cache, layer);
+         feed.rotations + (int64_t)token.position * m.heads.dim, scratch.wide.data(), cache, layer);
   }
 }
 
 // Norms and rotates the queries of a task and stores them ordered by token.
-static void turn_queries(const Model& m, Desk& desk, const Feed& feed, int layer,
-                         const AttentionTask& task) {
+static void rotate_queries(const Model& m, ThreadScratch& scratch, const Feed& feed, int layer,
+                           const AttentionTask& task) {
   const Heads& h = m.heads;
   HeadNorm by_norm{m.spec.layers[layer].query_norm, m.spec.norm_floor};
-  grow(desk.queries, (size_t)task.num_tokens() * h.group() * h.dim);
-  float scale = 1.0f / std::sqrt((float)h.dim), *to = desk.queries.data();
+  grow(scratch.queries, (size_t)task.num_tokens() * h.group() * h.dim);
+  float scale = 1.0f / std::sqrt((float)h.dim), *to = scratch.queries.data();
   for (int i = task.first; i < task.end; i++) {
     int token = m.by_row[i];
-    const float* turns = feed.turns + (int64_t)m.tokens[token].position * h.dim;
+    const float* rotations = feed.rotations + (int64_t)m.tokens[token].position * h.dim;
     const float* x = &m.projected[(size_t)token * h.all() + task.head * h.group() * h.dim];
     for (int q = 0; q < h.group(); q++, to += h.dim)
-      rotate(x + q * h.dim, by_norm, turns, h.dim, scale, to);
+      rotate(x + q * h.dim, by_norm, rotations, h.dim, scale, to);
   }
 }
 
 // Computes the attention parts of a task for a block that all its tokens attend to completely.
-static void attend_block(const Model& m, Desk& desk, const Cache& cache, int layer,
+static void attend_block(const Model& m, ThreadScratch& scratch, const Cache& cache, int layer,
                          const AttentionTask& task, int block, float* parts) {
   const Heads& h = m.heads;
   int count = task.num_tokens() * h.group();
-  grow(desk.wide, h.block()), grow(desk.scores, count * BLOCK), grow(desk.sums, count);
-  float *keys = desk.wide.data(), *values = keys + BLOCK * h.dim, *scores = desk.scores.data();
+  grow(scratch.wide, h.block()), grow(scratch.scores, count * BLOCK), grow(scratch.sums, count);
+  float *keys = scratch.wide.data(), *values = keys + BLOCK * h.dim;
+  float* scores = scratch.scores.data();
   widen(task.block(cache, layer, h, block), cache.block_stride, h.dim, keys);
-  score(count, desk.queries.data(), keys, h.dim, scores, BLOCK);
+  score(count, scratch.queries.data(), keys, h.dim, scores, BLOCK);
   for (int i = 0; i < count; i++) {
     Parts part = task.part(parts, i, h.dim);
     int at = block - task.first_block;
     soften(scores + i * BLOCK, BLOCK, part.most + at, part.sum + at);
-    desk.sums[i] = part.values + (size_t)at * h.dim;
+    scratch.sums[i] = part.values + (size_t)at * h.dim;
   }
   weigh(count, scores, BLOCK, BLOCK, [&](int i) { return values + i * h.dim; }, h.dim,
-        desk.sums.data());
+        scratch.sums.data());
 }
 
 // Computes the attention parts of a task for the block of the cursor and all later blocks. In these
 // blocks, the tokens of a task attend to different slots.
-static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int layer,
+static void attend_tail(const Model& m, ThreadScratch& scratch, const Cache& cache, int layer,
                         const AttentionTask& task, float* parts) {
   const Heads& h = m.heads;
   int first = m.cursors[task.row] / BLOCK, last = first, origin = first * BLOCK;
@@ -141,18 +142,18 @@ static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int laye
     last = block > last ? block : last;
   }
   int width = (last - first + 1) * BLOCK, group = h.group(), queries = task.num_tokens() * group;
-  grow(desk.wide, (size_t)(last - first + 1) * h.block());
-  grow(desk.scores, (size_t)width * (queries + group)), grow(desk.sums, group);
-  float* ordered = desk.scores.data() + (size_t)width * queries;
+  grow(scratch.wide, (size_t)(last - first + 1) * h.block());
+  grow(scratch.scores, (size_t)width * (queries + group)), grow(scratch.sums, group);
+  float* ordered = scratch.scores.data() + (size_t)width * queries;
   for (int b = first; b <= last; b++) {
-    float* keys = &desk.wide[(size_t)(b - first) * h.block()];
+    float* keys = &scratch.wide[(size_t)(b - first) * h.block()];
     widen(task.block(cache, layer, h, b), cache.block_stride, h.dim, keys);
-    score(queries, desk.queries.data(), keys, h.dim, desk.scores.data() + (b - first) * BLOCK,
+    score(queries, scratch.queries.data(), keys, h.dim, scratch.scores.data() + (b - first) * BLOCK,
           width);
   }
   for (int t = 0; t < task.num_tokens(); t++) {
     const Token& token = m.tokens[m.by_row[task.first + t]];
-    float* scores = desk.scores.data() + (size_t)t * group * width;
+    float* scores = scratch.scores.data() + (size_t)t * group * width;
     int places = token.num_places();
     auto slot = [&](int place) {  // the slot of a place, relative to the origin
       return (place < token.root ? place : token.start + place - token.root) - origin;
@@ -170,45 +171,45 @@ static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int laye
       for (int i = 0; i < group; i++) {
         Parts part = task.part(parts, t * group + i, h.dim);
         soften(by_place + i * width + from - origin, number, part.most + at, part.sum + at);
-        desk.sums[i] = part.values + (size_t)at * h.dim;
+        scratch.sums[i] = part.values + (size_t)at * h.dim;
       }
       auto values = [&](int i) {
         int at = slot(from + i);
-        return &desk.wide[(size_t)(at / BLOCK) * h.block() + (BLOCK + at % BLOCK) * h.dim];
+        return &scratch.wide[(size_t)(at / BLOCK) * h.block() + (BLOCK + at % BLOCK) * h.dim];
       };
-      weigh(group, by_place + from - origin, width, number, values, h.dim, desk.sums.data());
+      weigh(group, by_place + from - origin, width, number, values, h.dim, scratch.sums.data());
     }
   }
 }
 
-static void attend(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
-                   const AttentionTask& task) {
-  float* parts = m.parts_of(desk, task);
+static void attend(Model& m, ThreadScratch& scratch, const Feed& feed, const Cache& cache,
+                   int layer, const AttentionTask& task) {
+  float* parts = m.parts_of(scratch, task);
   int cursor = m.cursors[task.row] / BLOCK;
   const uint16_t* first = task.block(cache, layer, m.heads, task.first_block);
   for (int i = 0; i < m.heads.block(); i += 2 * LANES) prefetch(first + i);
-  turn_queries(m, desk, feed, layer, task);
+  rotate_queries(m, scratch, feed, layer, task);
   for (int block = task.first_block; block < task.end_block && block < cursor; block++)
-    attend_block(m, desk, cache, layer, task, block, parts);
-  if (task.end_block > cursor) attend_tail(m, desk, cache, layer, task, parts);
+    attend_block(m, scratch, cache, layer, task, block, parts);
+  if (task.end_block > cursor) attend_tail(m, scratch, cache, layer, task, parts);
 }
 
 // Merges the attention parts of query i and writes the result to m.mixed, the input of the output
 // product. The tasks must cover all blocks of the query, in order.
-static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, int i) {
+static void merge(Model& m, ThreadScratch& scratch, const AttentionTask* tasks, int count, int i) {
   const Heads& h = m.heads;
   int token = m.by_row[tasks->first + i / h.group()];
   int head = tasks->head * h.group() + i % h.group();
   int blocks = m.tokens[token].num_blocks(), wide = Parts::width(blocks);
-  grow(desk.wide, 2 * wide), grow(desk.sums, blocks);
-  float most = -INFINITY, *weights = desk.wide.data(), *sums = weights + wide;
+  grow(scratch.wide, 2 * wide), grow(scratch.sums, blocks);
+  float most = -INFINITY, *weights = scratch.wide.data(), *sums = weights + wide;
   for (const AttentionTask* task = tasks; task < tasks + count; task++) {
-    Parts part = task->part(m.parts_of(desk, *task), i, h.dim);
+    Parts part = task->part(m.parts_of(scratch, *task), i, h.dim);
     int end = task->end_block < blocks ? task->end_block : blocks;
     for (int block = task->first_block; block < end; block++) {
       int at = block - task->first_block;
       weights[block] = part.most[at], sums[block] = part.sum[at];
-      desk.sums[block] = part.values + (size_t)at * h.dim;
+      scratch.sums[block] = part.values + (size_t)at * h.dim;
       most = part.most[at] > most ? part.most[at] : most;
     }
   }
@@ -224,8 +225,8 @@ static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, i
     F low = all(0.0f), high = low;
     for (int b = 0; b < blocks; b++) {
       F weight = all(weights[b]);
-      low = fma(weight, load(desk.sums[b] + d), low);
-      high = fma(weight, load(desk.sums[b] + d + LANES), high);
+      low = fma(weight, load(scratch.sums[b] + d), low);
+      high = fma(weight, load(scratch.sums[b] + d + LANES), high);
     }
     m.mixed.put(token, (head * h.dim + d) / GROUP, mul(low, by), mul(high, by));
   }
@@ -236,25 +237,25 @@ static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, i
 // are merged.
 static void run_attention(Model& m, Team& team, int thread, const Feed& feed, int layer) {
   const Heads& h = m.heads;
-  Desk& desk = m.desks[thread];
+  ThreadScratch& scratch = m.scratches[thread];
   Cache cache{feed.cache, feed.layer_stride, feed.row_stride, feed.block_stride};
   int heads = (int)feed.num_rows * h.num_kv, count = (int)m.tasks.size(), pieces = m.num_pieces;
   bool is_shared = count > heads;
   auto keep_head = [&](int i) {
-    keep_tokens(m, desk, feed, cache, layer, i / h.num_kv, i % h.num_kv);
+    keep_tokens(m, scratch, feed, cache, layer, i / h.num_kv, i % h.num_kv);
   };
   if (is_shared) team.each(thread, heads, keep_head);
   team.each(thread, count, [&](int i) {
     const AttentionTask& task = m.tasks[i];
     if (!is_shared) keep_head(i);
-    attend(m, desk, feed, cache, layer, task);
+    attend(m, scratch, feed, cache, layer, task);
     for (int q = 0; pieces == 1 && q < task.num_tokens() * h.group(); q++)
-      merge(m, desk, &task, 1, q);
+      merge(m, scratch, &task, 1, q);
   });
   if (pieces == 1) return;
   team.each(thread, count / pieces, [&](int i) {
     const AttentionTask* tasks = &m.tasks[i * pieces];
-    for (int q = 0; q < tasks->num_tokens() * h.group(); q++) merge(m, desk, tasks, pieces, q);
+    for (int q = 0; q < tasks->num_tokens() * h.group(); q++) merge(m, scratch, tasks, pieces, q);
   });
 }
 
@@ -275,14 +276,14 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
   const Spec& s = m.spec;
   const Layer& layer = s.layers[index];
   const Heads& h = m.heads;
-  Desk& desk = m.desks[thread];
+  ThreadScratch& scratch = m.scratches[thread];
   Cache cache{feed.cache, feed.layer_stride, feed.row_stride, feed.block_stride};
   int count = (int)m.tokens.size(), hidden = (int)s.hidden;
-  Rows& normed = count <= FEW ? desk.normed : m.normed;
+  Rows& normed = count <= FEW ? scratch.normed : m.normed;
   auto normalise = [&](const float* weight) {
-    grow(desk.wide, hidden);
+    grow(scratch.wide, hidden);
     auto norm_row = [&](int i) {
-      norm(&m.x[(size_t)i * hidden], weight, hidden, s.norm_floor, desk.wide.data(), normed, i);
+      norm(&m.x[(size_t)i * hidden], weight, hidden, s.norm_floor, scratch.wide.data(), normed, i);
     };
     if (count <= FEW) {
       for (int i = 0; i < count; i++) norm_row(i);
@@ -323,9 +324,9 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   plan(m, feed, first, end);
   size_t count = m.tokens.size();
   grow(m.x, count * s.hidden), grow(m.projected, count * m.heads.all());
-  grow(m.desks, (size_t)feed.num_threads);
+  grow(m.scratches, (size_t)feed.num_threads);
   m.normed.shape((int)count, (int)s.hidden);
-  for (Desk& desk : m.desks) desk.normed.shape(FEW, (int)s.hidden);
+  for (ThreadScratch& scratch : m.scratches) scratch.normed.shape(FEW, (int)s.hidden);
   m.mixed.shape((int)count, m.heads.num_heads * m.heads.dim);
   m.gated.shape((int)count, (int)s.feed);
   Pool::shared().run((int)feed.num_threads, [&](Team& team, int thread) {
@@ -343,7 +344,7 @@ constexpr int PASS = 64;  // maximum number of tokens per row in one pass over t
 // Runs a forward pass. A long prompt is processed in several passes over the layers, a tree of
 // tokens always in one.
 static void run_forward(Model& m, const Feed& feed, float* out) {
-  std::lock_guard<std::mutex> turn(m.turn);
+  std::lock_guard<std::mutex> lock(m.in_use);
   int width = (int)feed.num_tokens;
   for (int first = 0; first < width;) {
     int end = feed.starts || first + PASS > width ? width : first + PASS;

@@ -337,7 +337,7 @@ class FeedStruct(Structure):
         ("positions", c_void_p),
         ("roots", c_void_p),
         ("starts", c_void_p),
-        ("turns", c_void_p),
+        ("rotations", c_void_p),
         ("cache", c_void_p),
         ("layer_stride", c_int64),
         ("row_stride", c_int64),

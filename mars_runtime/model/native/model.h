@@ -50,7 +50,7 @@ struct Feed {
   const int64_t* ids;            // [rows, tokens]
   const int64_t* cursors;        // [rows]
   const int64_t *positions, *roots, *starts;  // [rows, tokens]; null if all rows are causal
-  const float* turns;            // rotations, [positions, dim]: cosines, then sines
+  const float* rotations;        // [positions, dim]: cosines, then sines
   uint16_t* cache;
   int64_t layer_stride, row_stride, block_stride;
   int64_t num_threads;
@@ -64,7 +64,7 @@ static inline void grow(Vector& v, size_t size) {
 }
 
 // Working memory of one thread.
-struct Desk {
+struct ThreadScratch {
   Buffer<float> queries;     // rotated queries of an attention task
   Buffer<float> wide;        // values in fp32: keys and values of some blocks, a normed row, ...
   Buffer<float> scores;      // attention scores of the queries
@@ -108,8 +108,8 @@ struct AttentionTask {
 struct Model {
   Spec spec;
   Heads heads;
-  std::mutex turn;  // held during a forward pass: the model runs one at a time
-  std::vector<Desk> desks;    // one per thread
+  std::mutex in_use;  // held during a forward pass: the model runs one at a time
+  std::vector<ThreadScratch> scratches;    // one per thread
   std::vector<Token> tokens;  // the tokens of this forward pass, masks last
   std::vector<int> places;    // index of each token in the output
   std::vector<int> cursors;
@@ -126,10 +126,10 @@ struct Model {
 
   // Returns memory for a task's parts. If the task has all blocks, its parts are merged
   // immediately, so the thread's own memory is enough.
-  float* parts_of(Desk& desk, const AttentionTask& task) {
+  float* parts_of(ThreadScratch& scratch, const AttentionTask& task) {
     if (num_pieces > 1) return &parts[task.offset];
-    grow(desk.parts, task.size(heads));
-    return desk.parts.data();
+    grow(scratch.parts, task.size(heads));
+    return scratch.parts.data();
   }
 };
 
@@ -150,30 +150,30 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
                     const LowRank* low, Done done) {
   int num_rows = (int)model.tokens.size(), real = model.num_real;
   bool is_lowered = low && low->a.data && real < num_rows;
-  Desk& desk = model.desks[thread];
+  ThreadScratch& scratch = model.scratches[thread];
   int num_masks = num_rows - real;
   if (is_lowered) {
     int rank = (int)low->b.ins, tiles = low->a.tiles();
-    grow(desk.middle, (size_t)num_masks * rank);
-    float* middle = desk.middle.data();
+    grow(scratch.middle, (size_t)num_masks * rank);
+    float* middle = scratch.middle.data();
     // b's inputs are padded to a multiple of 32, so a may have fewer outputs than b has inputs.
     memset(middle, 0, sizeof(float) * num_masks * rank);
-    F* out = desk.tiles(tiles, num_masks);
+    F* out = scratch.tiles(tiles, num_masks);
     tile_product(low->a, 0, tiles, x, real, num_rows, out, num_masks);
     for (int t = 0; t < tiles; t++)
       for (int i = 0; i < num_masks; i++)
         store(middle + i * rank + t * LANES, out[t * num_masks + i]);
-    desk.low.shape(num_masks, rank);
-    for (int i = 0; i < num_masks; i++) desk.low.put(i, middle + i * rank);
+    scratch.low.shape(num_masks, rank);
+    for (int i = 0; i < num_masks; i++) scratch.low.put(i, middle + i * rank);
   }
   int tiles = w.tiles();
   team.each(thread, (tiles + span - 1) / span, [&](int task) {
     int tile = task * span, count = tiles - tile < span ? tiles - tile : span;
-    F* out = desk.tiles(2 * span, num_rows);
+    F* out = scratch.tiles(2 * span, num_rows);
     tile_product(w, tile, count, x, 0, num_rows, out, num_rows);
     if (is_lowered) {
       F* more = out + span * num_rows;
-      tile_product(low->b, tile, count, desk.low, 0, num_masks, more, num_masks);
+      tile_product(low->b, tile, count, scratch.low, 0, num_masks, more, num_masks);
       for (int s = 0; s < count; s++)
         for (int i = 0; i < num_masks; i++) {
           F& sum = out[s * num_rows + real + i];

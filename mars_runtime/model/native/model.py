@@ -94,7 +94,7 @@ class NativeModel(CausalModel):
         self.threads = Threads()
         self.ceiling: int | None = None
         self._library = library
-        self._turns = torch.empty(0, config.head_dim)
+        self._rotations = torch.empty(0, config.head_dim)
         unpacked = Weights(config, weights, bits, adapter)
         self._pinned: list[Any] = []  # objects that must live because the library uses their memory
         tables = _tables(unpacked, adapter, config)
@@ -142,8 +142,8 @@ class NativeModel(CausalModel):
             raise ValueError(
                 f"the forward pass needs {end} slots, but the cache has {cache.capacity}"
             )
-        if len(self._turns) < cache.capacity:
-            self._turns = _turns(self.config, cache.capacity)
+        if len(self._rotations) < cache.capacity:
+            self._rotations = _rotations(self.config, cache.capacity)
         ids, store = tokens.contiguous(), cache.store
         out = torch.empty(num_rows, num_tokens, self.config.hidden_size)
         feed = c.FeedStruct(
@@ -151,7 +151,7 @@ class NativeModel(CausalModel):
             num_tokens=num_tokens,
             ids=ids.data_ptr(),
             cursors=(ctypes.c_int64 * num_rows)(*cursors),
-            turns=self._turns.data_ptr(),
+            rotations=self._rotations.data_ptr(),
             cache=store.data_ptr(),
             layer_stride=store.stride(0),
             row_stride=store.stride(1),
@@ -392,7 +392,7 @@ def _padded(tensor: Tensor, dim: int) -> Tensor:
     return F.pad(tensor, (0, padding) if dim else (0, 0, 0, padding)).contiguous()
 
 
-def _turns(config: ModelConfig, length: int) -> Tensor:
+def _rotations(config: ModelConfig, length: int) -> Tensor:
     """Return a table of rotations, [length, dim]: the cosines of each position, then the sines."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()

@@ -29,7 +29,7 @@ EXPORTED int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bi
 }
 
 EXPORTED void* mars_new(const Spec* spec) {
-  choose_fetch(spec->head);
+  choose_prefetch(spec->head);
   return new Model(*spec);
 }
 

@@ -110,8 +110,8 @@ struct Rows {
   // Quantises 32 numbers and stores them as group g of a row.
   void put(int row, int g, F low, F high) {
     float most = largest(larger(magnitude(low), magnitude(high)));
-    F turn = all(most > 0 ? 127.0f / most : 0.0f);
-    I a = rounded(mul(low, turn)), b = rounded(mul(high, turn));
+    F factor = all(most > 0 ? 127.0f / most : 0.0f);
+    I a = rounded(mul(low, factor)), b = rounded(mul(high, factor));
     int8_t* to = &values[(size_t)row * width + g * GROUP];
     store_bytes(to, a), store_bytes(to + LANES, b);
     size_t at = (size_t)row * groups + g;
@@ -128,14 +128,14 @@ struct Rows {
 // Prefetch distances in bytes, large enough to hide memory latency. Weights that are used for
 // several groups of rows are prefetched into the second-level cache, then into the first. Weights
 // that are used once bypass the second level, which leaves it to other data, unless such a prefetch
-// is slow on this processor (`choose_fetch`).
+// is slow on this processor (`choose_prefetch`).
 constexpr int FAR = 8192, NEAR = 1024;
-constexpr double WORTH = 1.1;  // maximum slow-down that is accepted for bypassing the second level
-static std::atomic<bool> goes_past{true};
+constexpr double MAX_BYPASS_SLOWDOWN = 1.1;  // time with bypass / time without
+static std::atomic<bool> bypasses_l2{true};
 
-// Prefetches `bytes` bytes at the prefetch distances behind p. is_past: bypass the second level.
-INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
-  if (is_past) {
+// Prefetches `bytes` bytes at the prefetch distances behind p. bypass_l2: bypass the second level.
+INLINE void fetch_ahead(const uint8_t* p, int bytes, bool bypass_l2) {
+  if (bypass_l2) {
     for (int line = 0; line < bytes; line += 64) prefetch_once(p + FAR + line);
   } else {
     for (int line = 0; line < bytes; line += 64)
@@ -144,18 +144,18 @@ INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
 }
 
 // Multiplies T tiles of a pair with N rows: out[t * stride + i] is the result for tile t and row
-// first + i. The loaded rows are used for all T tiles. is_past: whether prefetches bypass the
+// first + i. The loaded rows are used for all T tiles. bypass_l2: whether prefetches bypass the
 // second-level cache.
 template <int BITS, int T, int N>
 static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int stride,
-                      bool is_past) {
+                      bool bypass_l2) {
   constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = BITS == 4 ? BYTES_4 : BYTES_8;
   const auto [values, scales, sums, counts, width, groups] = x.from(first);
   F acc[T][N];
   for (int t = 0; t < T; t++)
     for (int i = 0; i < N; i++) acc[t][i] = all(0.0f);
   for (int g = 0; g < groups; g++, p += PAIR * BYTES) {
-    fetch_ahead(p, T * BYTES, is_past);
+    fetch_ahead(p, T * BYTES, bypass_l2);
     F whole[T * N];
     if (BITS == 4) {
       products4<T, N>(p, values + g * GROUP, width, whole);
@@ -201,7 +201,7 @@ static inline int share(int left, int most) {
 static inline void tile_product(const Matrix& w, int t, int num_tiles, const Rows& x, int first,
                                 int end, F* out, int stride) {
   constexpr std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
-  const bool is_past = end - first <= ROWS_AT_ONCE && goes_past.load(std::memory_order_relaxed);
+  const bool bypass_l2 = end - first <= ROWS_AT_ONCE && bypasses_l2.load(std::memory_order_relaxed);
   for (int count; first < end; first += count, out += count) {
     count = share(end - first, ROWS_AT_ONCE);
     for (int s = 0, some; s < num_tiles; s += some) {
@@ -210,15 +210,15 @@ static inline void tile_product(const Matrix& w, int t, int num_tiles, const Row
       some = s + TILES_AT_ONCE <= num_tiles ? TILES_AT_ONCE : 1;
       auto function = w.bits == 4 ? rows_function<4>(some, count, sizes)
                                   : rows_function<8>(some, count, sizes);
-      function(p, x, first, to, stride, is_past);
+      function(p, x, first, to, stride, bypass_l2);
     }
   }
 }
 
-// Measures which prefetch is faster on this processor, and sets goes_past. The measurement
+// Measures which prefetch is faster on this processor, and sets bypasses_l2. The measurement
 // multiplies slices of a matrix with one row; each slice is read once. The choice does not change
 // results.
-static void choose_fetch(const Matrix& w) {
+static void choose_prefetch(const Matrix& w) {
   using Time = std::chrono::steady_clock;
   constexpr int SLICES = 10;
   const int tiles = w.tiles() / SLICES / PAIR * PAIR;
@@ -227,15 +227,15 @@ static void choose_fetch(const Matrix& w) {
   F out[PAIR];
   std::vector<double> seconds[2];
   for (int slice = 0; slice < SLICES; slice++) {
-    bool is_past = slice % 2;
-    goes_past = is_past;
+    bool bypass_l2 = slice % 2;
+    bypasses_l2 = bypass_l2;
     auto start = Time::now();
     for (int t = slice * tiles; t < (slice + 1) * tiles; t += PAIR) {
       tile_product(w, t, PAIR, row, 0, 1, out, 1);
       asm volatile("" ::"r"(out) : "memory");
     }
-    seconds[is_past].push_back(std::chrono::duration<double>(Time::now() - start).count());
+    seconds[bypass_l2].push_back(std::chrono::duration<double>(Time::now() - start).count());
   }
   for (auto& times : seconds) std::sort(times.begin(), times.end());
-  goes_past = seconds[true][SLICES / 4] <= WORTH * seconds[false][SLICES / 4];
+  bypasses_l2 = seconds[true][SLICES / 4] <= MAX_BYPASS_SLOWDOWN * seconds[false][SLICES / 4];
 }

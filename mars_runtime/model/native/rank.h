@@ -15,9 +15,9 @@ struct MaskGroup {
 // Computes the contribution of each normed state to the inner layer: m.prepared, [rows, inner].
 static void prepare(Model& m, Team& team, int thread, int num_rows) {
   const Matrix& state = m.spec.sampler.state;
-  Desk& desk = m.desks[thread];
+  ThreadScratch& scratch = m.scratches[thread];
   team.each(thread, state.tiles(), [&](int t) {
-    F* out = desk.tiles(1, num_rows);
+    F* out = scratch.tiles(1, num_rows);
     tile_product(state, t, 1, m.normed, 0, num_rows, out, num_rows);
     for (int i = 0; i < num_rows; i++) store(&m.prepared[i * state.outs + t * LANES], out[i]);
   });
@@ -65,7 +65,7 @@ static void rank_groups(Model& m, Team& team, int thread, int num_rows, int num_
   const Sampler& s = m.spec.sampler;
   prepare(m, team, thread, num_rows);
   team.each(thread, num_groups, [&](int g) {
-    Buffer<float>& inner = m.desks[thread].wide;
+    Buffer<float>& inner = m.scratches[thread].wide;
     grow(inner, s.state.outs);
     int before = groups[g].before;
     for (int slot = groups[g].first; slot < groups[g].first + groups[g].count; slot++) {

@@ -105,26 +105,26 @@ template <class Done>
 static void head_product(Model& m, Team& team, int thread, const float* hidden, int count,
                          bool* is_finite, Done done) {
   const Spec& s = m.spec;
-  Desk& desk = m.desks[thread];
+  ThreadScratch& scratch = m.scratches[thread];
   team.each(thread, count, [&](int i) {
-    grow(desk.wide, s.hidden);
+    grow(scratch.wide, s.hidden);
     bool is_good = norm(hidden + (int64_t)i * s.hidden, s.final_norm, (int)s.hidden, s.norm_floor,
-                        desk.wide.data(), m.normed, i);
+                        scratch.wide.data(), m.normed, i);
     if (is_finite) is_finite[i] = is_good;
   });
   int tiles = s.head.tiles();
   team.each(thread, (tiles + PIECE - 1) / PIECE, [&](int piece) {
-    grow(desk.wide, (size_t)count * PIECE * LANES);
-    F* out = desk.tiles(TILES_AT_ONCE, count);
+    grow(scratch.wide, (size_t)count * PIECE * LANES);
+    F* out = scratch.tiles(TILES_AT_ONCE, count);
     int end = tiles - piece * PIECE < PIECE ? tiles - piece * PIECE : PIECE;
     for (int t = 0; t < end; t += TILES_AT_ONCE) {
       int some = end - t < TILES_AT_ONCE ? end - t : TILES_AT_ONCE;
       tile_product(s.head, piece * PIECE + t, some, m.normed, 0, count, out, count);
       for (int j = 0; j < some; j++)
         for (int i = 0; i < count; i++)
-          store(&desk.wide[((size_t)i * PIECE + t + j) * LANES], out[j * count + i]);
+          store(&scratch.wide[((size_t)i * PIECE + t + j) * LANES], out[j * count + i]);
     }
-    done(piece, desk.wide.data());
+    done(piece, scratch.wide.data());
   });
 }
 
@@ -136,10 +136,10 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
                      int num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                      int num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
                      float* entropies, bool* is_finite) {
-  std::lock_guard<std::mutex> turn(m.turn);
+  std::lock_guard<std::mutex> lock(m.in_use);
   const Spec& s = m.spec;
   int pieces = (s.head.tiles() + PIECE - 1) / PIECE, wide = PIECE * LANES;
-  grow(m.desks, num_threads);
+  grow(m.scratches, num_threads);
   m.normed.shape(count, (int)s.hidden);
   std::vector<Best> best((size_t)num_threads * count);
   std::vector<Sums> sums((size_t)pieces * count);
@@ -178,10 +178,10 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
 
 // Writes all logits of `count` rows: [count, vocabulary].
 static void run_logits(Model& m, int num_threads, const float* hidden, int count, float* out) {
-  std::lock_guard<std::mutex> turn(m.turn);
+  std::lock_guard<std::mutex> lock(m.in_use);
   const Spec& s = m.spec;
   int wide = PIECE * LANES;
-  grow(m.desks, num_threads);
+  grow(m.scratches, num_threads);
   m.normed.shape(count, (int)s.hidden);
   Pool::shared().run(num_threads, [&](Team& team, int thread) {
     head_product(m, team, thread, hidden, count, nullptr, [&](int piece, const float* logits) {

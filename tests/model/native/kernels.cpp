@@ -295,7 +295,7 @@ struct Session {
   Shape shape;
   Model& model;
   std::vector<uint16_t> cache;
-  std::vector<float> turns;
+  std::vector<float> rotations;
 
   Session(const Shape& shape, Model& model) : shape(shape), model(model) {
     cache.resize((size_t)shape.layers * CAPACITY * shape.kv * 2 * shape.dim + 4096);
@@ -303,13 +303,13 @@ struct Session {
     for (int p = 0; p < CAPACITY; p++)
       for (int d = 0; d < shape.dim; d++) {
         double angle = p * std::pow(10000.0, -(d % half) / (double)half);
-        turns.push_back((float)(d < half ? std::cos(angle) : std::sin(angle)));
+        rotations.push_back((float)(d < half ? std::cos(angle) : std::sin(angle)));
       }
   }
   void feed(const int64_t* ids, int count, int64_t cursor, int num_threads, float* out) {
     Feed feed{};
     feed.num_rows = 1, feed.num_tokens = count, feed.ids = ids, feed.cursors = &cursor;
-    feed.turns = turns.data(), feed.cache = cache.data(), feed.num_threads = num_threads;
+    feed.rotations = rotations.data(), feed.cache = cache.data(), feed.num_threads = num_threads;
     feed.block_stride = (int64_t)shape.kv * 2 * BLOCK * shape.dim;
     feed.row_stride = feed.layer_stride = feed.block_stride * (CAPACITY / BLOCK);
     run_forward(model, feed, out);
@@ -372,12 +372,13 @@ struct Small {
       found[i] = x[i] / std::sqrt(squares / x.size() + 1e-5) * weight[i];
     return found;
   }
-  void turn(double* head, int position, const Session& session) const {
-    const float* turns = &session.turns[position * shape.dim];
+  void rotate(double* head, int position, const Session& session) const {
+    const float* angles = &session.rotations[position * shape.dim];
     int half = shape.dim / 2;
     for (int i = 0; i < half; i++) {
       double a = head[i], b = head[i + half];
-      head[i] = a * turns[i] - b * turns[i + half], head[i + half] = b * turns[i] + a * turns[i + half];
+      head[i] = a * angles[i] - b * angles[i + half];
+      head[i + half] = b * angles[i] + a * angles[i + half];
     }
   }
   // Logits of each token, [count][vocab].
@@ -391,7 +392,7 @@ struct Small {
       for (size_t t = 0; t < x.size(); t++) {
         std::vector<double> all = times(qkv[l], normed(x[t], norms[2 * l]));
         for (int i = 0; i < s.qkv(); i++) all[i] += biases[l][i];
-        for (int h = 0; h < s.heads + s.kv; h++) turn(&all[h * s.dim], (int)t, session);
+        for (int h = 0; h < s.heads + s.kv; h++) rotate(&all[h * s.dim], (int)t, session);
         for (int i = s.heads * s.dim; i < s.qkv(); i++) all[i] = half_value(nearest_half((float)all[i]));
         kept.push_back(all);
         std::vector<double> mixed = attend(kept), added = times(output[l], mixed);
