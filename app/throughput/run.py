@@ -291,7 +291,9 @@ def start_batch(
     encode = served.checkpoint.tokenizer.encode_prompt
     ids = [encode(prompt, system=system) for prompt in prompts]
     decode = partial(_decode_queue, ids, rows)
-    return Transcript("", served.engine.solo(decode, settings, deadline=max_seconds, owner=owner))
+    return Transcript(
+        "", served.engine.run_decoder(decode, settings, deadline=max_seconds, owner=owner)
+    )
 
 
 def _decode_queue(

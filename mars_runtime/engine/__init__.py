@@ -1,7 +1,15 @@
 """Serve many requests on one model: submit a request, read its run and change its settings."""
 
 from mars_runtime.engine.engine import Engine, EngineBusy, EngineError
-from mars_runtime.engine.request import Request, RequestError, Solo
+from mars_runtime.engine.request import CustomDecoderRequest, Request, RequestError
 from mars_runtime.engine.run import Run
 
-__all__ = ["Engine", "EngineBusy", "EngineError", "Request", "RequestError", "Run", "Solo"]
+__all__ = [
+    "CustomDecoderRequest",
+    "Engine",
+    "EngineBusy",
+    "EngineError",
+    "Request",
+    "RequestError",
+    "Run",
+]

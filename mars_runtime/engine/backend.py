@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.engine.request import AnyRequest, Request, RequestError, Solo
+from mars_runtime.engine.request import AnyRequest, CustomDecoderRequest, Request, RequestError
 from mars_runtime.model.config import MIN_ANSWER
 from mars_runtime.model.registry import REGISTRY, default_draft
 from mars_runtime.runs.events import FINAL, Event
@@ -79,9 +79,9 @@ class Backend(ABC):
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
         """Decode without sharing forward passes: yield a Prefill, then one Step per pass.
 
-        A Request has one row and stops at ``eos`` or ``limit``. A Solo may have any number of rows
-        and runs until its decoder ends. A decoder that supports checks or a cached prefix returns
-        an ``EventStream``.
+        A Request has one row and stops at ``eos`` or ``limit``. A
+        CustomDecoderRequest may have any number of rows and runs until its decoder ends. A decoder
+        that supports checks or a cached prefix returns an ``EventStream``.
         """
 
     @abstractmethod
@@ -236,7 +236,7 @@ class CheckpointBackend(Backend):
         """Raise RequestError if the checkpoint cannot serve the request.
 
         For example, a token id is outside the vocabulary, the answer does not fit, or the method is
-        not supported. The prompts of a Solo are not checked here; its decoder checks them.
+        not supported. A custom decoder checks its own prompts.
         """
         check_fits(self._checkpoint.model, request, self.capacity)
         if not self._supports(request.settings.method):
@@ -262,7 +262,7 @@ class CheckpointBackend(Backend):
         from mars_runtime.decoders.prefix_cache import PrefixHit
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
-        if isinstance(request, Solo):
+        if isinstance(request, CustomDecoderRequest):
             return request.decode(model, tokenizer, settings, self.costs)
         if settings().facts.is_alone:
             from mars_runtime.decoders import diffusion
@@ -288,12 +288,12 @@ class CheckpointBackend(Backend):
 def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
     """Raise RequestError if a token id is outside the vocabulary or the answer does not fit.
 
-    A Solo is not checked.
+    A CustomDecoderRequest is not checked.
     """
     from mars_runtime.decoders.base import check_prompt
     from mars_runtime.errors import DecodeError
 
-    if isinstance(request, Solo):
+    if isinstance(request, CustomDecoderRequest):
         return
     highest = max((token for token, _ in request.settings.logit_bias), default=-1)
     if highest >= model.config.vocab_size:
@@ -347,7 +347,7 @@ def _check_draft(models: DraftModels, request: AnyRequest) -> None:
     from mars_runtime.errors import DecodeError
 
     settings = request.settings
-    if isinstance(request, Solo) or not settings.facts.needs_draft_model:
+    if isinstance(request, CustomDecoderRequest) or not settings.facts.needs_draft_model:
         return
     try:
         draft = models.find(settings.draft)

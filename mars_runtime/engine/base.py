@@ -11,14 +11,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
-from mars_runtime.engine.request import DEFAULT_DEADLINE, AnyRequest, Request, RequestError, Solo
+from mars_runtime.engine.request import (
+    DEFAULT_DEADLINE,
+    AnyRequest,
+    CustomDecoderRequest,
+    Request,
+    RequestError,
+)
 from mars_runtime.engine.run import Observer, Run
 from mars_runtime.engine.scheduler import Scheduler
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
-    from mars_runtime.engine.request import SoloDecode
+    from mars_runtime.engine.request import CustomDecode
 
 MAX_LANES = 8
 
@@ -31,7 +37,7 @@ class BaseEngine(ABC):
 
     @property
     def num_running(self) -> int:
-        """Number of active jobs (runs, races, solo runs)."""
+        """Number of active jobs (runs, races, custom decoder runs)."""
         return self._scheduler.num_active
 
     @property
@@ -98,9 +104,9 @@ class BaseEngine(ABC):
         is_alone = is_alone or request.settings.facts.is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
 
-    def solo(
+    def run_decoder(
         self,
-        decode: SoloDecode,
+        decode: CustomDecode,
         settings: DecodeSettings,
         *,
         deadline: float = DEFAULT_DEADLINE,
@@ -110,11 +116,11 @@ class BaseEngine(ABC):
         """Start a run of any decoder, which uses the device exclusively.
 
         Its Steps may have many rows. The worker thread calls ``decode`` with the model, its
-        vocabulary, the source of this run's settings and the costs (see Solo). The run ends with
-        ``limit`` if any row ended at its limit, else with ``repeats`` if any row repeated itself,
-        else with ``eos``. Raises the same errors as ``submit``.
+        vocabulary, the source of this run's settings and the costs (see CustomDecoderRequest).
+        The run ends with ``limit`` if any row ended at its limit, else with ``repeats`` if any row
+        repeated itself, else with ``eos``. Raises the same errors as ``submit``.
         """
-        return self._serve([Solo(decode, settings, deadline, owner)], pace)[0]
+        return self._serve([CustomDecoderRequest(decode, settings, deadline, owner)], pace)[0]
 
     def race(self, requests: Sequence[AnyRequest], pace: float = 0.0) -> list[Run]:
         """Start several runs that take turns: the run with the least device time so far is next.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mars_runtime.decoders.event_stream import EventStream
 from mars_runtime.decoders.prefix_cache import grant_alike
 from mars_runtime.engine.backend import PREFILL_ALONE, PREFILL_SHARED, Backend, sentence, where
-from mars_runtime.engine.request import Request, Solo
+from mars_runtime.engine.request import CustomDecoderRequest, Request
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.scheduler import DeviceTurn
 from mars_runtime.runs.events import FINAL, End, EndReason, Event, Prefill, Step
@@ -98,7 +98,7 @@ class Device:
         if isinstance(event, Step) and _is_checked(run):
             event = decoder.checked(event)
         _record(run, replace(event, seconds=seconds), seconds)
-        if isinstance(run.request, Solo) or not isinstance(event, Step):
+        if isinstance(run.request, CustomDecoderRequest) or not isinstance(event, Step):
             return {}
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
 
@@ -108,7 +108,7 @@ class Device:
         Lanes of a race are compared, so all must reuse the same number of cached prompt tokens: the
         smallest number that any lane could reuse. This number is determined here, before the first
         lane adds to the prefix cache. A single exclusive run is timed and reuses nothing. If a lane
-        cannot reuse tokens (such as a Solo), no lane of the race does.
+        cannot reuse tokens (such as a CustomDecoderRequest), no lane of the race does.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
         if len(lanes) == 1 or not all(_reuses(lane) for lane in lanes):

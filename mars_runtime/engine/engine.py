@@ -1,7 +1,7 @@
 """Engine in this process: serves many runs on one model with one worker thread.
 
 Only the worker thread uses the device and measures time. Single runs share forward passes; races
-and solo runs do not. ``scheduler.py`` decides which run is next, and ``device.py``
+and custom decoder runs do not. ``scheduler.py`` decides which run is next, and ``device.py``
 carries out the turn. No clock includes waiting, the pauses of slow motion, or the readers of
 events. An error ends only the runs that it concerns, with a message of one sentence. If the worker
 dies or hangs in a forward pass, every run ends with a message, ``is_alive`` becomes false, and the
@@ -65,7 +65,7 @@ class Engine(BaseEngine):
     """Serves runs on one model. Close the engine, or use it in a ``with`` statement.
 
     checkpoint: a loaded checkpoint, or any Backend.
-    max_runs: maximum number of active jobs (runs, races, solo runs); lower if memory is short.
+    max_runs: maximum number of active jobs; lower if memory is short.
     max_waiting: maximum number of queued jobs.
     max_turn_seconds: maximum seconds of a turn before the worker counts as hanging.
     busy: the rule that lowers tau or B of runs that share forward passes while others wait; None

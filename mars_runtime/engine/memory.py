@@ -17,7 +17,7 @@ CPU_BYTES = 2**30
 CUDA_SHARE = 0.5
 """Share of the free GPU memory, after loading the weights, that is used for keys and values.
 
-The rest of the free memory is for races and solo runs, which allocate their own caches.
+The rest of the free memory is for races and custom decoder runs, which allocate their own caches.
 """
 PREFIX_CACHE_SHARE = 0.25
 """Share of the memory for keys and values that the prefix cache may use (``prefix_cache.py``)."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mars_runtime.model.forward import CausalModel
 
     Costs = ForwardCosts | None
-    SoloDecode = Callable[[CausalModel, Vocabulary, SettingsSource, Costs], Iterator[Event]]
+    CustomDecode = Callable[[CausalModel, Vocabulary, SettingsSource, Costs], Iterator[Event]]
 
 DEFAULT_DEADLINE = 300.0
 MAX_DEADLINE = 86_400.0
@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Solo:
+class CustomDecoderRequest:
     """A decoder of any type, with any number of rows, that uses the device exclusively.
 
     decode: receives the model, its vocabulary, the source of settings, and the costs of forward
@@ -73,7 +73,7 @@ class Solo:
     Raises RequestError.
     """
 
-    decode: SoloDecode
+    decode: CustomDecode
     settings: DecodeSettings
     deadline: float = DEFAULT_DEADLINE
     owner: str = ""
@@ -82,7 +82,7 @@ class Solo:
         _check(self.settings, self.deadline)
 
 
-AnyRequest = Request | Solo
+AnyRequest = Request | CustomDecoderRequest
 
 
 def _check(settings: DecodeSettings, deadline: float) -> None:

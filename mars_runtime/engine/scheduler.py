@@ -3,8 +3,8 @@
 The module only does bookkeeping, without a thread, model, tensor or clock. A job is the unit of
 scheduling. A shared job is a single run: all ready shared jobs take part in the same forward pass,
 and between forward passes one prompt is prefilled in chunks. Any other job (the lanes of a race, a
-solo run) is exclusive: its forward passes are not shared. Within a race the lane with the least
-device time is next, so the clocks of the lanes advance together. Rules against starvation:
+custom decoder run) is exclusive: its forward passes are not shared. Within a race the lane with the
+least device time is next, so the clocks of the lanes advance together. Rules against starvation:
 
 - Jobs are served in order of submission, up to ``max_active`` at a time. Ready jobs take turns; the
   least recently served one is next.

@@ -15,7 +15,7 @@ from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.engine.request import AnyRequest, Solo
+from mars_runtime.engine.request import AnyRequest, CustomDecoderRequest
 from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
@@ -29,7 +29,7 @@ DEAR = ForwardCosts(8, {1: tuple(1.0 + place for place in range(32))})
 
 
 class BatchBackend(ScriptedBackend):
-    """Runs a Solo's own decoder on the scripted model; counts forwards, waits before each."""
+    """Runs custom decoders on the scripted model; counts forwards, waits before each."""
 
     def __init__(self, tokenizer: Callable[[], Tokenizer]) -> None:
         super().__init__(TEXT)
@@ -52,7 +52,7 @@ class BatchBackend(ScriptedBackend):
     def decode(
         self, request: AnyRequest, settings: Callable[[], DecodeSettings]
     ) -> Iterator[Event]:
-        if not isinstance(request, Solo):
+        if not isinstance(request, CustomDecoderRequest):
             yield from super().decode(request, settings)
             return
         model = ScriptedModel(self.script, vocab_size=260, max_positions=4096)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mars_runtime.engine import Request, Run, Solo
+from mars_runtime.engine import CustomDecoderRequest, Request, Run
 from mars_runtime.engine.backend import Backend
 from mars_runtime.runs.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
@@ -99,7 +99,7 @@ class Script(Backend):
             self.start.wait(20)
         self.threads.add(threading.get_ident())
 
-    def check(self, request: Request | Solo) -> None:
+    def check(self, request: Request | CustomDecoderRequest) -> None:
         pass
 
     def batch(self) -> Script:
@@ -144,8 +144,10 @@ class Script(Backend):
         del self.rows[number]
         self.num_open -= 1
 
-    def decode(self, request: Request | Solo, settings: Settings) -> Iterator[Event]:
-        if isinstance(request, Solo):
+    def decode(
+        self, request: Request | CustomDecoderRequest, settings: Settings
+    ) -> Iterator[Event]:
+        if isinstance(request, CustomDecoderRequest):
             nothing: Any = None
             return request.decode(nothing, nothing, settings, None)
         (token,) = request.prompt_ids

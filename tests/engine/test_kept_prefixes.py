@@ -11,7 +11,7 @@ import pytest
 
 from mars_runtime.cache import BLOCK
 from mars_runtime.decoders.factory import decode
-from mars_runtime.engine import Engine, Request, Run, Solo
+from mars_runtime.engine import CustomDecoderRequest, Engine, Request, Run
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.memory import PREFIX_CACHE_SHARE, Room, room_for, slot_bytes
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -128,13 +128,13 @@ def test_what_is_timed_by_itself_or_asks_so_is_read_whole(engine, backend) -> No
     text = prompt_of(90)
     finished([engine.submit(Request(text, AR))])
     backend.fed()
-    solo = Solo(lambda *parts: decode(*parts[:2], [text], parts[2]), AR)
+    custom = CustomDecoderRequest(lambda *parts: decode(*parts[:2], [text], parts[2]), AR)
     whole = Request(text, AR, reuses=False)
     runs = [
         engine.submit(Request(text, AR), is_alone=True),
         engine.submit(whole),
         *engine.race([whole, Request(text, AR)]),
-        *engine.race([Request(text, AR), solo]),
+        *engine.race([Request(text, AR), custom]),
     ]
     finished(runs)
     assert {prefill(run).num_reused for run in runs} == {0}

@@ -40,7 +40,7 @@ PREFILL_RATE, DECODE_RATE = 1000.0, 25.0
 
 The rates are cautious and not measured.
 """
-SOLO_SECONDS, MOST_SECONDS = 60.0, 90.0
+CUSTOM_DECODER_SECONDS, MOST_SECONDS = 60.0, 90.0
 SLOT_BYTES = 8192
 _VERSION = struct.Struct("<Q")
 _HEAD = struct.Struct("<QII")  # header of a slot: version, length, checksum
@@ -106,7 +106,7 @@ class Call:
 
 def _seconds(lane: AnyRequest, num_tokens: int) -> float:
     if not isinstance(lane, Request):
-        return SOLO_SECONDS
+        return CUSTOM_DECODER_SECONDS
     return len(lane.prompt_ids) / PREFILL_RATE + num_tokens / DECODE_RATE
 
 

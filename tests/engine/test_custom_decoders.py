@@ -35,7 +35,7 @@ from tests.engine.scripted import (
 from tests.tiny_checkpoint import write_checkpoint
 
 
-def solo_steps(settings: Settings, stops: list[list[Stop]]) -> Iterator[Event]:
+def decoder_steps(settings: Settings, stops: list[list[Stop]]) -> Iterator[Event]:
     """Steps of two rows that stop as given, after a Prefill."""
     yield Prefill(2)
     for start, pair in enumerate(stops):
@@ -51,7 +51,7 @@ def test_a_solo_run_has_any_rows_and_ends_when_its_decoder_does(final, reason) -
     with Engine(Script()) as engine:
         settings = request().settings
         stops: list[list[Stop]] = [["eos", "block"], ["eos", "block"], final]
-        run = engine.solo(lambda *parts: solo_steps(parts[2], stops), settings)
+        run = engine.run_decoder(lambda *parts: decoder_steps(parts[2], stops), settings)
         events = list(run)
     assert [len(step.rows) for step in steps(run)] == [2, 2, 2]
     assert all(event.seconds > 0 for event in events if not isinstance(event, End))
@@ -63,7 +63,7 @@ def test_a_solo_run_is_steered_and_cancelled_like_any_other() -> None:
     with Engine(Script()) as engine:
         stops: list[list[Stop]] = [["block", "block"]] * FOREVER
         settings = request().settings
-        run = engine.solo(lambda *parts: solo_steps(parts[2], stops), settings, pace=20.0)
+        run = engine.run_decoder(lambda *parts: decoder_steps(parts[2], stops), settings, pace=20.0)
         assert eventually(lambda: len(steps(run)) > 0)
         run.settings = replace(settings, tau=0.25)
         run.pace = 0.0
@@ -71,7 +71,9 @@ def test_a_solo_run_is_steered_and_cancelled_like_any_other() -> None:
         run.cancel()
         assert run.wait(120)
         assert last(run) == End("cancelled")
-        late = engine.solo(lambda *parts: solo_steps(parts[2], stops), settings, deadline=0.01)
+        late = engine.run_decoder(
+            lambda *parts: decoder_steps(parts[2], stops), settings, deadline=0.01
+        )
         assert late.wait(120)
         assert folds.end(late.events_since(0)) == End(
             "deadline", "The time limit of 0.01 s was reached."
