@@ -139,7 +139,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         folder = Path(settings.data) / "shared" if settings.data else None
         self.shared = SharedRuns(folder, settings.max_import_bytes)
 
-    def read(self, values: Mapping[str, Any]) -> LiveRun:
+    def validate(self, values: Mapping[str, Any]) -> LiveRun:
         order = read_live_order(values, self.limits(values))
         return LiveRun(order, self.book, self.engines.settings.max_seconds)
 
@@ -149,7 +149,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """Return the error of the first invalid control, or None if all are valid."""
         try:
-            order = self.read(values).order
+            order = self.validate(values).order
             served = (
                 self.engines.get(order.checkpoint, timeout=0.0) if order.continues_text else None
             )

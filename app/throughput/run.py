@@ -248,7 +248,7 @@ class ThroughputHandlers(TabHandlers[ThroughputRun]):
         super().__init__(engines, logs, book)
         self._levels: Levels = {}
 
-    def read(self, values: Mapping[str, Any]) -> ThroughputRun:
+    def validate(self, values: Mapping[str, Any]) -> ThroughputRun:
         limits = self.limits(values)
         order = read_order(values, limits)
         prompts = self._prompts(order.checkpoint)

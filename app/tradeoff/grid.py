@@ -174,7 +174,7 @@ class GridHandlers(TabHandlers[GridRun]):
         is_here = refusal is not None and refusal.field in [control.name for control in CONTROLS]
         return refusal if is_here else None
 
-    def read(self, values: Mapping[str, Any]) -> GridRun:
+    def validate(self, values: Mapping[str, Any]) -> GridRun:
         order = read_grid_order(values, self.limits(values))
         return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
 

@@ -249,7 +249,7 @@ class TabHandlers(ABC, Generic[R]):
         return self.engines.limits(values.get("checkpoint"))
 
     @abstractmethod
-    def read(self, values: Mapping[str, Any]) -> R:
+    def validate(self, values: Mapping[str, Any]) -> R:
         """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
@@ -261,7 +261,7 @@ class TabHandlers(ABC, Generic[R]):
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         """Return the error of the first invalid control, or None if all are valid."""
         try:
-            self.read(values)
+            self.validate(values)
         except RefusalError as refusal:
             return refusal
         return None
@@ -275,7 +275,7 @@ class TabHandlers(ABC, Generic[R]):
         """
         log_value, run = self.blank(), None
         try:
-            run = self.read(values)
+            run = self.validate(values)
             run.owner = owner
             self.runs.clear(session, self.pause)
             log_value = self.logs.keep(run.log)

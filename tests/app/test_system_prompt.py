@@ -88,14 +88,14 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(handlers: Handlers, brok
     assert refusal.field == "system"
     assert str(refusal).endswith(".")
     assert "xxx" not in str(refusal)
-    for read, values in (
-        (handlers.throughput.read, batch_page.controls(system=broken)),
-        (handlers.grid.read, grid_page.controls(system=broken)),
+    for validate, values in (
+        (handlers.throughput.validate, batch_page.controls(system=broken)),
+        (handlers.grid.validate, grid_page.controls(system=broken)),
         (lambda request: next(generate(handlers.engines, handlers.book, request)),
          controls(method="ar", system=broken)),
     ):  # fmt: skip
         with pytest.raises(RefusalError, match=r"system prompt|characters"):
-            read(values)
+            validate(values)
     values, sentence = handlers.live.linked({"system": broken, "tau": "0.5"})
     assert values == {"tau": 0.5}
     assert "system: " in sentence
