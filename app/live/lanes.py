@@ -97,7 +97,7 @@ class LiveRun(TabRun[LiveOrder]):
         # Check only text that the model wrote completely. Checking Python code executes it, and a
         # continued run contains tokens or turns that the visitor posted.
         if not self.order.continues_text:
-            self.judge_all(served, "lane", self.order.prompt)
+            self.log_verdicts(served, "lane", self.order.prompt)
 
     def advance(self) -> None:
         """Log new trace lines. If the lanes wait for the device or share it, also log a status."""

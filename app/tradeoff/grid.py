@@ -73,7 +73,7 @@ class GridRun(TabRun[GridOrder]):
                 continue
             break
         self._say_how_it_ended()
-        self.judge_all(served, "cell", self.order.prompt)
+        self.log_verdicts(served, "cell", self.order.prompt)
 
     def _turn(
         self, served: LoadedModel, turn: Sequence[tuple[str, DecodeSettings]], until: float

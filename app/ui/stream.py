@@ -139,7 +139,7 @@ class TabRun(ABC, Generic[OrderT]):
         if situation or running:
             self.log.say(situation or running, "waiting" if situation else "running")
 
-    def judge_all(self, served: LoadedModel, kind: str, prompt: str) -> None:
+    def log_verdicts(self, served: LoadedModel, kind: str, prompt: str) -> None:
         """Log whether the answers of all complete transcripts are correct, if the prompt is a task
         that can be checked. kind: the key for the transcript's name in the log.
 

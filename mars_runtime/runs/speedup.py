@@ -101,7 +101,7 @@ def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
     ratio = run.rate / baseline.rate if run.rate and baseline.rate else math.nan
     margin = math.hypot(run.spread, baseline.spread, APART)
     is_short = min(run.tokens, baseline.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
-    return judged(ratio, ratio * math.exp(-margin), ratio * math.exp(margin), limit, is_short)
+    return classify(ratio, ratio * math.exp(-margin), ratio * math.exp(margin), limit, is_short)
 
 
 def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -> Speedup:
@@ -111,12 +111,14 @@ def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -
     """
     ratios = [ratio for ratio, _ in rounds]
     if not ratios or not all(map(math.isfinite, ratios)):
-        return judged(math.nan, math.nan, math.nan, math.inf, is_short)
+        return classify(math.nan, math.nan, math.nan, math.inf, is_short)
     limit = statistics.median(limit for _, limit in rounds)
-    return judged(statistics.median(ratios), min(ratios), max(ratios), limit, is_short)
+    return classify(statistics.median(ratios), min(ratios), max(ratios), limit, is_short)
 
 
-def judged(ratio: float, low: float, high: float, limit: float, is_short: bool = False) -> Speedup:
+def classify(
+    ratio: float, low: float, high: float, limit: float, is_short: bool = False
+) -> Speedup:
     """Classify a measured ratio. A ratio above ``limit`` is cut to the limit or not reported."""
     if not math.isfinite(ratio):
         return Speedup("none", math.nan, math.nan, math.nan, limit)

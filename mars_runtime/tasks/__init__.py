@@ -107,7 +107,7 @@ def has_checker(task: Task) -> bool:
 
 
 def is_checkable(task: Task) -> bool:
-    """Return whether ``check`` can judge answers to this task on this system.
+    """Return whether ``check`` can grade answers to this task on this system.
 
     Python functions are judged only where the sandbox can limit the process that runs them.
     """

@@ -77,7 +77,7 @@ class Family(ABC):
         """Generate a task without checking whether its prompt is reserved for evaluation."""
 
     @abstractmethod
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         """Return whether a text is a correct answer. A cut text has only whole lines here, and is
         correct only with a marked answer.
 
@@ -119,11 +119,11 @@ class Family(ABC):
         )
 
     def check(self, task: Task, text: str, is_cut: bool) -> bool:
-        """Return whether a text is a correct answer; False if ``judge`` fails on it."""
+        """Return whether a text is a correct answer; False if ``is_right`` fails on it."""
         if is_cut:
             text = text[: text.rfind("\n") + 1]
         try:
-            return self.judge(task, text, is_cut)
+            return self.is_right(task, text, is_cut)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
             return False
         except (RecursionError, OSError, MemoryError):

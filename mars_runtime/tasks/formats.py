@@ -275,5 +275,5 @@ class Formats(Family):
         prompt = phrase(rng, split, _DATA["phrasings"][kind]).format(**fields)
         return Task(self.name, kind, prompt, answer, json.dumps(constraints))
 
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         return not is_cut and holds(text, json.loads(task.expected))

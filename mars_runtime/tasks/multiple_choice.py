@@ -135,7 +135,7 @@ class MultipleChoice(Family):
         answer = f"{statement}\n{marked}\nAnswer: {letter}"
         return Task(self.name, kind, prompt, answer, letter)
 
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         separator = ":" if is_cut else "(?:is)?\\s*:?"
         letters = re.findall(rf"answer\s*{separator}\s*\(?\s*([A-F])\b", text, re.IGNORECASE)
         if not (letters or is_cut):

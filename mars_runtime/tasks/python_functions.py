@@ -98,7 +98,7 @@ class PythonFunctions(Family):
         expected = json.dumps({"name": name, "cases": cases})
         return Task(self.name, spec["kind"], prompt, f"```python\n{source}```", expected)
 
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         num_fences = text.count("```")
         if is_cut and (num_fences == 0 or num_fences % 2):
             return False

@@ -73,7 +73,7 @@ class Reading(Family):
         answer = quoted + questions["answer"].format(**fields)
         return Task(self.name, kind, prompt, answer, expected)
 
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         if is_cut:
             return False
         expected = json.loads(task.expected)

@@ -265,7 +265,7 @@ class Symbolic(Family):
         answer = f"{steps}\nAnswer: {result}"
         return Task(self.name, kind, prompt, answer, json.dumps({"result": result}))
 
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         result = json.loads(task.expected)["result"]
         answer = _last_answer(text, is_cut)
         if task.kind == "brackets":

@@ -158,7 +158,7 @@ class WordProblems(Family):
         prompt = frame.replace("{q}", text)
         return Task(self.name, structure["kind"], prompt, f"{steps}\n#### {result}", result)
 
-    def judge(self, task: Task, text: str, is_cut: bool) -> bool:
+    def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
         marked = re.findall(r"####\s*\$?\s*(" + _NUMBER.pattern + ")", text, re.ASCII)
         numbers = marked or ([] if is_cut else re.findall(_NUMBER.pattern, text, re.ASCII))
         return bool(numbers) and float(numbers[-1].replace(",", "")) == float(task.expected)

@@ -16,8 +16,8 @@ from mars_runtime.lab.evaluation import cli
 from mars_runtime.lab.evaluation.measure import (
     RowOutput,
     decode_in_batches,
-    judge,
     num_offered,
+    outcome_of,
     read_rows,
     survival,
 )
@@ -224,7 +224,7 @@ def test_a_repetition_is_cut_with_the_forwards_that_made_it():
     assert cut.taken == (4, 4, 4, 1)
     assert cut.offered == (5,) * 4
     assert cut.is_looped
-    assert judge(cut, "", None).tokens_per_forward == 13 / 4
+    assert outcome_of(cut, "", None).tokens_per_forward == 13 / 4
     plain = RowOutput((1, 2, 3), (1, 2), (1, 2), True)
     assert plain.without_loop() is plain
 

@@ -26,7 +26,7 @@ export function speedup(run, baseline, limit = Infinity) {
   const margin = Math.hypot(run.spread, baseline.spread, SPEED.apart);
   const ratio = rateOf(run) / rateOf(baseline) || NaN;
   const isShort = Math.min(run.tokens, baseline.tokens) < SPEED.least || Number.isNaN(margin);
-  return judged(ratio, ratio * Math.exp(-margin), ratio * Math.exp(margin), limit, isShort);
+  return classify(ratio, ratio * Math.exp(-margin), ratio * Math.exp(margin), limit, isShort);
 }
 
 /** @param {Timed} given */
@@ -52,7 +52,7 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
  * @param {boolean} isShort
  * @returns {Speedup}
  */
-function judged(ratio, low, high, limit, isShort) {
+function classify(ratio, low, high, limit, isShort) {
   const nothing = { ...UNKNOWN, limit };
   if (!Number.isFinite(ratio)) return nothing;
   if (isShort) return { ...nothing, kind: "short" };

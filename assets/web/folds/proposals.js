@@ -85,7 +85,7 @@ export const isDropped = (step) =>
  * @param {number} id
  * @param {boolean} isSame
  */
-function judged(token, id, isSame) {
+function verdictOf(token, id, isSame) {
   if (!isSame) return "unknown";
   if (!token) return "unwritten";
   return token.id === id ? "same" : "other";
@@ -93,7 +93,7 @@ function judged(token, id, isSame) {
 
 /**
  * Returns every proposal of step `index` in order. place: its index among the lane's tokens. token: the token that the
- * run wrote at that index. draft: id of the draft that AR replaced. verdict: result of `judged`, null for an emitted
+ * run wrote at that index. draft: id of the draft that AR replaced. verdict: result of `verdictOf`, null for an emitted
  * token.
  * @param {Lane} lane
  * @param {number} index
@@ -110,7 +110,7 @@ export function proposalRows(lane, index, ends = new Set()) {
     const token = lane.tokens[place];
     const outcome = fate(step, i, numDrafts, draft, ends);
     const hasVerdict = i >= step.count && outcome !== "past";
-    const verdict = hasVerdict ? judged(token, id, isSame && outcome !== "dropped") : null;
+    const verdict = hasVerdict ? verdictOf(token, id, isSame && outcome !== "dropped") : null;
     if (i >= step.count && token && token.id !== id) isSame = false;
     return {
       place,

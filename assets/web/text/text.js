@@ -61,7 +61,7 @@ export class TokenView {
     this.counted = -1; // index of the latest token with a count below it
     this.fences = new Fences();
     this.recent = ""; // the latest text outside fenced code
-    this.judged = 0; // number of tokens that were compared with AR's choice
+    this.numCompared = 0; // number of tokens that were compared with AR's choice
     this.firstWrong = -1; // index of the first token that AR would not have chosen
     this.listen();
   }
@@ -244,11 +244,11 @@ export class TokenView {
   markDamage() {
     const { tokens, steps } = this.lane;
     const end = Math.min(this.tokens.length, steps.at(-1)?.first ?? 0);
-    for (; this.judged < end; this.judged += 1) {
-      const { check, id } = tokens[this.judged];
+    for (; this.numCompared < end; this.numCompared += 1) {
+      const { check, id } = tokens[this.numCompared];
       if (!check || check.id === id) continue;
-      this.tokens[this.judged].classList.add("rv-wrong");
-      if (this.firstWrong < 0) this.firstWrong = this.judged;
+      this.tokens[this.numCompared].classList.add("rv-wrong");
+      if (this.firstWrong < 0) this.firstWrong = this.numCompared;
     }
   }
 

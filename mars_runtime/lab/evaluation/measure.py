@@ -165,7 +165,7 @@ def decode_in_batches(
     return [outputs[index] for index in range(len(prompts))]
 
 
-def judge(output: RowOutput, text: str, is_right: bool | None) -> Outcome:
+def outcome_of(output: RowOutput, text: str, is_right: bool | None) -> Outcome:
     ids = ",".join(map(str, output.tokens))
     return Outcome(
         num_tokens=len(output.tokens),

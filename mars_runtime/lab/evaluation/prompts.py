@@ -32,7 +32,7 @@ class PromptSet:
         """Whether the prompts are open-ended requests."""
         return tasks.is_open(self.family)
 
-    def judge(self, index: int, text: str, *, is_cut: bool) -> bool | None:
+    def is_right(self, index: int, text: str, *, is_cut: bool) -> bool | None:
         """Return whether ``text`` is a right answer to prompt ``index``, or None if unknown."""
         task = self.tasks[index]
         return tasks.check(task, text, is_cut=is_cut) if tasks.is_checkable(task) else None

@@ -16,7 +16,7 @@ from mars_runtime.engine.costs import measure_costs
 from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.errors import DecodeError
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
-from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batches, judge
+from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batches, outcome_of
 from mars_runtime.lab.evaluation.prompts import PromptSet
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.model.load import Checkpoint
@@ -123,7 +123,7 @@ def evaluate_cell(
         outputs = [output.without_loop() for output in outputs]
     texts = [model.to_text(output.tokens) for output in outputs]
     return tuple(
-        judge(output, text, prompts.judge(index, text, is_cut=not output.is_ended))
+        outcome_of(output, text, prompts.is_right(index, text, is_cut=not output.is_ended))
         for index, (output, text) in enumerate(zip(outputs, texts, strict=True))
     )
 

@@ -49,7 +49,7 @@ export class Drawer {
     this.scale = make("p", "dr-facts rv-num");
     this.rows = make("ol", "dr-rows");
     this.tau = make("input", { type: "number", min: 0, max: 1, step: 0.05, "aria-label": "Another τ for this pass" });
-    this.tau.addEventListener("input", () => this.judge());
+    this.tau.addEventListener("input", () => this.drawWhatIf());
     this.would = make("span", { "aria-live": "polite" });
     this.whatIf = make("p", "dr-tau rv-num", make("label", "", "At τ ", this.tau, " "), this.would);
     this.listTitle = make("h4");
@@ -164,7 +164,7 @@ export class Drawer {
     this.rows.replaceChildren(...rows.map((row) => this.row(lane, step, row, ends, row.place === token)));
     this.whatIf.hidden = !hasTau;
     if (hasTau && this.tau.value === "") this.tau.value = short(step.tau);
-    this.judge();
+    this.drawWhatIf();
   }
 
   /**
@@ -220,7 +220,7 @@ export class Drawer {
   }
 
   // Evaluates the pass with the threshold in the number field.
-  judge() {
+  drawWhatIf() {
     const { lane, step: index } = /** @type {Focus} */ (this.shown);
     const tau = this.tau.valueAsNumber;
     const isValid = tau >= 0 && tau <= 1;
