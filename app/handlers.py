@@ -10,7 +10,7 @@ from app.throughput.run import ThroughputHandlers
 from app.tradeoff.grid import GridHandlers
 from app.ui.checkpoints import CheckpointHandlers
 from app.ui.examples import ExampleBook
-from app.ui.run_log import RunLogs
+from app.ui.stream import RunLogs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,6 @@ class Handlers:
 
 def make_handlers(engines: Engines) -> Handlers:
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
-    return Handlers(
-        engines,
-        book,
-        logs,
-        checkpoints,
-        LiveHandlers(engines, logs, book, checkpoints.settle),
-        ThroughputHandlers(engines, logs, book),
-        GridHandlers(engines, logs, book),
-    )
+    shared = engines, logs, book, checkpoints.settle
+    tabs = LiveHandlers(*shared), ThroughputHandlers(*shared), GridHandlers(*shared)
+    return Handlers(engines, book, logs, checkpoints, *tabs)

@@ -81,6 +81,7 @@ GRADIO_FILES = {
     "app/throughput/tab.py",
     "app/tradeoff/grid_tab.py",
     "app/ui/fields.py",
+    "app/ui/stream.py",
     "app/ui/theme.py",
     "app/ui/views.py",
     "app/ui/wiring.py",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from app.ui.controls import DEFAULTS, RACE, TITLES, settings_for
 from app.ui.examples import ExampleBook
 from app.ui.recordings import FOLDER, INDEX
-from app.ui.run_log import RunLog
+from app.ui.stream import RunLog
 from mars_runtime import tasks
 from mars_runtime.display.replay_page import recorded_note
 from mars_runtime.engine.engine import Engine

@@ -40,7 +40,7 @@ from app.ui.controls import (
     settings_for,
 )
 from app.ui.examples import ExampleBook
-from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
+from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, Transcript, loaded, sentence_of
 from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event
@@ -158,22 +158,12 @@ def awaited(
 ) -> Generator[T, None, LoadedModel]:
     """Wait until the checkpoint is loaded and warmed up, and return it.
 
-    In the meantime, yields ``so_far(status)`` about once per second, because Gradio can stop the
-    generator of a disconnected client only when it yields. Raises RefusalError.
+    In the meantime, yields ``so_far(status)``, because Gradio can stop the generator of a
+    disconnected client only when it yields. Raises RefusalError.
     """
     until = time.monotonic() + engines.settings.max_seconds
     with refused(), engines.kept(name):
-        load = engines.begin(name)
-        while (served := load.wait(HEARTBEAT_SECONDS)) is None:
-            if time.monotonic() > until:
-                raise RefusalError(
-                    "checkpoint",
-                    f"The model did not load in time. {load.situation} Try again later.",
-                )
-            yield so_far(load.situation)
-        while not served.engine.is_ready(HEARTBEAT_SECONDS):
-            yield so_far(WARMING_UP)
-    return served
+        return (yield from loaded(engines, name, so_far, until))
 
 
 @contextmanager

@@ -20,14 +20,12 @@ from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
 from app.live.shared_runs import SharedRuns
 from app.ui.controls import TITLES, LiveSettings, read_steering, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
-from app.ui.run_log import RunLog, RunLogs
 from app.ui.stream import (
-    POLL_SECONDS,
-    SLOW_POLL_SECONDS,
+    RunLog,
+    RunLogs,
     TabHandlers,
     TabRun,
     Transcript,
-    Wait,
     waiting_sentence,
     writer_of,
 )
@@ -70,7 +68,7 @@ class LiveLog(RunLog):
             self.add(name, {"type": "end", "reason": reason, "message": text})
 
 
-class LiveRun(TabRun[LiveOrder]):
+class LiveRun(TabRun):
     """Run with lanes that start together and take turns on the device.
 
     Each lane ends at the deadline at the latest.
@@ -78,14 +76,10 @@ class LiveRun(TabRun[LiveOrder]):
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
         log = LiveLog(order.titles, order.pace)
-        super().__init__(log, order, book, max_seconds)
+        super().__init__(log, order.checkpoint, book, max_seconds)
+        self.order = order
 
-    @property
-    def pause(self) -> float:
-        """Seconds between two updates of the page."""
-        return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
-
-    def decode(self, served: LoadedModel) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[None]:
         """Run all lanes, then check their answers. The checks run last so that they do not slow the
         lanes down.
         """
@@ -127,14 +121,10 @@ class LiveRun(TabRun[LiveOrder]):
 
 
 class LiveHandlers(TabHandlers[LiveRun]):
-    pause = SLOW_POLL_SECONDS
-
     def __init__(
         self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
-        """Create the handlers. settle: called with the session when a run starts."""
-        super().__init__(engines, logs, book)
-        self._settle = settle
+        super().__init__(engines, logs, book, settle)
         settings = engines.settings
         folder = Path(settings.data) / "shared" if settings.data else None
         self.shared = SharedRuns(folder, settings.max_import_bytes)
@@ -160,13 +150,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
         except UnavailableError as error:
             return RefusalError("checkpoint", str(error))
         return None
-
-    def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """Run the prompt and yield values of the race view. From then on, the page no longer
-        replaces this visitor's checkpoint when the default checkpoint is ready.
-        """
-        self._settle(session)
-        yield from super().run(session, values, owner)
 
     def run_from_view(
         self, session: str, posted: object, values: Mapping[str, Any], owner: str = ""

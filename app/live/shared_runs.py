@@ -22,7 +22,7 @@ from typing import Any
 
 from app.ui.controls import TITLES
 from app.ui.imported_runs import read_import
-from app.ui.run_log import RunLog
+from app.ui.stream import RunLog
 from mars_runtime.runs.trace import Header, read_trace
 from mars_runtime.serving.limits import SlidingWindow
 

@@ -54,7 +54,6 @@ from app.ui.wiring import (
     run_queue,
     session_of,
     wire_memory,
-    wire_stream,
 )  # fmt: skip
 from mars_runtime.model.registry import Entry
 
@@ -249,7 +248,7 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
             remark = gr.skip()
 
     outputs = [tab.race, tab.remark]
-    wire_stream(page, handlers, triggers, tab.buttons["stop"], inputs, outputs, decode, js=ASK)
+    handlers.wire(page, triggers, tab.buttons["stop"], inputs, outputs, decode, js=ASK)
 
 
 def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:

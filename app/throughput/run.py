@@ -2,7 +2,7 @@
 
 A live run first measures plain AR for a few seconds, once per number of rows, then decodes the
 queue with MARS. A measurement decodes the same prompts with both methods in several rounds. The
-first line of a value (``run_log.py``) has the number of rows and the prompts. ``ThroughputView``
+first line of a value (``RunLog``) has the number of rows and the prompts. ``ThroughputView``
 (``app/ui/views.py``) lists the further lines. Each transcript begins with a line ``begin``.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import partial
@@ -21,8 +21,7 @@ from app.throughput.order import ThroughputOrder, read_order
 from app.ui.controls import TITLES, settings_for
 from app.ui.examples import ExampleBook, set_for
 from app.ui.rounds import in_turn, rounds_text
-from app.ui.run_log import RunLog, RunLogs
-from app.ui.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
+from app.ui.stream import STOPPED, RunLog, RunLogs, TabHandlers, TabRun, Transcript
 from mars_runtime.engine.busy import BusyRule, next_level
 from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.runs.events import FINAL, Event, Prefill, Step
@@ -75,7 +74,7 @@ class Meter:
         return {"at": round(self.at, 3), "done": self._num_done, **rate}
 
 
-class ThroughputRun(TabRun[ThroughputOrder]):
+class ThroughputRun(TabRun):
     def __init__(
         self,
         order: ThroughputOrder,
@@ -86,7 +85,9 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         depth: int,
     ) -> None:
         """Create a run. depth: the largest B of the checkpoint."""
-        super().__init__(RunLog({"rows": order.rows, "prompts": prompts}), order, book, max_seconds)
+        log = RunLog({"rows": order.rows, "prompts": prompts})
+        super().__init__(log, order.checkpoint, book, max_seconds)
+        self.order = order
         self._prompts = prompts
         self._levels = levels
         self._rule = BusyRule(LOW_TAU, depth)
@@ -94,7 +95,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         self._method = "ar"
         self._num_rounds = 0  # complete ones
 
-    def decode(self, served: LoadedModel) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[None]:
         yield from self._measure(served) if self.order.rounds else self._live(served)
         end = self.transcripts[-1].end
         if self.is_cancelled:
@@ -107,7 +108,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         else:
             self.log.say(f"Finished: {len(self._prompts)} answers.", "finished")
 
-    def _live(self, served: LoadedModel) -> Iterator[Wait]:
+    def _live(self, served: LoadedModel) -> Iterator[None]:
         key = self.order.checkpoint, self.order.rows
         rate, measured = self._levels.get(key, (0.0, 0.0))
         if not rate or time.monotonic() - measured > AR_VALID_SECONDS:
@@ -119,7 +120,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
         self.log.add("level", {"rate": round(rate, 1)})
         yield from self._decode(served, "mars", self._prompts)
 
-    def _measure(self, served: LoadedModel) -> Iterator[Wait]:
+    def _measure(self, served: LoadedModel) -> Iterator[None]:
         prompts = self._prompts[: max(MIN_MEASURED, self.order.rows)]
         until = time.monotonic() + self.max_seconds
         mars, ar = Rounds(), Rounds()
@@ -171,7 +172,7 @@ class ThroughputRun(TabRun[ThroughputOrder]):
 
     def _decode(
         self, served: LoadedModel, method: str, prompts: Sequence[str], max_seconds: float = 0.0
-    ) -> Iterator[Wait]:
+    ) -> Iterator[None]:
         """Decode the prompts with a method, and log the passes and the live figures."""
         self._method, self._meter, self._level = method, Meter(), 0
         self._shown: tuple[object, ...] = ()
@@ -244,8 +245,10 @@ class ThroughputRun(TabRun[ThroughputOrder]):
 
 
 class ThroughputHandlers(TabHandlers[ThroughputRun]):
-    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
-        super().__init__(engines, logs, book)
+    def __init__(
+        self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
+    ) -> None:
+        super().__init__(engines, logs, book, settle)
         self._levels: Levels = {}
 
     def validate(self, values: Mapping[str, Any]) -> ThroughputRun:

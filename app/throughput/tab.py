@@ -18,7 +18,6 @@ from app.ui.wiring import (
     errors_as_messages,
     session_of,
     wire_memory,
-    wire_stream,
 )
 
 NUM_ROWS, TAU = "8", 0.9
@@ -62,7 +61,7 @@ def throughput_tab(
     view = ThroughputView(missed=handlers.logs.missed, elem_id="throughput")
     inputs = {control.name: {**live, **own}[control.name] for control in CONTROLS}
     for button, decode in ((run, handlers.run), (measure, handlers.measure)):
-        wire_stream(page, handlers, [button.click], stop, inputs, [view], decode)
+        handlers.wire(page, [button.click], stop, inputs, [view], decode)
     wire_memory(page, "throughput", own)
 
     def steer(request: gr.Request, *values: Any) -> None:

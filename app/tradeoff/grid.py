@@ -1,7 +1,7 @@
 """Runs and handlers of the Trade-off tab: one prompt with plain AR, AR + lookup and every
 combination of τ and B, one cell at a time.
 
-The first line of a value (``run_log.py``) has the rows and columns. Further lines are the complete
+The first line of a value (``RunLog``) has the rows and columns. Further lines are the complete
 trace lines of a cell, so that any cell can be opened as a run. Lines tagged ``rounds`` have the
 number of times that a cell was timed, and its speed relative to AR.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from app.engines.engines import LoadedModel
@@ -26,8 +25,7 @@ from app.tradeoff.grid_order import (
 )
 from app.ui.examples import ExampleBook
 from app.ui.rounds import rounds_text
-from app.ui.run_log import RunLog
-from app.ui.stream import HEARTBEAT_SECONDS, TabHandlers, TabRun, Transcript, Wait, writer_of
+from app.ui.stream import HEARTBEAT_SECONDS, RunLog, TabHandlers, TabRun, Transcript, writer_of
 from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -39,7 +37,7 @@ REFERENCES = {REFERENCE, LOOKUP}
 FULL = "Waiting for a free slot to run the next cell."
 
 
-class GridRun(TabRun[GridOrder]):
+class GridRun(TabRun):
     """Runs plain AR and all cells in several rounds. One run at a time has the device to itself,
     and all runs have a common deadline.
 
@@ -51,7 +49,8 @@ class GridRun(TabRun[GridOrder]):
     def __init__(
         self, log: RunLog, order: GridOrder, book: ExampleBook, max_seconds: float
     ) -> None:
-        super().__init__(log, order, book, max_seconds)
+        super().__init__(log, order.checkpoint, book, max_seconds)
+        self.order = order
         self._num_rounds = 0  # number of complete rounds
         self._drawn: set[str] = set()
         self._timed: defaultdict[str, Rounds] = defaultdict(Rounds)
@@ -61,7 +60,7 @@ class GridRun(TabRun[GridOrder]):
         """Number of finished cells, without the two references."""
         return sum(cell.is_done for cell in self.drawn if cell.name not in REFERENCES)
 
-    def decode(self, served: LoadedModel) -> Iterator[Wait]:
+    def decode(self, served: LoadedModel) -> Iterator[None]:
         """Run all rounds, then check the answers."""
         until = time.monotonic() + self.max_seconds
         for number in range(NUM_ROUNDS):
@@ -77,7 +76,7 @@ class GridRun(TabRun[GridOrder]):
 
     def _turn(
         self, served: LoadedModel, turn: Sequence[tuple[str, DecodeSettings]], until: float
-    ) -> Generator[Wait, None, bool]:
+    ) -> Generator[None, None, bool]:
         """Run AR and one group of cells, then log how they compare. Return False if one of them
         did not finish.
         """
@@ -102,7 +101,7 @@ class GridRun(TabRun[GridOrder]):
 
     def _started(
         self, served: LoadedModel, name: str, settings: DecodeSettings, until: float, is_drawn: bool
-    ) -> Generator[Wait, None, Transcript | None]:
+    ) -> Generator[None, None, Transcript | None]:
         """Submit the prompt with these settings and return the transcript, or None if the run is
         stopped or out of time.
 
@@ -116,7 +115,8 @@ class GridRun(TabRun[GridOrder]):
                 if not self.transcripts:
                     raise
             self.log.say(FULL)
-            yield partial(time.sleep, HEARTBEAT_SECONDS)
+            yield
+            time.sleep(HEARTBEAT_SECONDS)
         return None
 
     def _submit(

@@ -9,7 +9,7 @@ import gradio as gr
 from app.tradeoff.grid import GridHandlers
 from app.tradeoff.grid_order import COLUMNS, GRID, LOSSLESS, ROWS
 from app.ui.views import GridView
-from app.ui.wiring import Field, pass_prompt_to_view, wire_memory, wire_stream
+from app.ui.wiring import Field, pass_prompt_to_view, wire_memory
 
 USUAL_ROWS, USUAL_COLUMNS = (LOSSLESS, 0.9, 0.8, 0.7, 0.5), (2, 4, 8)
 """Ticked at first; the recorded result has the same."""
@@ -33,6 +33,6 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
             stop = gr.Button("Stop", min_width=0, elem_id="grid-stop")
     view = GridView(missed=grid.logs.missed, elem_id="grid")
     inputs = {control.name: {**live, **own}[control.name] for control in GRID}
-    wire_stream(page, grid, [run.click], stop, inputs, [view])
+    grid.wire(page, [run.click], stop, inputs, [view])
     wire_memory(page, "grid", own)
     pass_prompt_to_view(live["prompt"], "grid")

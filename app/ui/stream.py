@@ -1,5 +1,5 @@
-"""The steps of a streamed run, which all tabs share: validate, start, load, follow, check the
-answers.
+"""A run, from the button of a tab to the lines that the page draws. All tabs share these steps:
+validate, start, load, follow, check the answers.
 
 A tab implements two classes: its handlers, which validate the controls, and its run, which decodes
 and writes the log. A visitor is identified by a session. A session cannot read or change the run of
@@ -12,24 +12,28 @@ import logging
 import math
 import threading
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+import gradio as gr
 
 from app.engines.engines import Engines, LoadedModel, UnavailableError
 from app.engines.limits import Limits, RefusalError
 from app.ui.controls import title_of
 from app.ui.examples import ExampleBook
-from app.ui.run_log import RunLog, RunLogs
+from app.ui.wiring import AT_ONCE, STREAMED, Field, owner_of, run_queue, session_of
 from mars_runtime import tasks
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.engine.run import Run
+from mars_runtime.files.json_values import json_line
 from mars_runtime.runs.events import FINAL, End, Event, Step
 from mars_runtime.runs.folds import visible_tokens
 from mars_runtime.runs.trace import TraceWriter
@@ -38,11 +42,14 @@ from mars_runtime.tasks import Task
 from mars_runtime.text import ALONE, Context, TextError
 
 # An update takes about 3 ms of Python time, which the decoding thread shares: at most 3 % of its
-# time at full speed. In slow motion decoding pauses anyway, so updates can be more frequent.
-POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
+# time.
+POLL_SECONDS = 1 / 8
 HEARTBEAT_SECONDS = 1.0  # an idle generator yields this often, so that Gradio can close it
 CHECK_SECONDS = 0.2  # time between two checks of whether the visitor still waits
 CLEAR_SECONDS = 2.0
+WHOLE_CHARS = 120_000
+OVERLAP = 6  # number of times that a line is sent again in later values
+NUM_KEPT = 8  # number of finished logs that pages can still request
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the visitor
 STOPPED = "Stopped. The results up to this point are shown."
 HELD_UP = "Waiting: another run is being timed and needs the device to itself."
@@ -51,30 +58,119 @@ SHARING_WITH_ONE = "Sharing the device with 1 other run."
 SHARING = "Sharing the device with {} other runs."
 FAILED = "The run failed because of an error in the app. Press Run to try again."
 WARMING_UP = "Warming up: measuring how long forward passes take on this machine…"
-Wait = Callable[[], object]
-"""Blocks for a short time, until there may be new events."""
+Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
+"""Function that starts a run. It is called with a session, the values of the controls and an owner,
+and yields growing values of the outputs.
+"""
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class TabOrder(Protocol):
-    """Validated values of a tab's controls."""
+class RunLog:
+    """The lines of one run, after a first line with its head. Any thread can add lines and read
+    values.
+
+    head: describes the run, for example ``lanes`` ([{"lane", "title"}, ...]), ``pace`` (N of slow
+    motion, 0 for full speed), ``recorded`` (true or a date; absent for a live run) and ``run``, a
+    unique id (random by default). A further line is a tag, a tab and JSON. The tag is the name of a
+    transcript, whose trace line follows, or ``verdict``, ``pace`` or ``status``. The view of the
+    tab defines the kinds of status, such as ``waiting`` or ``error``.
+    """
+
+    def __init__(self, head: Mapping[str, Any]) -> None:
+        self._head = {"run": uuid.uuid4().hex, **head}
+        self.run: str = self._head["run"]
+        self._lines: list[str] = []
+        self._num_chars = 0
+        self._sent: deque[int] = deque(maxlen=OVERLAP)  # numbers of lines when values were sent
+        self._status = ""
+
+    def add(self, tag: str, data: str | Mapping[str, Any]) -> None:
+        """Append a line. data: a trace line, tagged with the name of its lane, or an object
+        that is written as JSON.
+        """
+        text = data if isinstance(data, str) else json_line(data)
+        self._lines.append(f"{tag}\t{text.rstrip()}\n")
+        self._num_chars += len(self._lines[-1])
+
+    def say(self, text: str, kind: str = "waiting") -> None:
+        """Append a status, unless its text equals the previous one. kind: a kind of status that the
+        view of the tab can display.
+        """
+        if text != self._status:
+            self._status = text
+            self.add("status", {"text": text, "kind": kind})
+
+    def refuse(self, text: str) -> None:
+        """Append an error that explains why the run cannot start or continue."""
+        self.say(text, "error")
+
+    def stop(self) -> None:
+        """Append the message that the visitor stopped the run before it began."""
+        self.say("Stopped before the first pass.", "stopped")
 
     @property
-    def checkpoint(self) -> str: ...
+    def has_news(self) -> bool:
+        """Whether lines were added since the last call of ``latest``."""
+        return not self._sent or len(self._lines) > self._sent[-1]
+
+    def latest(self) -> str:
+        """Return the next value to send: the whole log while it is short, otherwise its latest
+        lines. Call it exactly once for each value that is sent.
+
+        Gradio converts the whole value of a component to JSON several times per update, so sending
+        a long run completely would stall the browser (measured: 80 ms per update at 1.2 MB).
+        Values overlap, so a page can miss a few; if it misses more, it requests the whole log.
+        """
+        is_whole = self._num_chars <= WHOLE_CHARS or not self._sent
+        begin = 0 if is_whole else self._sent[0]
+        self._sent.append(len(self._lines))
+        return self._value(begin, self._sent[-1])
+
+    def whole(self) -> str:
+        """Return the whole log, for recordings and for pages that missed lines."""
+        return self._value(0, len(self._lines))
+
+    def _value(self, begin: int, end: int) -> str:
+        head = {**self._head, "from": begin} if begin else self._head
+        return json_line(head) + "\n" + "".join(self._lines[begin:end])
 
 
-OrderT = TypeVar("OrderT", bound=TabOrder)
+class RunLogs:
+    """Logs that a page can request completely: those of active runs and of the latest finished
+    ones.
+
+    The id of a run is random and only sent to its visitor, so any client that knows the id may read
+    the log. A page that was reloaded has another session, but still knows the id.
+    """
+
+    def __init__(self) -> None:
+        self._by_run: WeakValueDictionary[str, RunLog] = WeakValueDictionary()
+        self._latest: deque[RunLog] = deque(maxlen=NUM_KEPT)
+
+    def keep(self, log: RunLog) -> RunLog:
+        """Store the log under the id of its run, and return it."""
+        self._by_run[log.run] = log
+        self._latest.append(log)
+        return log
+
+    def missed(self, run: object) -> str:
+        """Return the whole log of a run as one value, for a page that missed lines; empty if it was
+        evicted.
+        """
+        log = self._by_run.get(run) if isinstance(run, str) else None
+        return log.whole() if log is not None else ""
 
 
-class TabRun(ABC, Generic[OrderT]):
+class TabRun(ABC):
     """A visitor's run in a tab. It has no transcripts until its checkpoint is loaded."""
 
-    def __init__(self, log: RunLog, order: OrderT, book: ExampleBook, max_seconds: float) -> None:
+    def __init__(self, log: RunLog, checkpoint: str, book: ExampleBook, max_seconds: float) -> None:
         """Create a run without starting it. book: knows which answers can be checked. max_seconds:
         the time limit.
         """
         self.log = log
-        self.order = order
+        self.checkpoint = checkpoint
         self.book = book
         self.max_seconds = max_seconds
         self.owner = ""  # the client's address
@@ -82,15 +178,10 @@ class TabRun(ABC, Generic[OrderT]):
         self.is_cancelled = False
 
     @abstractmethod
-    def decode(self, served: LoadedModel) -> Iterator[Wait]:
-        """Start and ``follow`` the transcripts, then check the answers. Yields functions that block
-        until there may be new events.
+    def decode(self, served: LoadedModel) -> Iterator[None]:
+        """Start and ``follow`` the transcripts, then check the answers. Yields after each batch of
+        new lines.
         """
-
-    @property
-    def pause(self) -> float:
-        """Seconds between two updates of the page."""
-        return POLL_SECONDS
 
     @property
     def running(self) -> list[Transcript]:
@@ -103,13 +194,12 @@ class TabRun(ABC, Generic[OrderT]):
         if self.is_cancelled:
             self.cancel()
 
-    def follow(self) -> Iterator[Wait]:
-        """Log events until all transcripts have ended. Yields functions that block until there may
-        be new events.
-        """
+    def follow(self) -> Iterator[None]:
+        """Log events until all transcripts have ended. Yields after each batch of new lines."""
         self.advance()
         while self.running:
-            yield partial(self.running[0].run.wait, self.pause)
+            yield
+            self.running[0].run.wait(POLL_SECONDS)
             self.advance()
 
     def advance(self) -> None:
@@ -175,7 +265,7 @@ class TabRun(ABC, Generic[OrderT]):
             self.collect()
 
 
-R = TypeVar("R", bound=TabRun[Any])
+R = TypeVar("R", bound=TabRun)
 
 
 class RunRegistry(Generic[R]):
@@ -204,18 +294,17 @@ class RunRegistry(Generic[R]):
             run.cancel()
         return run is not None
 
-    def clear(self, session: str, pause: float) -> None:
+    def clear(self, session: str) -> None:
         """Cancel the session's run and wait until its last lines have been sent.
 
-        Otherwise the old stream could write to the component after the new one. pause: seconds
-        between two updates of the page.
+        Otherwise the old stream could write to the component after the new one.
         """
         if not self.stop(session):
             return
         until = time.monotonic() + CLEAR_SECONDS
         while self.of(session) is not None and time.monotonic() < until:
-            time.sleep(pause / 4)
-        time.sleep(pause)
+            time.sleep(POLL_SECONDS / 4)
+        time.sleep(POLL_SECONDS)
 
     def end(self, session: str, run: R) -> None:
         """Cancel this run and remove it, unless the session has started another run in the
@@ -236,13 +325,73 @@ class TabHandlers(ABC, Generic[R]):
     by session.
     """
 
-    pause: ClassVar[float] = POLL_SECONDS
-
-    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        logs: RunLogs,
+        book: ExampleBook,
+        settle: Callable[[str], None],
+    ) -> None:
+        """Create the handlers. settle: called with the session when a run starts; from then on the
+        page does not replace this visitor's checkpoint when the default checkpoint is ready.
+        """
         self.engines = engines
         self.logs = logs
         self.book = book
+        self._settle = settle
         self.runs: RunRegistry[R] = RunRegistry()
+
+    def wire(
+        self,
+        page: gr.Blocks,
+        triggers: Sequence[Any],
+        stop_button: gr.Button,
+        inputs: Mapping[str, Field],
+        outputs: Sequence[gr.components.Component],
+        decode: Decode | None = None,
+        js: str | None = None,
+    ) -> None:
+        """Wire the runs of the tab: validation, streaming, and cancelling by Stop or when the page
+        is closed.
+
+        inputs: controls by the names that the handlers use.
+        outputs: components whose values ``decode`` yields; for ``run``, only the tab's view.
+        js: script that changes the posted values in the browser.
+
+        The error message of a control disappears when an event that reads the control returns.
+        Therefore an event that reacts to typing in the prompt must read a copy of the prompt.
+        """
+        decode = decode or self.run
+
+        def named(values: Sequence[Any]) -> dict[str, Any]:
+            return dict(zip(inputs, values, strict=True))
+
+        def check(*values: Any) -> list[dict[str, Any]]:
+            refusal = self.check(named(values))
+            at_fault = refusal.field if refusal else None
+            return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
+
+        def run(request: gr.Request, *values: Any) -> Iterator[Any]:
+            yield from decode(session_of(request), named(values), owner_of(request))
+
+        # async, so that it runs in the event loop. In a thread, a delayed Stop could end the next
+        # run.
+        async def stop(request: gr.Request) -> None:
+            self.stop(session_of(request))
+
+        gr.on(
+            triggers,
+            run,
+            inputs=list(inputs.values()),
+            outputs=list(outputs),
+            js=js,
+            validator=check,
+            **run_queue(self.engines.settings),
+            trigger_mode="multiple",
+            **STREAMED,
+        )
+        stop_button.click(stop, **AT_ONCE)
+        page.unload(stop)
 
     def limits(self, values: Mapping[str, Any]) -> Limits:
         """Return the limits of the chosen checkpoint. Raises RefusalError if it is not listed."""
@@ -273,56 +422,65 @@ class TabHandlers(ABC, Generic[R]):
         ends the run with a message. Closing the generator cancels the run. owner: the client's
         address, which the engine uses to share its slots fairly.
         """
-        log_value, run = self.blank(), None
+        log, run, sent_at = self.blank(), None, -math.inf
         try:
             run = self.validate(values)
             run.owner = owner
-            self.runs.clear(session, self.pause)
-            log_value = self.logs.keep(run.log)
+            self._settle(session)
+            self.runs.clear(session)
+            log = self.logs.keep(run.log)
             self.runs.begin(session, run)
-            yield from self._values(session, run)
+            for _ in self._decoded(run):
+                if self.runs.of(session) is not run:  # the visitor has started another run
+                    break
+                if run.is_cancelled and not run.transcripts:
+                    log.stop()
+                    break
+                if log.has_news or time.monotonic() - sent_at >= HEARTBEAT_SECONDS:
+                    sent_at = time.monotonic()
+                    yield log.latest()
         except Exception as error:
-            log_value.refuse(sentence_of(error))
+            log.refuse(sentence_of(error))
         finally:
-            has_news = log_value.has_news
+            has_news = log.has_news and (run is None or self.runs.of(session) is run)
             if run is not None:
                 self.runs.end(session, run)
                 run.close()
         if has_news:
-            yield log_value.latest()
+            yield log.latest()
 
     def stop(self, session: str) -> None:
         """End the visitor's run within one forward pass. Its output stays on the page."""
         self.runs.stop(session)
 
-    def _values(self, session: str, run: R) -> Iterator[str]:
-        """Yield values of the log until the run ends or the visitor starts another run."""
-        shown = -math.inf
-        for wait in self._decoded(run):
-            if run.log.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
-                shown = time.monotonic()
-                yield run.log.latest()
-            wait()
-            if self.runs.of(session) is not run:
-                return
-
-    def _decoded(self, run: R) -> Iterator[Wait]:
-        """Wait until the checkpoint is loaded and warmed up, then decode. Raises
-        UnavailableError.
+    def _decoded(self, run: R) -> Iterator[None]:
+        """Load the checkpoint, then decode. If the visitor moves a control in the meantime, the run
+        starts with the new value. Raises UnavailableError.
         """
-        with self.engines.kept(run.order.checkpoint):
-            load = self.engines.begin(run.order.checkpoint)
-            while (served := load.wait(0.0)) is None and not run.is_cancelled:
-                run.log.say(load.situation)
-                yield partial(load.wait, CHECK_SECONDS)
-            # If the visitor moves a control during this wait, the run starts with the new value.
-            while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
-                run.log.say(WARMING_UP)
-                yield partial(served.engine.is_ready, CHECK_SECONDS)
-            if served is None or run.is_cancelled:
-                run.log.stop()
-            else:
-                yield from run.decode(served)
+        with self.engines.kept(run.checkpoint):
+            served = yield from loaded(self.engines, run.checkpoint, run.log.say)
+            yield from run.decode(served)
+
+
+def loaded(
+    engines: Engines, name: str, report: Callable[[str], T], until: float = math.inf
+) -> Generator[T, None, LoadedModel]:
+    """Wait until the checkpoint is loaded and warmed up, and return it. In the meantime, yield
+    ``report(status)`` several times per second.
+
+    until: deadline of loading. Raises UnavailableError, and RefusalError at the deadline.
+    """
+    load = engines.begin(name)
+    while (served := load.wait(0.0)) is None:
+        if time.monotonic() > until:
+            sentence = f"The model did not load in time. {load.situation} Try again later."
+            raise RefusalError("checkpoint", sentence)
+        yield report(load.situation)
+        load.wait(CHECK_SECONDS)
+    while not served.engine.is_ready(0.0):
+        yield report(WARMING_UP)
+        served.engine.is_ready(CHECK_SECONDS)
+    return served
 
 
 def waiting_sentence(runs: Iterable[Run]) -> str:

@@ -60,7 +60,8 @@ class View(gr.HTML):
 
 
 class LineView(View):
-    """A view with a string of lines as its value (``run_log.py``). The value "" is the empty state.
+    """A view with a string of lines as its value (``stream.RunLog``). The value "" is the empty
+    state.
 
     Send values with ``show_progress="hidden"``, at most 15 per second. missed: server function that
     returns a whole run as one value, for a page that missed lines of a stream. asks: further server

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import gradio as gr
 
 from app.engines.limits import RefusalError
 from app.settings import AppSettings
-from app.ui.stream import TabHandlers, TabRun
 from mars_runtime.serving.limits import address_of
 
 _PRIVATE: dict[str, Any] = {
@@ -30,64 +29,7 @@ AT_ONCE: dict[str, Any] = {**IN_BROWSER, "preprocess": False}
 STREAMED: dict[str, Any] = {**_PRIVATE, "preprocess": False}
 RUN = "run"
 """Gradio's concurrency group for all events that decode."""
-R = TypeVar("R", bound=TabRun[Any])
-Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
-"""Function that starts a run. It is called with a session, the values of the controls and an owner,
-and yields growing values of the outputs.
-"""
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
-
-
-def wire_stream(
-    page: gr.Blocks,
-    handlers: TabHandlers[R],
-    triggers: Sequence[Any],
-    stop_button: gr.Button,
-    inputs: Mapping[str, Field],
-    outputs: Sequence[gr.components.Component],
-    decode: Decode | None = None,
-    js: str | None = None,
-) -> None:
-    """Wire the runs of one tab: validation, streaming, and cancelling by Stop or when the page is
-    closed.
-
-    inputs: controls by the names that the handlers use.
-    outputs: components whose values ``decode`` yields; for ``handlers.run``, only the tab's view.
-    js: script that changes the posted values in the browser.
-
-    The error message of a control disappears when an event that reads the control returns.
-    Therefore an event that reacts to typing in the prompt must read a copy of the prompt.
-    """
-    decode = decode or handlers.run
-
-    def named(values: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip(inputs, values, strict=True))
-
-    def check(*values: Any) -> list[dict[str, Any]]:
-        refusal = handlers.check(named(values))
-        at_fault = refusal.field if refusal else None
-        return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
-
-    def run(request: gr.Request, *values: Any) -> Iterator[Any]:
-        yield from decode(session_of(request), named(values), owner_of(request))
-
-    # async, so that it runs in the event loop. In a thread, a delayed Stop could end the next run.
-    async def stop(request: gr.Request) -> None:
-        handlers.stop(session_of(request))
-
-    gr.on(
-        triggers,
-        run,
-        inputs=list(inputs.values()),
-        outputs=list(outputs),
-        js=js,
-        validator=check,
-        **run_queue(handlers.engines.settings),
-        trigger_mode="multiple",
-        **STREAMED,
-    )
-    stop_button.click(stop, **AT_ONCE)
-    page.unload(stop)
 
 
 def pass_prompt_to_view(box: Field, place: str) -> None:

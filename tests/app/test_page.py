@@ -22,7 +22,7 @@ from live_page import (
 )
 from scripted_page import TEXT, ScriptedBackend, eventually
 
-from app.ui import run_log
+from app.ui import stream
 
 pytestmark = needs_browser
 
@@ -69,7 +69,7 @@ def test_the_threshold_steers_a_run_and_stop_ends_it(
 def test_a_page_that_slept_asks_for_the_lines_it_missed(
     page: playwright.Page, served_handlers, scripted_backend: ScriptedBackend, monkeypatch
 ) -> None:
-    monkeypatch.setattr(run_log, "WHOLE_CHARS", 2000)
+    monkeypatch.setattr(stream, "WHOLE_CHARS", 2000)
     scripted_backend.forward_seconds = 0.03
     start(page)
     view = "document.querySelector('#race .mars-race').lineView"

@@ -7,7 +7,7 @@ import gc
 import json
 
 from app.live.lanes import LiveLog
-from app.ui.run_log import NUM_KEPT, OVERLAP, WHOLE_CHARS, RunLog, RunLogs
+from app.ui.stream import NUM_KEPT, OVERLAP, WHOLE_CHARS, RunLog, RunLogs
 
 HEAD = {"run": "r", "lanes": [{"lane": "mars", "title": "MARS"}]}
 

@@ -1,7 +1,7 @@
 // Reads and writes values: texts in which views receive and exchange runs. The first line of a value describes the run
 // as JSON; its `from` is the number of the following line within the run (0 if absent). Further lines are
 // `<tag>\t<JSON>`: a trace line, tagged with the name of its lane, side or cell, or a line tagged `verdict`, `pace`,
-// `status`, `totals` or `figures`. app/ui/run_log.py writes the same format.
+// `status`, `totals` or `figures`. app/ui/stream.py writes the same format.
 
 /** @type {(tag: string, text: string) => string} */
 export const lineOf = (tag, text) => `${tag}\t${text}`;

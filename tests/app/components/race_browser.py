@@ -9,7 +9,7 @@ import sample_traces as samples
 from browser import playwright, see
 from race_page import head, interleaved
 
-from app.ui.run_log import RunLog
+from app.ui.stream import RunLog
 
 ROOT = "#race .mars-race"
 VIEW = f"document.querySelector('{ROOT}').lineView"

@@ -11,7 +11,7 @@ import gradio as gr
 
 from app.server import FILES
 from app.ui import assets
-from app.ui.run_log import RunLog
+from app.ui.stream import RunLog
 from app.ui.views import RaceView
 
 Scene = Callable[[], Iterator[str]]
