@@ -4,7 +4,6 @@ page is served by a separate process with a scripted model.
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -18,7 +17,6 @@ from app.settings import AppSettings
 from app.ui.files import file_address
 from tests.app.scripted_page import eventually
 from tests.attack.attacked import (
-    JSON,
     Place,
     assert_served,
     client_of,
@@ -41,19 +39,6 @@ ATTACKERS = [f"127.0.2.{number}" for number in range(1, 6)]
 CALLS = "gradio_api/component_server"
 Stop = threading.Event
 Attack = Callable[[str, str, Stop], None]
-
-
-def post_forever(path: str, contents: Callable[[str], bytes], **headers: str) -> Attack:
-    """Post the same again and again."""
-
-    def attack(url: str, address: str, stop: Stop) -> None:
-        content = contents(url)
-        with client_of(url, address) as client:
-            while not stop.is_set():
-                with suppress(httpx.HTTPError):
-                    client.post(path, content=content, headers={**JSON, **headers})
-
-    return attack
 
 
 def get_forever(path: str) -> Attack:
@@ -99,19 +84,9 @@ def connecting(url: str, address: str, stop: Stop) -> None:
     connected(200, b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n", address, place_of(url), stop)
 
 
-def prompts(url: str) -> bytes:
-    """Return a call that parses a large file of prompts, which is one open quote."""
-    parts = httpx.get(f"{url}config").json()["components"]
-    (part,) = (part for part in parts if "prompts" in (part["props"].get("server_fns") or ()))
-    posted = json.dumps({"text": "prompt\n" + '"a\n' * 100_000, "name": "a.csv"})
-    call = {"component_id": part["id"], "fn_name": "prompts", "session_hash": "a", "data": posted}
-    return json.dumps(call).encode()
-
-
 KINDS: dict[str, Attack] = {
     "readers that never read": never_reading,
     "unfinished bodies": unfinished,
-    "prompts": post_forever(CALLS, prompts),
     "connections": connecting,
     "pages": get_forever(""),
     "files": get_forever(file_address("plotly.js")),
