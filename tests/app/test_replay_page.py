@@ -150,10 +150,10 @@ SHOWN = """(root) => {
 
 
 AT_REST = """() => {
-  const { charts, feed, frame } = document.querySelector(".mars-race").lineView;
+  const { charts, reader, frame } = document.querySelector(".mars-race").lineView;
   const isDone = ({ plot }) => !plot.timer && (!plot.isDue || !plot.node.clientWidth);
   const isDrawn = charts.charts.every(isDone);
-  return isDrawn && !frame && !feed.lines.length;
+  return isDrawn && !frame && !reader.lines.length;
 }"""
 
 TALL: playwright.ViewportSize = {"width": 1280, "height": 2400}  # charts are drawn in sight

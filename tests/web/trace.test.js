@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { divergence, draftIds, folds, mainLane, passesSaved } from "../../assets/web/core/folds.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { Lane } from "../../assets/web/core/trace.js";
-import { Feed, lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
+import { LogReader, lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
 import { arOf, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("lanes", () => {
@@ -152,7 +152,7 @@ describe("who proposed each token", () => {
   });
 });
 
-describe("the feed", () => {
+describe("the log reader", () => {
   // What a sink was told, in order.
   function heard() {
     const told = [];
@@ -161,8 +161,8 @@ describe("the feed", () => {
       line: (tag, data, text) => told.push(`${tag} ${text}`),
       clear: () => told.push("clear"),
     };
-    const feed = new Feed(sink);
-    return { told, feed, read: (value) => (feed.read(value), feed.work(1000)) };
+    const reader = new LogReader(sink);
+    return { told, reader, read: (value) => (reader.read(value), reader.work(1000)) };
   }
 
   const value = (head, ...lines) => [JSON.stringify(head), ...lines, ""].join("\n");
@@ -187,15 +187,15 @@ describe("the feed", () => {
     assert.deepEqual(told, ["start a", "mars 1", "mars 2", "mars 3"]);
   });
 
-  test("a window that begins too late is not read: the feed is behind until the whole comes", () => {
-    const { told, feed, read } = heard();
+  test("a window that begins too late is not read: the reader is behind until the whole comes", () => {
+    const { told, reader, read } = heard();
     read(value({ run: "a" }, "mars\t1"));
     for (const from of [3, 2]) {
       read(value({ run: "a", from }, "mars\t4"));
-      assert.equal(feed.isBehind, true, `lines before ${from} are missing`);
+      assert.equal(reader.isBehind, true, `lines before ${from} are missing`);
     }
     read(value({ run: "a" }, "mars\t1", "mars\t2", "mars\t3", "mars\t4"));
-    assert.equal(feed.isBehind, false);
+    assert.equal(reader.isBehind, false);
     assert.deepEqual(told, ["start a", "mars 1", "mars 2", "mars 3", "mars 4"]);
   });
 
@@ -208,9 +208,9 @@ describe("the feed", () => {
   });
 
   test("a broken line is an error", () => {
-    const { feed } = heard();
-    feed.read(value({ run: "a" }, "mars\t{"));
-    assert.throws(() => feed.work(1000), SyntaxError);
+    const { reader } = heard();
+    reader.read(value({ run: "a" }, "mars\t{"));
+    assert.throws(() => reader.work(1000), SyntaxError);
   });
 });
 

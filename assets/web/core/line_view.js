@@ -3,7 +3,7 @@
 
 import { find, put, watchTheme } from "./dom.js";
 import { STATUS } from "./texts.js";
-import { Feed } from "./wire.js";
+import { LogReader } from "./wire.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing per frame; remaining lines wait for the next frame
 
@@ -20,7 +20,7 @@ export class LineView {
     this.frame = null;
     this.server = server;
     this.missed = server.missed ?? (async () => "");
-    this.feed = new Feed(this);
+    this.reader = new LogReader(this);
     /** @type {string | null} */
     this.wanted = null; // text of the page's prompt box, if there is one
   }
@@ -60,7 +60,7 @@ export class LineView {
   read(value) {
     this.latest = value;
     this.take(value);
-    if (this.feed.isBehind) this.catchUp();
+    if (this.reader.isBehind) this.catchUp();
   }
 
   // Removes the error message of a run that has no steps. If a run failed after some steps, its message and partial
@@ -72,7 +72,7 @@ export class LineView {
   /** @param {string} value */
   take(value) {
     try {
-      this.feed.read(value);
+      this.reader.read(value);
     } catch {
       this.broken();
     }
@@ -83,11 +83,11 @@ export class LineView {
   // that was suspended for a long time can miss more lines than that.
   async catchUp() {
     if (this.isAsking) return;
-    const { run } = this.feed;
+    const { run } = this.reader;
     this.isAsking = true;
     const whole = await this.missed(run || "").catch(() => "");
     this.isAsking = false;
-    if (this.feed.run !== run) return;
+    if (this.reader.run !== run) return;
     if (whole) {
       this.take(whole);
       return this.read(this.latest); // may be newer than the server's answer, and the last value of the run
@@ -106,7 +106,7 @@ export class LineView {
     this.frame = null;
     let isMore = false;
     try {
-      isMore = this.feed.work(FRAME_BUDGET);
+      isMore = this.reader.work(FRAME_BUDGET);
     } catch {
       this.broken();
     }
@@ -115,7 +115,7 @@ export class LineView {
   }
 
   broken() {
-    this.feed.lines = [];
+    this.reader.lines = [];
     this.fail();
   }
 
@@ -158,7 +158,7 @@ export class PhaseView extends LineView {
     if (!recorded) return;
     const answer = await fetch(recorded).catch(() => null);
     const value = answer?.ok ? await answer.text() : "";
-    if (this.feed.run === null) this.read(value);
+    if (this.reader.run === null) this.read(value);
   }
 
   /** @param {string} [text] */
@@ -204,7 +204,7 @@ export class PhaseView extends LineView {
 
   /** @param {Note} given */
   say({ text, kind }) {
-    const { recorded } = this.feed;
+    const { recorded } = this.reader;
     this.hold(kind === "waiting" || kind === "running");
     this.root.dataset.phase = kind;
     this.root.dataset.recordedRun = String(Boolean(recorded));

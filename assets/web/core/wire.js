@@ -44,7 +44,7 @@ export function readValue(value) {
   return { head: JSON.parse(head), lines: lines.filter(Boolean).map(parted) };
 }
 
-export class Feed {
+export class LogReader {
   /** @param {Sink} sink */
   constructor(sink) {
     this.sink = sink;

@@ -53,7 +53,7 @@ def put(page: playwright.Page, value: str) -> None:
     run = json.loads(value[: value.index("\n")])["run"]
     page.evaluate(f"value => {VIEW}.read(value)", value)
     page.wait_for_selector(f'{ROOT}[data-run="{run}"]', state="attached")
-    page.wait_for_function(f"{VIEW}.feed.lines.length === 0 && !{VIEW}.frame")
+    page.wait_for_function(f"{VIEW}.reader.lines.length === 0 && !{VIEW}.frame")
 
 
 def forwards(made: recordings.Recording) -> list[RowStep]:

@@ -45,7 +45,7 @@ DRAWN = """root => [...document.querySelectorAll(`${root} figure[data-chart]`)].
 TALL = {"width": 1280, "height": 1800}
 """Both charts are in sight: others are not drawn."""
 AXIS_TITLE = re.compile('<text class="[xy]title"')
-QUIET = f"{CHARTS_REST} && !{VIEW}.feed.lines.length"
+QUIET = f"{CHARTS_REST} && !{VIEW}.reader.lines.length"
 
 
 def value(shown: str) -> str:

@@ -67,7 +67,7 @@ export function mountMemory() {
 function mountRun(view, key) {
   const before = storedBeforeReload(key);
   new MutationObserver(() => {
-    const { run, recorded } = view.feed;
+    const { run, recorded } = view.reader;
     if (run && !recorded) store("sessionStorage", key, run);
   }).observe(view.root, { attributes: true, attributeFilter: ["data-run"] });
   const isLinked = location.hash.includes("=") && viewAt(location.hash) === "live";
@@ -80,13 +80,13 @@ function mountRun(view, key) {
  * @param {string} id
  */
 async function follow(view, id) {
-  const { feed } = view;
-  const isFree = () => feed.run === null || feed.run === id || Boolean(feed.recorded); // the visitor has not started another run
+  const { reader } = view;
+  const isFree = () => reader.run === null || reader.run === id || Boolean(reader.recorded); // the visitor has not started another run
   for (;;) {
     const value = await view.missed(id).catch(() => "");
     if (!isFree()) return;
     if (value) view.read(value);
-    else if (feed.run !== id) return lost(view);
+    else if (reader.run !== id) return lost(view);
     if (!value || view.isOver) return;
     await new Promise((resolve) => setTimeout(resolve, POLL));
   }

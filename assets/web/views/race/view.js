@@ -229,7 +229,7 @@ export class RaceView extends LineView {
   draw() {
     const { root, run } = this;
     this.opening.follow(); // may change the position, on which everything below depends
-    if (this.isFresh && run?.lanes.length && !this.feed.lines.length) {
+    if (this.isFresh && run?.lanes.length && !this.reader.lines.length) {
       this.isFresh = false;
       if (!this.playhead.isLive) this.playhead.drawn = Infinity; // a complete run is shown at once
     }

@@ -87,7 +87,7 @@ class ThroughputView extends PhaseView {
    * @param {any} data
    */
   line(tag, data) {
-    if (!this.feed.recorded) return this.apply(tag, data);
+    if (!this.reader.recorded) return this.apply(tag, data);
     this.recording.push([tag, data]);
     this.pending.push([tag, data]);
   }
