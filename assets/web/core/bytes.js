@@ -72,4 +72,4 @@ export const isRightToLeft = (text) => FROM_THE_RIGHT.test(/\p{L}/u.exec(text)?.
  * Returns text for the page, without characters that would change the reading direction around it.
  * @param {string} text
  */
-export const shown = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+export const withoutBidi = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");

@@ -1,7 +1,7 @@
 // Shows the origin of a result: the prompt, the settings that apply to the whole run, and the conversation. If the
 // page's prompt box now contains another prompt, a note says so.
 
-import { joinBytes, shown } from "../core/bytes.js";
+import { joinBytes, withoutBidi } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
 import { counted, joined, short } from "../core/words.js";
 
@@ -25,7 +25,7 @@ const MOST_CHARACTERS = 120; // maximum characters of a system prompt that are s
  */
 function runText({ settings, system }) {
   const text = system && system.length > MOST_CHARACTERS ? `${system.slice(0, MOST_CHARACTERS)}…` : system;
-  return joined(settings && onceText(settings), text && `system prompt “${shown(text)}”`);
+  return joined(settings && onceText(settings), text && `system prompt “${withoutBidi(text)}”`);
 }
 
 export class Asked {
@@ -118,7 +118,7 @@ class Context {
     const rows = turns.map(({ prompt, tokens }) => {
       const bytes = tokens.map((id) => /** @type {Lane} */ (lane).bytes(id));
       const answer = new TextDecoder().decode(bytes.reduce(joinBytes, new Uint8Array(0)));
-      return make("li", "", make("p", "rv-said", shown(prompt)), make("p", "rv-answered", shown(answer)));
+      return make("li", "", make("p", "rv-said", withoutBidi(prompt)), make("p", "rv-answered", withoutBidi(answer)));
     });
     this.turns.replaceChildren(...rows);
   }

@@ -1,7 +1,7 @@
 // The text of a lane, token by token. New spans are appended and never rebuilt; those after the displayed step are
 // hidden. The text is a single tab stop; arrow keys move between tokens. Views use it through TextPane (pane.js).
 
-import { isRightToLeft, shown } from "../core/bytes.js";
+import { isRightToLeft, withoutBidi } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
 import { lastOf } from "../core/folds.js";
 import { SOURCES } from "../core/sources.js";
@@ -80,8 +80,8 @@ export class TokenView {
     if (before === 0 && lane.end) this.isStuck = false; // a complete run is read from the top
     if (before === 0 && lane.given && !this.given) {
       const last = lane.lastGiven(); // the token with which a branch begins
-      this.given = span("rv-given", shown(lane.given.slice(0, lane.given.length - last.length)));
-      if (last) this.given.append(span("rv-fork", shown(last)));
+      this.given = span("rv-given", withoutBidi(lane.given.slice(0, lane.given.length - last.length)));
+      if (last) this.given.append(span("rv-fork", withoutBidi(last)));
       this.given.title = "Given text; decoding started after it";
       this.groups.segment.prepend(this.given);
     }
@@ -141,7 +141,7 @@ export class TokenView {
    */
   show(shownLane) {
     for (const index of [this.shown.shortened, shownLane.shortened]) {
-      if (index >= 0) put(this.tokens[index], shown((shownLane.tokens[index] || this.lane.tokens[index]).text));
+      if (index >= 0) put(this.tokens[index], withoutBidi((shownLane.tokens[index] || this.lane.tokens[index]).text));
     }
     this.shown = shownLane;
     this.isWhole = this.groups.show(shownLane.steps.length);
@@ -154,7 +154,7 @@ export class TokenView {
     const node = span(`rv-c rv-n${Math.min(step.count, 5)}`);
     for (let i = step.first; i < step.first + step.count; i += 1) {
       const token = this.lane.tokens[i];
-      const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", shown(token.text));
+      const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", withoutBidi(token.text));
       const source = step.sources[i - step.first];
       if (source !== "ar") child.classList.add("rv-by", `rv-by-${SOURCES[source].mark}`);
       if (token.joins >= 0) this.complete(token.joins);
@@ -188,7 +188,7 @@ export class TokenView {
    */
   complete(index) {
     const node = this.tokens[index];
-    put(node, shown(this.lane.tokens[index].text));
+    put(node, withoutBidi(this.lane.tokens[index].text));
     if (node.parentElement) markDirection(node.parentElement);
   }
 
@@ -212,10 +212,10 @@ export class TokenView {
     const nodes = [];
     if (shownLane.end) {
       const last = shownLane.tokens.findLast((token) => !token.isEnd);
-      if (last && last.rest) nodes.push(span("rv-t", shown(last.rest)));
+      if (last && last.rest) nodes.push(span("rv-t", withoutBidi(last.rest)));
     } else if (shownLane.steps.length) nodes.push(span("rv-frontier"));
-    if (ghosts && ghosts.drafts) nodes.push(span("rv-draft", shown(ghosts.drafts)));
-    if (ghosts && ghosts.refused) nodes.push(span("rv-ghost", shown(ghosts.refused)));
+    if (ghosts && ghosts.drafts) nodes.push(span("rv-draft", withoutBidi(ghosts.drafts)));
+    if (ghosts && ghosts.refused) nodes.push(span("rv-ghost", withoutBidi(ghosts.refused)));
     this.tail.replaceChildren(...nodes);
   }
 

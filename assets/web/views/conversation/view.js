@@ -2,7 +2,7 @@
 // prompt box starts a new conversation. It is stored only in the browser tab, where it survives a reload. The server
 // checks whether it fits the model's context.
 
-import { shown } from "../../core/bytes.js";
+import { withoutBidi } from "../../core/bytes.js";
 import { button, find, make, whenThere } from "../../core/dom.js";
 import { isFirst } from "../../core/folds.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
@@ -131,8 +131,8 @@ class ConversationView {
   row(turn, isShown) {
     const { prompt, answer, value } = turn;
     const node = button({ class: "ct-turn", "aria-current": isShown }, [
-      make("span", { class: "ct-question", dir: "auto" }, shown(prompt)),
-      make("span", { class: "ct-answer", dir: "auto" }, shown(answer?.text ?? "").trim() || "…"),
+      make("span", { class: "ct-question", dir: "auto" }, withoutBidi(prompt)),
+      make("span", { class: "ct-answer", dir: "auto" }, withoutBidi(answer?.text ?? "").trim() || "…"),
       make("span", "ct-figure rv-num", answer?.perForward ? `${figure(answer.perForward)} tokens per pass` : ""),
     ], () => void (isShown || race()?.read(value))); // prettier-ignore
     node.title = "Show this answer above";

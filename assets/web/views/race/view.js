@@ -60,7 +60,9 @@ export class RaceView extends LineView {
       paced: () => this.paced(),
       picked: (lane, pass) => this.choose(lane, pass),
     });
-    this.headline = new Headline(find(root, ".rv-headline"), () => this.paneOf(mainLane(this.now)).openDifference());
+    this.headline = new Headline(find(root, ".rv-headline"), () =>
+      this.paneOf(mainLane(this.currentRun)).openDifference(),
+    );
     this.isFresh = false; // whether nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.drawer = new Drawer(find(root, ".rv-drawer"), asView(this));
@@ -73,7 +75,7 @@ export class RaceView extends LineView {
   /** @param {string} [sentence] */
   fail(sentence = STATUS.broken) {
     if (!this.run) this.start({ run: "unreadable", lanes: [] });
-    this.now.fault = sentence;
+    this.currentRun.fault = sentence;
   }
 
   get isOver() {
@@ -81,7 +83,7 @@ export class RaceView extends LineView {
   }
 
   // The current run, for methods that are only called while there is one.
-  get now() {
+  get currentRun() {
     return /** @type {Run} */ (this.run);
   }
 
@@ -137,7 +139,7 @@ export class RaceView extends LineView {
 
   // The number of displayed passes of the main lane: all of them, or those up to the position in a replay.
   get at() {
-    return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.now)) : 0;
+    return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.currentRun)) : 0;
   }
 
   /**
@@ -175,7 +177,7 @@ export class RaceView extends LineView {
    * @param {number} [token]
    */
   choose(lane, step = -1, token = -1) {
-    const complete = lane && this.now.lanes.find(({ name }) => name === lane.name); // `lane` may be cut
+    const complete = lane && this.currentRun.lanes.find(({ name }) => name === lane.name); // `lane` may be cut
     this.selected = complete && complete.steps[step] ? { lane: complete, step, token } : null;
     for (const { lane: own, view } of this.entries) {
       view.choose(complete === own ? step : -1, complete === own ? token : -1);
@@ -210,7 +212,7 @@ export class RaceView extends LineView {
    * @param {string} text
    */
   line(target, data, text) {
-    const run = this.now;
+    const run = this.currentRun;
     if (target === "status") run.note = { text: data.text || "", kind: data.kind || "waiting" };
     else if (target === "pace") run.pace = data.pace || 0;
     else {
