@@ -130,7 +130,7 @@ def _warm_in_a_moment() -> Iterator[None]:
         patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 32))
         patch.setattr("mars_runtime.engine.costs.FEW", (1, 2))
         patch.setattr("mars_runtime.engine.costs.MASKED", range(2, 3))
-        patch.setattr("mars_runtime.engine.costs.BUDGET", 0.0)
+        patch.setattr("mars_runtime.engine.costs.BUDGET_SECONDS", 0.0)
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1, 2))
         yield
 

@@ -23,9 +23,9 @@ from mars_runtime.decoders.base import (
 from mars_runtime.decoders.decision import accept, eos_in_force
 from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.drafting import FeedLimits
-from mars_runtime.decoders.lookup import LONGEST, REACH
+from mars_runtime.decoders.lookup import MAX_MATCH, REACH
 from mars_runtime.decoders.methods import MAX_DRAFTS
-from mars_runtime.decoders.plan import MAX_RAISED, RATE, group_sizes, threshold_for
+from mars_runtime.decoders.plan import MAX_RAISED, TAU_STEP, group_sizes, threshold_for
 from mars_runtime.model.forward import CausalModel, SamplingMetadata
 from mars_runtime.model.predictions import Draw, Penalty
 from mars_runtime.runs.events import FINAL, Event, Prefill, Proposal, RowStep, Step
@@ -186,7 +186,9 @@ def _threshold(
     for at, check in zip(places, checks, strict=True):
         is_same = check.token == row.prefix[at]
         row.raised += (
-            -RATE * (1 - settings.agreement_target) if is_same else RATE * settings.agreement_target
+            -TAU_STEP * (1 - settings.agreement_target)
+            if is_same
+            else TAU_STEP * settings.agreement_target
         )
         row.raised = min(MAX_RAISED, max(0.0, row.raised))
     return settings.tau + (1 - settings.tau) * row.raised, checks
@@ -232,7 +234,7 @@ def _branch(
 def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:
     """What followed the latest earlier occurrence of the longest possible end of the text, by
     looking everywhere, and its length; repeated where the text ends too early."""
-    for length in range(LONGEST, 0, -1):
+    for length in range(MAX_MATCH, 0, -1):
         for start in range(len(text) - 1, length - 1, -1):
             if text[start - length : start] == text[-length:]:
                 period = len(text) - start

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.recordings import load
-from mars_runtime.runs.derived import LETTERS, PARTS, STUDENT_T, Derived, spread
+from mars_runtime.runs.derived import LETTERS, NUM_PARTS, STUDENT_T, Derived, spread
 from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import Header, Trace, TraceWriter, read_trace
@@ -59,7 +59,7 @@ def test_the_line_that_completes_the_evidence_has_the_loop() -> None:
 
 @given(st.lists(st.floats(0.001, 1), min_size=2, max_size=60))
 def test_the_spread_is_that_of_the_means_of_the_parts(seconds: list[float]) -> None:
-    num = min(PARTS, len(seconds))
+    num = min(NUM_PARTS, len(seconds))
     parts = [
         seconds[at * len(seconds) // num : (at + 1) * len(seconds) // num] for at in range(num)
     ]

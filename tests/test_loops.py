@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.runs.loops import (
-    EVERY,
+    CHECK_TOKENS,
     MAX_PERIOD,
     MIN_REPEATED,
     NEARLY,
@@ -117,7 +117,7 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
             if held[period] >= num_repeated(period):
                 return Loop(at + 1 - num_repeated(period), at + 1)
         for definition in (nearly_by_definition, phrases_by_definition):
-            if (at + 1) % EVERY == 0 and (num_kept := definition(ids, at + 1)) is not None:
+            if (at + 1) % CHECK_TOKENS == 0 and (num_kept := definition(ids, at + 1)) is not None:
                 return Loop(num_kept, at + 1)
     return None
 

@@ -14,8 +14,8 @@ import pytest
 
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.runs.speedup import (
-    NEAR,
-    SLACK,
+    LIMIT_TOLERANCE,
+    NEAR_RATIO,
     Rounds,
     Speedup,
     Timed,
@@ -86,10 +86,10 @@ def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float)
     for actual in (pair, rounds):
         if actual.kind == "busy":
             assert actual.reported is None
-            assert ratio > SLACK * limit
+            assert ratio > LIMIT_TOLERANCE * limit
         else:
             assert actual.low <= actual.ratio <= actual.high <= limit
-            assert share <= NEAR
+            assert share <= NEAR_RATIO
         if actual.reported is not None:
             assert not actual.low <= 1 <= actual.high
 

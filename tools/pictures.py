@@ -25,7 +25,7 @@ SIZE = {"width": 1440, "height": 900}
 FRAME_SECONDS = 0.25
 MOST_FRAMES, GIF_WIDTH, COLOURS = 90, 960, 48
 PALETTE_EVERY = 6  # every n-th frame is used to choose the palette
-REST = 1.5  # seconds after the last pass, until all animations have ended
+REST_SECONDS = 1.5  # seconds after the last pass, until all animations have ended
 RACE = "#race .mars-race"
 PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
@@ -48,9 +48,9 @@ def run(page: playwright.Page) -> None:
     page.fill("#prompt textarea", PROMPT)
     page.click("#run")
     page.wait_for_selector(f"{RACE}[data-state=finished]:not([data-run='{before}'])")
-    page.wait_for_timeout(1000 * REST)
+    page.wait_for_timeout(1000 * REST_SECONDS)
     page.wait_for_function(f"!{PLAYER}.isMoving")
-    page.wait_for_timeout(1000 * REST)
+    page.wait_for_timeout(1000 * REST_SECONDS)
 
 
 def moving(page: playwright.Page, path: Path) -> None:

@@ -21,7 +21,7 @@ from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
 from app.page import build
 from app.settings import AppSettings
-from app.throughput.run import QUEUE
+from app.throughput.run import NUM_QUEUED
 from app.ui.recordings import FOLDER, TABS, tab_file
 from app.ui.stream import TabHandlers
 from mars_runtime.files.json_values import json_line
@@ -73,7 +73,7 @@ def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
         _, begun, rest = value.rpartition('"method":"mars"')
         is_begun |= bool(begun)
         waiting = WAITING.findall(rest) if tab == "throughput" and is_begun else []
-        if waiting and int(waiting[-1]) <= QUEUE // 2:
+        if waiting and int(waiting[-1]) <= NUM_QUEUED // 2:
             handlers.throughput.steer("recorder", moved)
     lines = handlers.logs.missed(run)
     if '"kind":"finished"' not in lines:

@@ -38,7 +38,7 @@ from mars_runtime.files.outputs import write_text  # noqa: E402
 from mars_runtime.tasks import KINDS, generate  # noqa: E402
 
 LENGTHS, RUN_SECONDS = (24, 160), 300  # tokens of a run; limit of any run, and to load the model
-GROWTH = 0.05  # maximum growth of memory, as a share of that at a quarter of the time
+MAX_GROWTH = 0.05  # maximum growth of memory, as a share of that at a quarter of the time
 WHOLE = ("eos", "limit", "repeats")
 RACE = "#race .mars-race"
 LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === false"
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_text(args.out, json.dumps(result | {"growth": grown}, indent=1))
     print(f"ended {dict(ENDED)}, stopped {dict(STOPPED)}, lost {len(LOST)}", *LOST[:9], sep="\n")
     print(f"Memory: {samples[-1]} MiB, {grown:+.1%} over the soak.")
-    return int(bool(LOST) or grown > GROWTH)
+    return int(bool(LOST) or grown > MAX_GROWTH)
 
 
 if __name__ == "__main__":

@@ -110,9 +110,9 @@ def _table() -> Iterator[str]:
         "notes: Record<string, string> }",
         {
             "least": str(speedup.MIN_TIMED_TOKENS),
-            "apart": str(speedup.APART),
-            "near": str(speedup.NEAR),
-            "slack": str(speedup.SLACK),
+            "apart": str(speedup.MIN_UNCERTAINTY),
+            "near": str(speedup.NEAR_RATIO),
+            "slack": str(speedup.LIMIT_TOLERANCE),
             "notes": _object(**speedup.NOTES),
         },
     )

@@ -51,7 +51,7 @@ KEEPS_DYING = (
 # A requested checkpoint stays loaded for at least this time, because the visitor who requested it
 # may be about to start a run.
 IDLE_SECONDS = 5.0
-PATIENCE = 120.0  # maximum seconds that loading waits for other checkpoints to become idle
+MAX_WAIT_SECONDS = 120.0  # maximum seconds that loading waits for other checkpoints to become idle
 CHECK_SECONDS = 0.2
 WAITING = "{} is waiting for memory until runs with other models end…"
 LOADING = "load "  # prefix of the names of loading threads
@@ -62,7 +62,7 @@ whole path.
 """
 FAULT = "The model could not be loaded because of an error in the app. Choose another one."
 # Required memory divided by the size of the weights; decoding and other processes need memory too.
-SPARE = 1.3
+MEMORY_FACTOR = 1.3
 BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
 GGUF_BYTES = 0.6  # bytes per weight in a file with four bits per weight
 MAX_HEAD = 100_000_000
@@ -415,7 +415,7 @@ class Engines:
         """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
         wait until one is idle. Raises CheckpointError.
         """
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + MAX_WAIT_SECONDS
         while True:
             try:
                 return self._load(entry, source, progress)
@@ -555,7 +555,7 @@ def check_memory(source: Source, device: str, dtype: str) -> None:
     where = choose_device(device)
     free = _free_on_gpu(where) if where.type == "cuda" else free_memory()
     default = "bf16" if where.type == "cuda" else "int8" if has_native() else "fp32"
-    needed = SPARE * num_weights(source.path) * BYTES.get(dtype, BYTES[default])
+    needed = MEMORY_FACTOR * num_weights(source.path) * BYTES.get(dtype, BYTES[default])
     if free is not None and needed > free:
         raise MemoryShortError(
             f"{source.name} needs about {needed / GIGABYTE:.1f} GB of memory, but only "

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.model.forward import CausalModel
 
-QUEUE = 48  # prompts of a live run
+NUM_QUEUED = 48  # prompts of a live run
 MIN_MEASURED = 8  # prompts of a measurement, at least
-WINDOW = 2.0  # seconds that the live figures cover
+WINDOW_SECONDS = 2.0  # seconds that the live figures cover
 AR_SECONDS = 4.0  # decoding time of plain AR before a live run
 AR_VALID_SECONDS = 600.0  # age up to which an earlier measurement of plain AR is used again
 LOW_TAU = 0.5  # τ while the queue is long, if it follows the queue
@@ -64,7 +64,7 @@ class Meter:
             self._span += event.seconds
             self._num_done += sum(row.stop in FINAL for row in event.rows)
             self._recent.append((event.seconds, num_accepted(event), len(event.rows)))
-            while self._span - self._recent[0][0] >= WINDOW:
+            while self._span - self._recent[0][0] >= WINDOW_SECONDS:
                 self._span -= self._recent.popleft()[0]
 
     def figures(self) -> dict[str, float]:
@@ -261,8 +261,8 @@ class ThroughputHandlers(TabHandlers[ThroughputRun]):
     def _prompts(self, checkpoint: str) -> list[str]:
         """Return the queue: example prompts of the checkpoint, repeated if there are too few."""
         chosen = set_for(self.engines.entry_or_default(checkpoint))
-        prompts = dict.fromkeys(self.book.several(chosen, 0, 3 * QUEUE))
-        return ([*prompts] * QUEUE)[:QUEUE]
+        prompts = dict.fromkeys(self.book.several(chosen, 0, 3 * NUM_QUEUED))
+        return ([*prompts] * NUM_QUEUED)[:NUM_QUEUED]
 
     def blank(self) -> RunLog:
         return RunLog({"rows": 0, "prompts": []})

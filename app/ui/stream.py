@@ -48,7 +48,7 @@ HEARTBEAT_SECONDS = 1.0  # an idle generator yields this often, so that Gradio c
 CHECK_SECONDS = 0.2  # time between two checks of whether the visitor still waits
 CLEAR_SECONDS = 2.0
 WHOLE_CHARS = 120_000
-OVERLAP = 6  # number of times that a line is sent again in later values
+NUM_RESENDS = 6  # number of times that a line is sent again in later values
 NUM_KEPT = 8  # number of finished logs that pages can still request
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the visitor
 STOPPED = "Stopped. The results up to this point are shown."
@@ -82,7 +82,7 @@ class RunLog:
         self.run: str = self._head["run"]
         self._lines: list[str] = []
         self._num_chars = 0
-        self._sent: deque[int] = deque(maxlen=OVERLAP)  # numbers of lines when values were sent
+        self._sent: deque[int] = deque(maxlen=NUM_RESENDS)  # numbers of lines when values were sent
         self._status = ""
 
     def add(self, tag: str, data: str | Mapping[str, Any]) -> None:

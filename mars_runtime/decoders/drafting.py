@@ -14,7 +14,7 @@ If no draft or mask is worth its cost, rows take plain AR steps, and from time t
 to draft again.
 
 These are the rules of the objective ``time``. With the objective ``passes``, extra positions count
-as nearly free (as on a GPU) as long as the row runs at PACE times AR's speed or faster. The speed
+as nearly free (as on a GPU) as long as the row is at least MIN_SPEED times as fast as AR. The speed
 is computed from the costs in ``reference_curve``, not measured (see ``TimeBudget`` and
 ``BlockSizes``). This objective does not depend on the clock, so a prompt takes the same forward
 passes on every machine.
@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.decoders.decision import Acceptance
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
-from mars_runtime.decoders.lookup import LONGEST
+from mars_runtime.decoders.lookup import MAX_MATCH
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, MAX_DRAFTS
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -43,24 +43,24 @@ PROBE_SHARE = 0.025  # upper bound on the share of time spent on unsuccessful pr
 MAX_SPACING = 128  # maximum number of forward passes between probes
 
 # Constants that only the objective "passes" uses.
-PACE = 0.9  # minimum speed relative to AR, computed from ``reference_curve``
+MIN_SPEED = 0.9  # minimum speed relative to AR, computed from ``reference_curve``
 LEAST_SHARE = 0.05  # minimum weight of the cost of extra positions
-ADVANCE, FULL = 2.0, 6.0  # initial and maximum time budget, in AR steps
+INITIAL_BUDGET, MAX_BUDGET = 2.0, 6.0  # initial and maximum time budget, in AR steps
 
 # Constants that are used only to choose the B of unverified rows.
-POSITION_MEMORY = 0.95  # decay of the acceptance counts at each new observation
+POSITION_DECAY = 0.95  # decay of the acceptance counts at each new observation
 PRIOR_WEIGHT = 1.5  # number of observations that a prior probability counts as
 FIRST_POSITION = 0.6  # prior acceptance probability of the first draft
-POSITION_OUTWARD = 0.93  # prior of a position, divided by the probability of the one before
-SIZE_PATIENCE = 2  # forward passes before a B above 1 is chosen again
+POSITION_PRIOR_DECAY = 0.93  # prior of a position, divided by the probability of the one before
+SIZE_PASSES = 2  # forward passes before a B above 1 is chosen again
 
 # Constants that are used only to choose the drafts and masks of verified rows.
 NUM_SAMPLES = 20  # number of recent forward passes from which the number of masks is chosen
 NUM_PROBES = 2  # number of mask samples that are kept when no masks are chosen
-# Passes before the number of masks is chosen again: PATIENCE if it stayed the same, else HASTE.
-PATIENCE, HASTE = 16, 3
+# Passes before the number of masks is chosen again, if it stayed the same and if it changed.
+PASSES_IF_SETTLED, PASSES_IF_CHANGED = 16, 3
 MIN_SPACING = 8  # minimum number of forward passes between probes, because a choice takes time
-OUTWARD = 0.95  # assumed decay of the acceptance probability from mask to mask
+MASK_DECAY = 0.95  # assumed decay of the acceptance probability from mask to mask
 # Prior probability of a correct proposal: of the first mask, and of each further mask.
 FIRST_GUESS = (0.55, 0.5)
 
@@ -76,10 +76,10 @@ The categories are: mask proposals by confidence, the first token of prompt look
 and later lookup tokens by match length, given that the tokens before were right.
 """
 FIRST_LOOKUP = len(EDGES) + 1
-LATER_LOOKUP = FIRST_LOOKUP + LONGEST
+LATER_LOOKUP = FIRST_LOOKUP + MAX_MATCH
 GUESS_WEIGHT = 4.0  # number of scored predictions that a prior probability counts as
-FLOOR = 0.04  # drafts with a lower acceptance probability are never worth their cost
-MEMORY = 0.97  # decay of a category's earlier scores at each new score
+MIN_PROBABILITY = 0.04  # drafts with a lower acceptance probability are never worth their cost
+SCORE_DECAY = 0.97  # decay of a category's earlier scores at each new score
 
 ALL_ROOTS = range(MAX_DRAFTS + 1)
 Chain = list[tuple[int, int]]
@@ -141,12 +141,12 @@ class Probes:
 class TimeBudget:
     """Time budget of a row with the objective ``passes``, in units of an AR step.
 
-    Emitted tokens add the time that AR would need for them at PACE times its speed. The row's own
+    Emitted tokens add the time that AR would need for them at MIN_SPEED times its speed. The row's
     forward passes subtract their time.
     """
 
     def __init__(self) -> None:
-        self._left = ADVANCE
+        self._left = INITIAL_BUDGET
 
     @property
     def share(self) -> float:
@@ -154,15 +154,15 @@ class TimeBudget:
 
         It is 1 when no budget is left: extra positions then count at their full cost.
         """
-        return max(LEAST_SHARE, 1.0 - max(0.0, self._left) / FULL)
+        return max(LEAST_SHARE, 1.0 - max(0.0, self._left) / MAX_BUDGET)
 
     def spend(self, cost: float) -> None:
         """Subtract the cost of a forward pass, in AR steps."""
         self._left -= cost
 
     def earn(self, num_tokens: int) -> None:
-        """Add the time that AR would need for these tokens at PACE times its speed."""
-        self._left = min(FULL, self._left + num_tokens / PACE)
+        """Add the time that AR would need for these tokens at MIN_SPEED times its speed."""
+        self._left = min(MAX_BUDGET, self._left + num_tokens / MIN_SPEED)
 
 
 class AcceptanceCounts:
@@ -181,8 +181,8 @@ class AcceptanceCounts:
         The first ``num_accepted`` positions were accepted. ``is_rejected`` is whether the next
         position was rejected. If it is false, the result of the next position is unknown.
         """
-        self.accepted = [POSITION_MEMORY * count for count in self.accepted]
-        self.rejected = [POSITION_MEMORY * count for count in self.rejected]
+        self.accepted = [POSITION_DECAY * count for count in self.accepted]
+        self.rejected = [POSITION_DECAY * count for count in self.rejected]
         for position in range(num_accepted):
             self.accepted[position] += 1.0
         if is_rejected:
@@ -198,7 +198,7 @@ class AcceptanceCounts:
         for accepted, rejected in zip(self.accepted, self.rejected, strict=True):
             chance = (accepted + PRIOR_WEIGHT * guess) / (accepted + rejected + PRIOR_WEIGHT)
             probabilities.append(chance)
-            guess = POSITION_OUTWARD * chance
+            guess = POSITION_PRIOR_DECAY * chance
         return probabilities
 
 
@@ -298,12 +298,13 @@ class BlockSizes:
         if is_fewest:
             free = curve.at(LEAST_SHARE)
             rates = {
-                size: rate(size, chances, free if rates[size] >= PACE else curve) for size in sizes
+                size: rate(size, chances, free if rates[size] >= MIN_SPEED else curve)
+                for size in sizes
             }
         best = max(rates, key=rates.__getitem__, default=1)
         if best > 1 and rates[best] >= MIN_GAIN:
             self._choice = best
-            self._probes.keep_choice(SIZE_PATIENCE)
+            self._probes.keep_choice(SIZE_PASSES)
             return best
         is_probe = self._choice == 1 and best > 1
         self._choice = 1  # plain AR until the next probe
@@ -382,12 +383,12 @@ class Calibration:
     def chances(self, chain: Iterable[tuple[int, int]]) -> list[float]:
         """Return the probabilities that the first 1, 2, 3 ... predictions are all correct.
 
-        The list ends before the first probability below FLOOR.
+        The list ends before the first probability below MIN_PROBABILITY.
         """
         probabilities, all_right = [], 1.0
         for _, category in chain:
             all_right *= self._right[category] / self._total[category]
-            if all_right < FLOOR:
+            if all_right < MIN_PROBABILITY:
                 break
             probabilities.append(all_right)
         return probabilities
@@ -406,8 +407,8 @@ class Calibration:
         for chain in unscored:
             for (predicted, category), token in zip(chain, tokens, strict=False):
                 is_right = predicted == token
-                self._right[category] = MEMORY * self._right[category] + is_right
-                self._total[category] = MEMORY * self._total[category] + 1.0
+                self._right[category] = SCORE_DECAY * self._right[category] + is_right
+                self._total[category] = SCORE_DECAY * self._total[category] + 1.0
                 if not is_right:
                     break
             else:
@@ -675,12 +676,12 @@ class Drafter:
         return best_candidate(chances, self._policy, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
-        """Extend acceptance probabilities to the maximum number of masks by the decay OUTWARD."""
+        """Extend acceptance probabilities to the maximum number of masks by MASK_DECAY."""
         extended = list(masks)
         before = extended[-2] if len(extended) > 1 else 1.0
         chance = extended[-1] / before if before else 0.0
         while len(extended) < self._most_masks:
-            chance *= OUTWARD
+            chance *= MASK_DECAY
             extended.append(extended[-1] * chance)
         return extended
 
@@ -707,7 +708,7 @@ class Drafter:
         if best and rates[best] >= MIN_GAIN * plain:
             self._policy = DraftPolicy.of(best, rates[best], curve)
             is_settled = best == last and self._num_forwards > NUM_SAMPLES
-            self._probes.keep_choice(PATIENCE if is_settled else HASTE)
+            self._probes.keep_choice(PASSES_IF_SETTLED if is_settled else PASSES_IF_CHANGED)
             return self._policy
         is_probe = best > 0 and self._policy.num_masks == 0
         # Drop all but a few old samples, so that a successful probe can outweigh them.

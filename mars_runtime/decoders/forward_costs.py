@@ -22,7 +22,7 @@ STEP_VARIANCE = 0.06**2  # variance of the log time of a single step
 DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2  # growth of each variance in ``Tracking`` per step
 INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2  # initial variance of each factor of ``Tracking``
 MAX_LEVEL_VARIANCE = 0.1**2  # above it, a one-token step must measure the level (``Tracking``)
-JUMP = 4.0  # a residual above this many standard deviations: the machine's speed has changed
+MAX_RESIDUAL = 4.0  # in standard deviations; above it the machine's speed has changed
 
 
 class Curve(NamedTuple):
@@ -104,7 +104,7 @@ class Tracking:
         for number, drift in enumerate(DRIFT_VARIANCES):
             self._covariance[number][number] += drift
         covariances, variance = self._covariance_with(slopes)
-        if residual**2 > JUMP**2 * variance:
+        if residual**2 > MAX_RESIDUAL**2 * variance:
             self._covariance[0][0] += residual**2
             covariances, variance = self._covariance_with(slopes)
         self._estimates = [

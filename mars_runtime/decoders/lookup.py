@@ -11,7 +11,7 @@ from itertools import cycle, islice
 
 from mars_runtime.decoders.methods import MAX_DRAFTS
 
-LONGEST = 4
+MAX_MATCH = 4
 """Maximum length of a match, in tokens."""
 
 REACH = (1, 4, 8, MAX_DRAFTS)
@@ -29,7 +29,7 @@ class Lookup:
         self._text: list[int] = []
         # For each length: n-gram -> position after its latest occurrence that is not at the end.
         self._ends: dict[int, dict[tuple[int, ...], int]] = {
-            length: {} for length in range(LONGEST, 0, -1)
+            length: {} for length in range(MAX_MATCH, 0, -1)
         }
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Lookup:
     def following(self, at_most: int) -> tuple[list[int], int]:
         """Return the tokens after the latest earlier occurrence of the text's last tokens.
 
-        Uses the longest match of up to LONGEST tokens and also returns its length; returns ([], 0)
+        Uses the longest match, up to MAX_MATCH tokens, and also returns its length; returns ([], 0)
         without a match. If fewer than ``at_most`` tokens follow the match, they are repeated.
         """
         for length, ends in self._ends.items():

@@ -50,7 +50,7 @@ from mars_runtime.settings import MAX_FED, DecodeSettings
 NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
 """Classes of (maximum entropy in nats, share of the distance from τ to 1 that is added to τ)."""
-RATE = 0.2  # step size: a disagreement with AR adds RATE * target to ``Row.raised``
+TAU_STEP = 0.2  # step size: a disagreement with AR adds TAU_STEP * target to ``Row.raised``
 MAX_RAISED = 0.98
 """Maximum of ``Row.raised``. At τ = 1 no proposal would be accepted, so τ could not adapt again."""
 
@@ -473,6 +473,6 @@ def raised_after(raised: float, agreed: Iterable[bool], target: float) -> float:
     distance from τ to 1.
     """
     for is_same in agreed:
-        raised += -RATE * (1.0 - target) if is_same else RATE * target
+        raised += -TAU_STEP * (1.0 - target) if is_same else TAU_STEP * target
         raised = min(MAX_RAISED, max(0.0, raised))
     return raised

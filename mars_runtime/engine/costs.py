@@ -22,11 +22,11 @@ from mars_runtime.model.threads import ladder
 from mars_runtime.settings import MAX_FED, Metric
 
 MASKED = range(2, 6)  # numbers of tokens per row for which the cost of masks is measured
-CONTEXT = 128  # number of tokens in the KV cache before the timed ones
-SHORT = 0.02  # MANY is used only if a pass of one token takes less than this many seconds
+CONTEXT_TOKENS = 128  # number of tokens in the KV cache before the timed ones
+SHORT_PASS_SECONDS = 0.02  # MANY is used only if a pass of one token takes less time
 MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # tokens per row to time with one row, all threads
 FEW = (1, 2, 3, 5, 8, 16, 32)  # tokens per row to time otherwise; costs in between are interpolated
-BUDGET = 1.2  # after this many seconds, only the minimum number of rounds is completed
+BUDGET_SECONDS = 1.2  # after this many seconds, only the minimum number of rounds is completed
 ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 
 
@@ -89,7 +89,7 @@ def _measure(
     longest = max(2 * checkpoint.block_size - 1, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
     timer.seconds(1)
-    is_short = timer.seconds(1) < SHORT and num_rows == 1
+    is_short = timer.seconds(1) < SHORT_PASS_SECONDS and num_rows == 1
     lengths = {
         count: _lengths(MANY if is_short and count == counts[-1] else FEW, longest)
         for count in counts
@@ -106,7 +106,7 @@ def _measure(
     seconds: list[list[float]] = []
     began = time.perf_counter()
     for done in range(ROUNDS.stop):
-        if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
+        if done >= ROUNDS.start and time.perf_counter() - began > BUDGET_SECONDS:
             break
         seconds.append(list(_round(timer, feeds, before_pass)))
     minima = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
@@ -175,7 +175,7 @@ class _Timer:
         self._num_rows = num_rows
         self._mask = checkpoint.tokenizer.mask_id
         self._token = 0 if self._mask != 0 else 1
-        context = max(1, min(CONTEXT, model.config.max_positions - longest))
+        context = max(1, min(CONTEXT_TOKENS, model.config.max_positions - longest))
         self._cache = model.new_cache(num_rows, context + max(longest, MAX_FED))
         self._cache.cursors[:] = [context] * num_rows
         self._forbidden = forbidden_ids(checkpoint.tokenizer, model)

@@ -23,7 +23,7 @@ from mars_runtime.model.config import ModelConfig, RopeScaling
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.transfers import to_device
 
-SHORT = 64
+MAX_CACHED_WIDTH = 64
 """Causal biases are cached for at most this many tokens per row; prefill usually feeds more."""
 
 
@@ -159,12 +159,12 @@ class Positions:
         """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
 
         The last ``end`` columns of a longer table are the same bias, so one table per
-        ``num_queries`` is enough. Tables for at most SHORT queries are cached.
+        ``num_queries`` is enough. Tables for at most MAX_CACHED_WIDTH queries are cached.
         """
-        is_cached = num_queries <= SHORT
+        is_cached = num_queries <= MAX_CACHED_WIDTH
         bias = self._biases.get(num_queries)
         if bias is None or bias.shape[1] < end:
-            length = max(SHORT, 2 * end) if is_cached else end
+            length = max(MAX_CACHED_WIDTH, 2 * end) if is_cached else end
             size = (num_queries, num_queries)
             hidden = torch.full(size, -math.inf, dtype=self._dtype, device=self._device).triu(1)
             bias = F.pad(hidden, (length - num_queries, 0))

@@ -40,7 +40,7 @@ from mars_runtime.model.config import (
     printable,
 )
 from mars_runtime.model.files import GGUF_MAGIC, files_of
-from mars_runtime.model.quantized import GROUP, GroupedMatrix
+from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix
 from mars_runtime.text import BOS_IN_CHATS, EOS_IDS
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -378,7 +378,7 @@ def _grouped(tensor: GgufTensor) -> GroupedMatrix:
     """
     rows, columns = tensor.shape
     num_halves = 2 if tensor.type == Kind.Q4_1 else 1
-    blocks = tensor.data.reshape(rows, columns // GROUP, -1)
+    blocks = tensor.data.reshape(rows, columns // GROUP_SIZE, -1)
     halves = np.array(blocks[:, :, : 2 * num_halves]).view("<f2").astype(np.float32)
     scales = torch.from_numpy(halves[:, :, 0].copy())
     packed = blocks[:, :, 2 * num_halves :]
@@ -394,7 +394,7 @@ def _nibbles(packed: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.u
 
     The low 4 bits of a block's bytes are its first 16 integers, the high 4 bits its last 16.
     """
-    integers = np.empty((rows, columns // GROUP, 2, GROUP // 2), np.uint8)
+    integers = np.empty((rows, columns // GROUP_SIZE, 2, GROUP_SIZE // 2), np.uint8)
     np.bitwise_and(packed, 15, out=integers[:, :, 0])
     np.right_shift(packed, 4, out=integers[:, :, 1])
     return integers.reshape(rows, columns)

@@ -58,7 +58,7 @@ FLOATS_OF_8_BITS = {
     torch.float8_e5m2fnuz,
 }
 FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
-UNTRAINED = 1
+UNTRAINED_BLOCK_SIZE = 1
 """Block size of a checkpoint that was not trained with masks: it proposes the next token only."""
 
 
@@ -142,7 +142,7 @@ def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkp
         weight_files=(*parts.files, *adapter_files),
         model=model,
         tokenizer=tokenizer,
-        block_size=(*trained, parts.block_size if has_mask else UNTRAINED)[0],
+        block_size=(*trained, parts.block_size if has_mask else UNTRAINED_BLOCK_SIZE)[0],
         licence=entry.licence if entry else "",
         note=entry.note if entry else "",
         diffusion_size=parts.diffusion_size,
@@ -172,7 +172,7 @@ def _read_folder(folder: Path) -> _Parts:
     config, weights = _weights(folder, files, ModelConfig.from_dict(raw))
     spec, spec_config = read_spec(folder)
     diffusion_size = positive_int(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
-    default = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
+    default = UNTRAINED_BLOCK_SIZE if diffusion_size else DEFAULT_BLOCK_SIZE
     block_size = positive_int(raw, "mars_block_size", default)
     return _Parts(config, weights, spec, spec_config, block_size, files, diffusion_size)
 
@@ -198,7 +198,9 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
         )
     contents = read_gguf(path)
     spec, spec_config = contents.tokenizer, contents.tokenizer_config
-    return _Parts(contents.config, contents.weights, spec, spec_config, UNTRAINED, contents.files)
+    return _Parts(
+        contents.config, contents.weights, spec, spec_config, UNTRAINED_BLOCK_SIZE, contents.files
+    )
 
 
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:

@@ -21,7 +21,7 @@ from mars_runtime.settings import DecodeSettings, Metric
 NUM_RUNNERS_UP = 3
 NUM_BEST = NUM_RUNNERS_UP + 1
 """Number of candidates per prediction: the best token and its runners-up."""
-STRIP = 128
+STRIP_WIDTH = 128
 """Width of the strips into which ``best_of`` divides a large vocabulary on CUDA."""
 NEVER = 2**31 - 1
 NO_NUMBER = (
@@ -226,7 +226,7 @@ def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
     The largest values are in the ``count`` strips with the largest maxima, so a large V needs one
     pass for the maxima and a search in a few strips. Equal values are in any order.
     """
-    strip = math.gcd(table.shape[-1], STRIP)
+    strip = math.gcd(table.shape[-1], STRIP_WIDTH)
     if table.shape[-1] // strip < count or strip < count:
         best, ids = table.topk(count)
         return best, ids

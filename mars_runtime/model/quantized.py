@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-GROUP = 32
-TINY = 1e-30  # minimum scale, so that a group of equal entries is not divided by zero
+GROUP_SIZE = 32
+MIN_SCALE = 1e-30  # minimum scale, so that a group of equal entries is not divided by zero
 ENGINE = "fbgemm"
 _OPS: Any = torch.ops.quantized  # Any, because PyTorch's types do not list these operators
 
@@ -54,10 +54,10 @@ class GroupedMatrix:
         rows, columns = self.values.shape
         parts = [self.scales] if self.minimums is None else [self.scales, self.minimums]
         for part in parts:
-            if part.shape != (rows, columns / GROUP) or part.dtype != torch.float32:
+            if part.shape != (rows, columns / GROUP_SIZE) or part.dtype != torch.float32:
                 raise ValueError(
                     f"got scales or minimums of {part.dtype} {tuple(part.shape)} for a matrix of "
-                    f"{rows} x {columns}, which needs float32 ({rows}, {columns / GROUP:g})"
+                    f"{rows} x {columns}, which needs float32 ({rows}, {columns / GROUP_SIZE:g})"
                 )
 
     @property
@@ -68,7 +68,7 @@ class GroupedMatrix:
     def dense(self) -> Tensor:
         """Return the matrix in fp32, rounded after each operation as GGUF's reference code does."""
         rows, columns = self.shape
-        grouped = self.values.view(rows, -1, GROUP) * self.scales.unsqueeze(2)
+        grouped = self.values.view(rows, -1, GROUP_SIZE) * self.scales.unsqueeze(2)
         if self.minimums is not None:
             grouped += self.minimums.unsqueeze(2)
         return grouped.view(rows, columns)
@@ -117,13 +117,13 @@ class GroupedMatrix:
         as in Q4_1. With 8 bits the range is symmetric around zero, up to the group's largest
         absolute value, as in Q8_0.
         """
-        grouped = dense.float().view(len(dense), -1, GROUP)
+        grouped = dense.float().view(len(dense), -1, GROUP_SIZE)
         if bits == 8:
-            scales = (grouped.abs().amax(2) / 127).clamp_min(TINY)
+            scales = (grouped.abs().amax(2) / 127).clamp_min(MIN_SCALE)
             values = (grouped / scales.unsqueeze(2)).round_().to(torch.int8)
             return cls(values.flatten(1), scales, None, bits)
         minimums, largest = grouped.aminmax(dim=2)
-        scales = ((largest - minimums) / 15).clamp_min(TINY)
+        scales = ((largest - minimums) / 15).clamp_min(MIN_SCALE)
         integers = (grouped - minimums.unsqueeze(2)).div_(scales.unsqueeze(2)).round_()
         return cls(integers.clamp_(0, 15).to(torch.uint8).flatten(1), scales, minimums, bits)
 
@@ -161,7 +161,7 @@ def can_quantize() -> bool:
 def quantize(matrix: Tensor) -> Int8Matrix:
     """Quantise an fp32 matrix [in, out] to 8 bits, each output scaled by its largest entry."""
     transposed = matrix.t().contiguous()
-    scales = transposed.abs().amax(1).clamp_min_(TINY) / 127
+    scales = transposed.abs().amax(1).clamp_min_(MIN_SCALE) / 127
     weight = (transposed / scales.unsqueeze(1)).round_().to(torch.int8)
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = ENGINE
@@ -181,7 +181,7 @@ def quantize(matrix: Tensor) -> Int8Matrix:
 
 def multiply(x: Tensor, matrix: Int8Matrix) -> Tensor:
     """Return x @ matrix for fp32 x [N, in], each row of x scaled by its largest entry."""
-    largest = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(TINY)
+    largest = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(MIN_SCALE)
     linear = _OPS.linear_with_input_q_dq_qweight_dq_output_fp32
     product: Tensor = linear(x.div(largest), matrix.step, matrix.zero, matrix.packed)
     return product.mul_(largest)

@@ -20,7 +20,7 @@ from mars_runtime.model.forward import MaskGroup
 from mars_runtime.model.transfers import to_device
 
 ROWS_AT_ONCE = 4096
-TINY = 1e-30  # minimum scale, so that a row of zeros is not divided by zero
+MIN_SCALE = 1e-30  # minimum scale, so that a row of zeros is not divided by zero
 
 Embed = Callable[[Tensor], Tensor]
 """A function that returns the base model's embeddings, float32 [N, H], for token ids [N]."""
@@ -52,7 +52,7 @@ class QuantizedTable:
         values, scales = [], []
         for ids in torch.arange(vocab_size, device=matrix.device).split(ROWS_AT_ONCE):  # type: ignore[no-untyped-call]
             dense = embed(ids) @ matrix
-            scales.append(dense.abs().amax(1, keepdim=True).clamp_(min=TINY) / 127)
+            scales.append(dense.abs().amax(1, keepdim=True).clamp_(min=MIN_SCALE) / 127)
             values.append((dense / scales[-1]).round_().to(torch.int8))
         return cls(torch.cat(values), torch.cat(scales))
 

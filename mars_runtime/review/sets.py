@@ -33,7 +33,7 @@ MAX_TEXT = 200_000
 EQUAL, BAD = "equal", "bad"
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
 """Characters at the start of a cell that make a spreadsheet compute it."""
-DIGITS = 6
+NUM_DIGITS = 6
 
 
 class SetError(MarsError, ValueError):
@@ -102,7 +102,7 @@ def verdict(item: Item, text: str, *, is_cut: bool) -> bool | None:
 def _rounded(value: Any) -> Any:
     """Round times and confidences; further digits are noise, which does not compress."""
     if isinstance(value, float):
-        return round(value, DIGITS)
+        return round(value, NUM_DIGITS)
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list) else value

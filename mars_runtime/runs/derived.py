@@ -25,7 +25,7 @@ LETTERS: dict[Source, str] = {
 }
 """Source of a token -> the letter that represents this source in a trace line."""
 
-PARTS = 8
+NUM_PARTS = 8
 """Number of parts into which ``spread`` divides a run to compare their mean pass times."""
 STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 """Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
@@ -127,7 +127,7 @@ def spread(clocks: Sequence[float]) -> float:
     clocks: the time at the end of each pass, in seconds since the start of the first pass. The
     result is rounded to six decimals; it is NaN for fewer than two passes.
     """
-    num = min(PARTS, len(clocks))
+    num = min(NUM_PARTS, len(clocks))
     if num < 2 or not clocks[-1]:
         return math.nan
     ends = [part * len(clocks) // num for part in range(num + 1)]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 MAX_PERIOD = 64
 MIN_REPEATED = 48
 
-EVERY = 16  # number of tokens between two checks for near repetition
+CHECK_TOKENS = 16  # number of tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
@@ -97,7 +97,7 @@ def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
     None."""
     for end in range(first + 1, len(ids) + 1):
         num_kept = _repeated_from(ids, end)
-        if num_kept is None and end % EVERY == 0:
+        if num_kept is None and end % CHECK_TOKENS == 0:
             num_kept = _nearly_from(ids, end) or _phrases_from(ids, end)
         if num_kept is not None:
             return Loop(num_kept, end)
@@ -174,8 +174,8 @@ def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:
 
     ``written`` are the tokens emitted before.
     """
-    # Skip a multiple of EVERY tokens, so that the checks are at the same positions in the text.
-    skipped = max(0, len(written) - REACH) // EVERY * EVERY
+    # Skip a multiple of CHECK_TOKENS, so that the checks are at the same positions in the text.
+    skipped = max(0, len(written) - REACH) // CHECK_TOKENS * CHECK_TOKENS
     recent = written[skipped:]
     loop = find_loop([*recent, *new], len(recent))
     return None if loop is None else loop.end - len(recent)

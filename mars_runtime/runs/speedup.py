@@ -33,11 +33,11 @@ its limit, so the machine was busy. ``faster``, ``slower``: the whole range is a
 ``same``: the range contains 1.
 """
 
-APART = 0.06
+MIN_UNCERTAINTY = 0.06
 """Minimum relative uncertainty of a ratio: equal runs on a quiet machine differ by this much."""
-NEAR = 1.1
-"""Ratios between 1 / NEAR and NEAR are shown as "about as fast" if their 95 % range contains 1."""
-SLACK = 1.02
+NEAR_RATIO = 1.1
+"""A ratio from 1 / NEAR_RATIO to NEAR_RATIO is "about as fast" if its 95 % range contains 1."""
+LIMIT_TOLERANCE = 1.02
 """A ratio above the limit by at most this factor counts as rounding and is cut to the limit."""
 
 NOTES = {
@@ -99,7 +99,7 @@ class Speedup:
 def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
     """Compare a run with a baseline. limit: upper limit of the ratio."""
     ratio = run.rate / baseline.rate if run.rate and baseline.rate else math.nan
-    margin = math.hypot(run.spread, baseline.spread, APART)
+    margin = math.hypot(run.spread, baseline.spread, MIN_UNCERTAINTY)
     is_short = min(run.tokens, baseline.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
     return classify(ratio, ratio * math.exp(-margin), ratio * math.exp(margin), limit, is_short)
 
@@ -124,8 +124,8 @@ def classify(
         return Speedup("none", math.nan, math.nan, math.nan, limit)
     if is_short:
         return Speedup("short", math.nan, math.nan, math.nan, limit)
-    is_near = ratio < NEAR and ratio <= limit * NEAR
-    if ratio > limit * SLACK and not is_near:
+    is_near = ratio < NEAR_RATIO and ratio <= limit * NEAR_RATIO
+    if ratio > limit * LIMIT_TOLERANCE and not is_near:
         return Speedup("busy", math.nan, math.nan, math.nan, limit)
     ratio, low, high = min(ratio, limit), min(low, limit), min(high, limit)
     kind: Kind = "faster" if low > 1 else "slower" if high < 1 else "same"

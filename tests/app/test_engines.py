@@ -256,7 +256,7 @@ def test_one_that_is_at_work_is_waited_for(engines: SmallMachine) -> None:
 def test_one_that_is_kept_is_not_freed_between_two_runs(
     engines: SmallMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.3)
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.3)
     get(engines, "a")
     get(engines, "b")
     full = pytest.raises(UnavailableError, match="GB are free")

@@ -7,7 +7,7 @@ import gc
 import json
 
 from app.live.lanes import LiveLog
-from app.ui.stream import NUM_KEPT, OVERLAP, WHOLE_CHARS, RunLog, RunLogs
+from app.ui.stream import NUM_KEPT, NUM_RESENDS, WHOLE_CHARS, RunLog, RunLogs
 
 HEAD = {"run": "r", "lanes": [{"lane": "mars", "title": "MARS"}]}
 
@@ -33,10 +33,10 @@ def test_windows_of_a_long_run_stay_short_and_leave_nothing_out() -> None:
             made.add("mars", line)
         first, *rest = made.latest().splitlines()
         start = json.loads(first).get("from", 0)
-        assert start <= max(0, seen - 20 * (OVERLAP - 1)) or seen <= 20 * OVERLAP
+        assert start <= max(0, seen - 20 * (NUM_RESENDS - 1)) or seen <= 20 * NUM_RESENDS
         numbers = [json.loads(line.split("\t")[1])["n"] for line in rest]
         assert numbers == list(range(start, begin + 20))
-        assert sum(map(len, rest)) <= WHOLE_CHARS + 20 * 100 * (OVERLAP + 1)
+        assert sum(map(len, rest)) <= WHOLE_CHARS + 20 * 100 * (NUM_RESENDS + 1)
         seen = start + len(rest)
     assert len(made.whole().splitlines()) == 1 + len(lines)
 

@@ -14,7 +14,7 @@ from live_page import lines_of
 from app.engines.limits import Limits, RefusalError
 from app.throughput import run as module
 from app.throughput.order import read_order
-from app.throughput.run import LOW_TAU, QUEUE, WINDOW, Meter, ThroughputHandlers
+from app.throughput.run import LOW_TAU, NUM_QUEUED, WINDOW_SECONDS, Meter, ThroughputHandlers
 from mars_runtime.runs.events import Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests.test_folds import BATCH_EVENTS
@@ -60,10 +60,10 @@ def test_a_row_that_ends_takes_the_next_prompt_of_the_queue(page) -> None:
     handlers, _ = page
     *_, last = handlers.run("visitor", controls())
     head, lines = whole(handlers, last)
-    assert (head["rows"], len(head["prompts"])) == (4, QUEUE)
+    assert (head["rows"], len(head["prompts"])) == (4, NUM_QUEUED)
     parts = parts_of(lines)
     assert list(parts) == ["ar", "mars"]
-    texts, live = dict.fromkeys(range(QUEUE), ""), set[int]()
+    texts, live = dict.fromkeys(range(NUM_QUEUED), ""), set[int]()
     for step in of_tag(parts["mars"], "pass"):
         for row, count, text, *end in step["rows"]:
             texts[row] += text
@@ -75,7 +75,7 @@ def test_a_row_that_ends_takes_the_next_prompt_of_the_queue(page) -> None:
     assert all(text and TEXT.startswith(text) for text in texts.values())
     assert not live
     figures = of_tag(parts["mars"], "figures")[-1]
-    assert (figures["done"], figures["waiting"]) == (QUEUE, 0)
+    assert (figures["done"], figures["waiting"]) == (NUM_QUEUED, 0)
     assert figures["tpf"] > 1
     assert {step["tpf"] for step in of_tag(parts["ar"], "figures")} == {1.0}
     assert of_tag(lines, "level")[0]["rate"] > 0
@@ -161,12 +161,12 @@ def test_live_figures_cover_the_last_seconds() -> None:
     meter = Meter()
     steps = [event for event in BATCH_EVENTS if isinstance(event, Step)]
     meter.add(Prefill(4))
-    for second in (WINDOW, 0.5, 0.5):
+    for second in (WINDOW_SECONDS, 0.5, 0.5):
         meter.add(replace(steps[1], seconds=second))
     tokens = sum(len(row.accepted) for row in steps[1].rows)
     figures = meter.figures()
-    assert figures["at"] == WINDOW + 1
-    assert figures["rate"] == pytest.approx(3 * tokens / (WINDOW + 1), abs=0.1)
+    assert figures["at"] == WINDOW_SECONDS + 1
+    assert figures["rate"] == pytest.approx(3 * tokens / (WINDOW_SECONDS + 1), abs=0.1)
     meter.add(replace(steps[1], seconds=1.0))
     assert meter.figures()["rate"] == pytest.approx(3 * tokens / 2, abs=0.1)
     assert meter.num_joined == 1

@@ -13,7 +13,7 @@ from live_page import open_tab, over
 from scripted_page import page_served
 
 from app.handlers import Handlers
-from app.throughput.run import QUEUE
+from app.throughput.run import NUM_QUEUED
 
 pytestmark = needs_browser
 VIEW = "#throughput .mars-throughput"
@@ -40,7 +40,7 @@ def test_it_opens_on_a_recorded_run_in_which_tau_moves(page: playwright.Page) ->
     page.emulate_media(reduced_motion="reduce")  # shows the whole run at once
     open_tab(page, "throughput")
     page.wait_for_selector(f"{VIEW}[data-recorded-run=true][data-phase=finished][data-moves='1']")
-    assert page.get_attribute(VIEW, "data-done") == str(QUEUE)
+    assert page.get_attribute(VIEW, "data-done") == str(NUM_QUEUED)
     assert page.locator(".tv-row").count() == 8
     page.wait_for_selector("#throughput .js-plotly-plot")
     page.emulate_media(reduced_motion="no-preference")
@@ -60,7 +60,7 @@ def test_a_run_shows_rows_figures_and_the_move_of_tau(
     page.keyboard.press("Tab")
     page.wait_for_selector(f"{VIEW}[data-moves='1']")
     backend.forward_seconds = 0.0
-    page.wait_for_selector(f"{VIEW}[data-phase=finished][data-done='{QUEUE}']")
+    page.wait_for_selector(f"{VIEW}[data-phase=finished][data-done='{NUM_QUEUED}']")
     row = page.locator(".tv-row").first
     text = row.locator(".tv-text").evaluate("e => e.textContent")
     assert text == TEXT[: len(text)]

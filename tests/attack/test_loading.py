@@ -68,7 +68,7 @@ def test_an_engine_without_memory_is_named_too(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_page_serves_the_checkpoint_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.0)
     engines = Engines(AppSettings(checkpoint=TINY))
     try:
         served = engines.get(TINY)

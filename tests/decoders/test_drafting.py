@@ -14,11 +14,11 @@ from made_up_texts import AUTO, CHAT, CURVES, MATHS, MOST_MASKS, NOTHING, SURE, 
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.drafting import (
-    ADVANCE,
     AR_POLICY,
-    FULL,
+    INITIAL_BUDGET,
     LEAST_SHARE,
-    PACE,
+    MAX_BUDGET,
+    MIN_SPEED,
     Calibration,
     Drafter,
     DraftPolicy,
@@ -300,14 +300,16 @@ def test_part_of_a_cost_by_hand() -> None:
 
 def test_the_reserve_of_fewest_passes_by_hand() -> None:
     budget = TimeBudget()
-    assert budget.share == pytest.approx(1.0 - ADVANCE / FULL)
+    assert budget.share == pytest.approx(1.0 - INITIAL_BUDGET / MAX_BUDGET)
     for _ in range(18):  # AR's own steps, at 0.9 of the pace that is asked for
         budget.spend(1.0)
         budget.earn(1)
-    assert budget.share == pytest.approx(1.0 - (ADVANCE + 18 * (1 / PACE - 1)) / FULL)
+    assert budget.share == pytest.approx(
+        1.0 - (INITIAL_BUDGET + 18 * (1 / MIN_SPEED - 1)) / MAX_BUDGET
+    )
     budget.earn(100)  # a fast stretch pays for no slow one later
     assert budget.share == LEAST_SHARE
-    budget.spend(FULL)
+    budget.spend(MAX_BUDGET)
     assert budget.share == 1.0
     budget.spend(5.0)
     assert budget.share == 1.0
@@ -321,7 +323,7 @@ def test_fewest_passes_cost_at_most_a_tenth_of_the_speed(curve: str) -> None:
         for chances in (NOTHING, CHAT, MATHS, SURE):
             drafter = Drafter(replace(AUTO, auto_objective=auto_objective), MOST_MASKS)
             cost, num_forwards = write(drafter, Text(chances), CURVES[curve], 1500)
-            assert 1500 / cost > PACE - 0.005
+            assert 1500 / cost > MIN_SPEED - 0.005
             passes[auto_objective] += num_forwards
     assert passes["passes"] < 0.97 * passes["time"]
 
@@ -345,7 +347,7 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
         cost, _ = write(drafter, Text(CHAT), [scale * second for second in real], 1500, known)
         speeds[hears] = 1500 * scale / cost
     assert speeds[False] < 0.8
-    assert speeds[True] > PACE - 0.01
+    assert speeds[True] > MIN_SPEED - 0.01
 
 
 @pytest.mark.parametrize("chances", [NOTHING, CHAT, MATHS, SURE])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.plan import (
     MAX_RAISED,
-    RATE,
+    TAU_STEP,
     raised_after,
     threshold_for,
 )
@@ -41,7 +41,7 @@ def test_a_torn_model_is_trusted_with_less() -> None:
 def test_the_threshold_settles_where_agreement_is_the_target() -> None:
     nine_of_ten = ([True] * 9 + [False]) * 10
     assert raised_after(0.5, nine_of_ten, 0.9) == pytest.approx(0.5)
-    assert raised_after(0.5, [False], 0.9) == pytest.approx(0.5 + RATE * 0.9)
+    assert raised_after(0.5, [False], 0.9) == pytest.approx(0.5 + TAU_STEP * 0.9)
     assert raised_after(0.0, [True] * 9, 0.9) == 0.0
     assert raised_after(0.9, [False] * 9, 0.9) == MAX_RAISED
 

@@ -97,7 +97,7 @@ class HeatedTimer(Timer):
 def test_one_token_is_not_timed_behind_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "MANY", (*range(1, 9), 16, 32))
     monkeypatch.setattr(costs, "_Timer", HeatedTimer)
-    monkeypatch.setattr(costs, "SHORT", 3.0)  # so that MANY lengths are timed
+    monkeypatch.setattr(costs, "SHORT_PASS_SECONDS", 3.0)  # so that MANY lengths are timed
     actual = costs.measure_costs(CHECKPOINT)  # type: ignore[arg-type]
     assert (actual.seconds, actual.rho[1][:4]) == (2.0, (1.0, 1.1, 1.2, 1.3))
 

@@ -37,7 +37,7 @@ from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.library import CompileError, LayerStruct
 from mars_runtime.model.native.model import NativeModel, unsupported
 from mars_runtime.model.native.weights import LOW_BITS, LayerWeights
-from mars_runtime.model.quantized import GROUP, GroupedMatrix
+from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix
 from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import MAX_FED
 
@@ -72,7 +72,7 @@ def as_kept(adapter: Adapter) -> Adapter:
     """What is left of an adapter once its matrices are rounded to a few bits."""
 
     def kept(matrix: torch.Tensor) -> torch.Tensor:
-        padded = torch.nn.functional.pad(matrix, (0, -matrix.shape[1] % GROUP))
+        padded = torch.nn.functional.pad(matrix, (0, -matrix.shape[1] % GROUP_SIZE))
         return GroupedMatrix.quantize(padded, LOW_BITS).dense()[:, : matrix.shape[1]]
 
     layers = tuple(

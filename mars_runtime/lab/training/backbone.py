@@ -38,9 +38,9 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Update = Callable[[int, str, Tensor, Tensor], Tensor]
 """Adds the update of an adapter: (layer, part, input, product) -> product with the update."""
 
-ALIGNED = 8  # on a GPU, a length that is no multiple of 8 makes products many times slower
-PIECES, COMPARED = 96, 4
-"""``greedy`` divides the vocabulary into PIECES parts, and compares COMPARED parts in float32."""
+LENGTH_MULTIPLE = 8  # on a GPU, a length that is no multiple of 8 makes products many times slower
+NUM_PARTS, NUM_COMPARED = 96, 4
+"""``greedy`` divides the vocabulary into NUM_PARTS parts; NUM_COMPARED are compared in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +162,11 @@ class Backbone:
         """
         h = self.normed(x)
         logits = self.head(h)
-        if logits.dtype is torch.float32 or logits.shape[-1] % PIECES:
+        if logits.dtype is torch.float32 or logits.shape[-1] % NUM_PARTS:
             return logits.argmax(-1)
-        width = logits.shape[-1] // PIECES
-        pieces = logits.view(len(x), PIECES, width)
-        chosen = pieces.amax(-1).topk(COMPARED).indices
+        width = logits.shape[-1] // NUM_PARTS
+        pieces = logits.view(len(x), NUM_PARTS, width)
+        chosen = pieces.amax(-1).topk(NUM_COMPARED).indices
         inside = pieces.gather(1, chosen[..., None].expand(-1, -1, width)).argmax(-1)
         best = chosen * width + inside
         exact = (self.embedding[best].float() @ h[:, :, None])[..., 0]
@@ -271,8 +271,8 @@ def joint_softmax(
     """
     width, masks = scores.shape[-1], own.shape[-1]
     parts = [scores.masked_fill(unseen, -math.inf), own.masked_fill(own_unseen, -math.inf)]
-    if masks % ALIGNED:
-        missing = (*own.shape[:-1], -masks % ALIGNED)
+    if masks % LENGTH_MULTIPLE:
+        missing = (*own.shape[:-1], -masks % LENGTH_MULTIPLE)
         parts.append(own.new_full((1,), -math.inf).expand(missing))
     weights = torch.softmax(torch.cat(parts, -1), -1)
     return weights[..., :width], weights[..., width : width + masks]

@@ -45,7 +45,7 @@ IS_WINDOWS, IS_MAC = sys.platform == "win32", sys.platform == "darwin"
 # -static: on Windows, a library does not find other libraries in its own folder.
 LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
 SUFFIX = ".dll" if IS_WINDOWS else ".so"
-SECONDS = 600
+COMPILE_SECONDS = 600
 CHECKSUM = ".sha256"
 FORBIDDEN = re.compile("failed to map|not permitted|denied", re.IGNORECASE)
 """Matches the errors of systems that open no library in a folder, such as one mounted noexec."""
@@ -86,7 +86,7 @@ def _store(path: Path, write: Callable[[Path], object]) -> None:
         return
     lock = path.with_suffix(".lock")
     try:
-        with FileLock(lock, timeout=SECONDS):
+        with FileLock(lock, timeout=COMPILE_SECONDS):
             if not is_whole(path):
                 _write(path, write)
     except OSError as error:
@@ -210,7 +210,7 @@ def _compile(compiler: Compiler, targets: Sequence[Flags], target: str) -> None:
     errors = ""
     for flags in targets:
         command = [*compiler, *FLAGS, *LINKED, *flags, str(SOURCES / "native.cpp"), "-o", target]
-        done = _run(command, SECONDS)
+        done = _run(command, COMPILE_SECONDS)
         if done.returncode == 0:
             return
         errors = errors or done.stderr

@@ -40,7 +40,7 @@ from mars_runtime.model.native.weights import (
     packed_bytes,
 )
 from mars_runtime.model.predictions import NO_NUMBER, NUM_RUNNERS_UP, Penalty
-from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
+from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix, Weight
 from mars_runtime.model.reranker import Tables
 from mars_runtime.model.threads import HIDDEN, Threads
 from mars_runtime.runs.events import Proposal
@@ -54,10 +54,10 @@ BEST = NUM_RUNNERS_UP + 1
 def unsupported(config: ModelConfig) -> str | None:
     """Return why the native forward pass cannot run this model, as a sentence, or None."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
-    if any(size % GROUP for size in sizes):
+    if any(size % GROUP_SIZE for size in sizes):
         return (
             f"The native forward pass needs hidden, intermediate and head sizes that are multiples "
-            f"of {GROUP}, got {', '.join(map(str, sizes))}."
+            f"of {GROUP_SIZE}, got {', '.join(map(str, sizes))}."
         )
     return None
 

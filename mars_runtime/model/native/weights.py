@@ -24,7 +24,7 @@ from mars_runtime.model.config import (
     expected_names,
     expected_shape,
 )
-from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
+from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix, Weight
 
 LOW_BITS = 4  # number of bits per weight in an adapter's matrices
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
@@ -152,7 +152,7 @@ class Weights:
         ]
         base = sum(bytes_of(*shape, 8) for shape in shapes if len(shape) == 2)
         return base + sum(
-            bytes_of(rank, ins, LOW_BITS) + bytes_of(outs, rank + -rank % GROUP, LOW_BITS)
+            bytes_of(rank, ins, LOW_BITS) + bytes_of(outs, rank + -rank % GROUP_SIZE, LOW_BITS)
             for rank, ins, outs, _ in low
         )
 
@@ -228,14 +228,14 @@ def feed_order(size: int) -> Tensor:
 
     Each group of gate rows is followed by the up rows that its outputs are multiplied with.
     """
-    return torch.arange(2 * size).view(2, -1, GROUP).transpose(0, 1).flatten()
+    return torch.arange(2 * size).view(2, -1, GROUP_SIZE).transpose(0, 1).flatten()
 
 
 def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, GroupedMatrix]:
     a, b = update.a.float(), update.b.float()
     if part == "gate_up":
         b = b[order]
-    b = F.pad(b, (0, -len(a) % GROUP))
+    b = F.pad(b, (0, -len(a) % GROUP_SIZE))
     return GroupedMatrix.quantize(a, LOW_BITS), GroupedMatrix.quantize(b, LOW_BITS)
 
 
@@ -271,7 +271,7 @@ class Arena:
 
 def bytes_of(outs: int, ins: int, bits: int) -> int:
     """Return the size in bytes of a packed matrix [outs, ins]."""
-    return -(-outs // PAIR) * (ins // GROUP) * (640 if bits == 4 else 1088)
+    return -(-outs // PAIR) * (ins // GROUP_SIZE) * (640 if bits == 4 else 1088)
 
 
 def packed_bytes(matrix: Matrix) -> int:
@@ -283,7 +283,7 @@ def pack(matrix: GroupedMatrix) -> Tensor:
     outs, ins = matrix.shape
     padding = -outs % PAIR
     values = F.pad(matrix.values, (0, 0, 0, padding))
-    tiles = values.view(-1, TILE, ins // GROUP, GROUP // 4, 4).permute(0, 2, 3, 1, 4)
+    tiles = values.view(-1, TILE, ins // GROUP_SIZE, GROUP_SIZE // 4, 4).permute(0, 2, 3, 1, 4)
     parts = [matrix.scales]
     if matrix.bits == 4:
         numbers = tiles[:, :, :4] | (tiles[:, :, 4:] << 4)
@@ -293,7 +293,7 @@ def pack(matrix: GroupedMatrix) -> Tensor:
         numbers = (tiles.to(torch.int16) + 128).to(torch.uint8)
     columns = [numbers.flatten(2)]
     for part in parts:
-        halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, ins // GROUP).transpose(1, 2)
+        halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, ins // GROUP_SIZE).transpose(1, 2)
         columns.append(halves.to(torch.float16).contiguous().view(torch.uint8))
     blocks = torch.cat(columns, 2)
     return blocks.view(-1, 2, *blocks.shape[1:]).transpose(1, 2).contiguous()

@@ -9,17 +9,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.training.adapter.parameters import (
-    CANDIDATES,
+    MAX_CANDIDATES,
     FullWeights,
     Parameters,
     SamplerModule,
 )
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, read_clean, read_masks
 from mars_runtime.lab.training.backbone import Backbone
-from mars_runtime.model.predictions import STRIP, best_of
+from mars_runtime.model.predictions import STRIP_WIDTH, best_of
 
-DECAY = 0.8
-ROWS = 1024
+MASK_WEIGHT_DECAY = 0.8
+MAX_MASKS_AT_ONCE = 1024
 """Maximum number of masks per matrix product with the output head, to limit memory."""
 
 
@@ -30,13 +30,13 @@ class TrainedVocabulary:
     """
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """Build the vocabulary from ``tokens``, and add others up to a multiple of STRIP.
+        """Build the vocabulary from ``tokens``, and add others up to a multiple of STRIP_WIDTH.
 
         tokens: sorted token ids.
         """
         others = torch.ones(len(model.embedding), dtype=torch.bool)
         others[tokens] = False
-        missing = others.nonzero()[: -len(tokens) % STRIP, 0]
+        missing = others.nonzero()[: -len(tokens) % STRIP_WIDTH, 0]
         tokens = torch.cat([tokens, missing]).sort().values
         self.tokens = tokens
         self.head = model.embedding[tokens].contiguous()
@@ -110,7 +110,7 @@ def mask_loss(
     """
     num_masks = x.shape[2]
     targets, counts = batch.targets(num_masks)
-    weight = DECAY ** torch.arange(num_masks) * counts
+    weight = MASK_WEIGHT_DECAY ** torch.arange(num_masks) * counts
     chosen = counts.flatten().nonzero()[:, 0]
     h = model.normed(x).flatten(0, 2)[chosen]
     rows = vocabulary.rows(targets.flatten()[chosen])
@@ -127,7 +127,7 @@ def mask_loss(
     loss = (losses * flat).sum() / flat.sum()
     if sampler is not None:
         previous = model.embedding[batch.previous_tokens(num_masks).flatten()[chosen]]
-        values, best = best_of(logits.detach(), CANDIDATES)
+        values, best = best_of(logits.detach(), MAX_CANDIDATES)
         scores = sampler(previous, h.detach(), vocabulary.head[best], values)
         loss = loss + _choice_loss(scores, best == rows[:, None], flat)
     return Terms(loss, len(chosen), first)
@@ -177,11 +177,13 @@ def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous:
     x: [N, H], residual stream of the masks. previous: [N], the token before each proposal.
     """
     if sampler is None:
-        return torch.cat([model.greedy(rows) for rows in torch.split(x, ROWS)])
+        return torch.cat([model.greedy(rows) for rows in torch.split(x, MAX_MASKS_AT_ONCE)])
     tokens = []
-    for rows, before in zip(torch.split(x, ROWS), torch.split(previous, ROWS), strict=True):
+    for rows, before in zip(
+        torch.split(x, MAX_MASKS_AT_ONCE), torch.split(previous, MAX_MASKS_AT_ONCE), strict=True
+    ):
         h = model.normed(rows)
-        logits, best = best_of(model.head(h).float(), CANDIDATES)
+        logits, best = best_of(model.head(h).float(), MAX_CANDIDATES)
         scores = sampler(model.embedding[before], h, model.embedding[best], logits)
         tokens.append(best.gather(1, scores.argmax(-1, keepdim=True))[:, 0])
     return torch.cat(tokens)

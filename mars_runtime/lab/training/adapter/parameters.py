@@ -23,10 +23,10 @@ from mars_runtime.model.adapter import FORMAT, PARTS, read_tensors
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import ADAPTER
 
-ALPHA = 2.0
+UPDATE_FACTOR = 2.0
 """Factor of every update. Saved files contain ``b`` multiplied by this factor."""
 MAX_FILE_BYTES = 9_500_000
-CANDIDATES = 32
+MAX_CANDIDATES = 32
 SAMPLER_WIDTH = 512
 
 
@@ -83,7 +83,7 @@ class Parameters(nn.Module):
         dtype: dtype of the products.
         """
         a = {name: weight.to(dtype) for name, weight in self.a.items()}
-        b = {name: (ALPHA * weight).to(dtype) for name, weight in self.b.items()}
+        b = {name: (UPDATE_FACTOR * weight).to(dtype) for name, weight in self.b.items()}
 
         def added(index: int, part: str, x: Tensor, y: Tensor) -> Tensor:
             name = f"{index}_{part}"
@@ -102,7 +102,7 @@ class Parameters(nn.Module):
                 "--mask-embeddings and --sampler with which it was trained."
             )
         for name, tensor in tensors.items():
-            tensor.copy_(saved[name] / ALPHA if name.endswith(".b") else saved[name])
+            tensor.copy_(saved[name] / UPDATE_FACTOR if name.endswith(".b") else saved[name])
 
     def saved(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name in the saved files, tensor) for every parameter."""
@@ -121,7 +121,7 @@ class Parameters(nn.Module):
         Each file is replaced atomically. Other weight files of an earlier adapter are removed.
         """
         tensors = {
-            name: (ALPHA * tensor if name.endswith(".b") else tensor).bfloat16()
+            name: (UPDATE_FACTOR * tensor if name.endswith(".b") else tensor).bfloat16()
             for name, tensor in self.saved()
         }
         folder.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ SHARES = {"chat": 0.40, "maths": 0.16, "code": 0.16, "summary": 0.14, "rewriting
 Shares of the tokens differ: answers about code are longer than summaries and rewritten texts.
 """
 HELD_OUT_ONE_IN = 50
-RUN = 13
+MIN_SHARED_WORDS = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,16 @@ def words(text: str) -> list[str]:
 
 
 def runs(text: str) -> set[int]:
-    """Return the hashes of all sequences of RUN consecutive words in a text."""
+    """Return the hashes of all sequences of MIN_SHARED_WORDS consecutive words in a text."""
     text_words = words(text)
-    return {hash(tuple(text_words[i : i + RUN])) for i in range(len(text_words) - RUN + 1)}
+    return {
+        hash(tuple(text_words[i : i + MIN_SHARED_WORDS]))
+        for i in range(len(text_words) - MIN_SHARED_WORDS + 1)
+    }
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """Return the hashes of all sequences of RUN words in the benchmark files in ``folder``.
+    """Return the hashes of all sequences of MIN_SHARED_WORDS words in a folder's benchmark files.
 
     All strings in ``*.jsonl`` and ``*.jsonl.gz`` files count.
     """
