@@ -24,7 +24,7 @@ from mars_runtime.files.outputs import OutputError, check_folder, path_of
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = re.compile(
     r"app\.py|LICENSE|pyproject\.toml|(app|mars_runtime|checkpoints|assets/built|assets/web|assets/recordings)/.+"
-    r"|assets/results/(evaluation|chat_evaluation|page_ways)"
+    r"|assets/results/(evaluation|chat_evaluation|page_methods)"
     r"\.json"
 )
 LEFT_OUT = re.compile(

@@ -58,9 +58,9 @@ def test_a_text_that_ends_early_differs_at_its_end() -> None:
 def test_methods_are_many_different_and_lossless() -> None:
     actual = lossless_methods(24)
     assert len(set(actual)) == len(actual) >= 3
-    assert all(way.lossless and way.max_new_tokens == 24 for way in actual)
-    assert len({way.block_size for way in actual}) >= 3
-    assert len({way.tau for way in actual}) >= 3
+    assert all(each.lossless and each.max_new_tokens == 24 for each in actual)
+    assert len({each.block_size for each in actual}) >= 3
+    assert len({each.tau for each in actual}) >= 3
 
 
 def run(*given: str) -> int:
@@ -82,9 +82,9 @@ def test_every_lossless_method_is_compared(foreseeing_folder: Path, tmp_path: Pa
     document = json.loads(out.read_text())
     assert {"date", "commit", "hardware", "versions"} <= set(document)
     assert (document["num_prompts"], document["num_mismatches"]) == (6, 0)
-    assert len(document["ways"]) == 1 + 2 * len(lossless_methods(6))
-    assert {way["batch_size"] for way in document["ways"]} == {1, 4}
-    assert document["num_answers"] == 6 * len(document["ways"])
+    assert len(document["comparisons"]) == 1 + 2 * len(lossless_methods(6))
+    assert {row["batch_size"] for row in document["comparisons"]} == {1, 4}
+    assert document["num_answers"] == 6 * len(document["comparisons"])
     assert str(tmp_path) not in out.read_text()
 
 

@@ -171,10 +171,10 @@ def measure_shape(name: str, num_rows: int, num_tokens: int) -> dict[str, Any]:
         steps = (event.rows for event in events if isinstance(event, Step))
         return [(now(device), sum(len(row.accepted) for row in rows)) for rows in steps]
 
-    ways = [DecodeSettings("ar", 1.0, 1)]
-    ways += [DecodeSettings(tau=0.95, block_size=size) for size in (4, 8, 16)]
-    ways += [DecodeSettings(tau=0.0, block_size=4, lossless=True)]
-    limited = [replace(settings, max_new_tokens=num_tokens) for settings in ways]
+    methods = [DecodeSettings("ar", 1.0, 1)]
+    methods += [DecodeSettings(tau=0.95, block_size=size) for size in (4, 8, 16)]
+    methods += [DecodeSettings(tau=0.0, block_size=4, lossless=True)]
+    limited = [replace(settings, max_new_tokens=num_tokens) for settings in methods]
     peers: dict[str, Any] = {describe(settings): partial(run, settings) for settings in limited}
     peers["transformers generate"] = generate
     rates: dict[str, list[float]] = {peer: [] for peer in peers}

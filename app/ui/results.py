@@ -13,7 +13,7 @@ from mars_runtime.runs.statistics import Estimate, wilson
 from mars_runtime.settings import describe, read_settings
 
 RESULTS = ASSETS / "results"
-FILES = {"page_ways": "ways", "chat_evaluation": "requests", "evaluation": "averages"}
+FILES = {"page_methods": "methods", "chat_evaluation": "requests", "evaluation": "averages"}
 """Files with measured methods, and the key of their rows."""
 
 

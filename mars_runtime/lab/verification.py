@@ -100,7 +100,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         "num_answers": answers,
         "num_tokens": tokens,
         "num_mismatches": wrong,
-        "ways": [asdict(comparison) for comparison in comparisons],
+        "comparisons": [asdict(comparison) for comparison in comparisons],
     }
     write_text(args.out, json.dumps(document, ensure_ascii=False, indent=1))
     console.print(_table(comparisons).to_rich(), crop=False)

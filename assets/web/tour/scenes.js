@@ -240,8 +240,8 @@ export class RaceScene {
     put(this.mark, SENTENCES.starting);
     this.mark.dataset.kind = "asking";
     const { checkpoint, settings } = headerOf(this.lanes[0]);
-    const way = { prompt, checkpoint, settings, limit: settings.max_new_tokens };
-    this.live = new LiveRun(way, this);
+    const order = { prompt, checkpoint, settings, limit: settings.max_new_tokens };
+    this.live = new LiveRun(order, this);
   }
 
   get isLive() {
@@ -316,14 +316,14 @@ class LiveRun {
   }
 
   /**
-   * @param {Omit<WayDetail, "kind">} way
+   * @param {Omit<SettingsDetail, "kind">} order
    * @param {RaceScene} scene gets the lanes at the first token, is drawn once per frame, and falls back to its recording
    */
-  constructor(way, scene) {
+  constructor(order, scene) {
     this.scene = scene;
     this.view = /** @type {View} */ (LiveRun.view()); // exists if isPossible()
     this.before = this.view.run;
-    const detail = { kind: "way", isKept: true, ...way };
+    const detail = { kind: "settings", isKept: true, ...order };
     this.view.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
     this.waited = 0;
     this.frameBefore = performance.now();

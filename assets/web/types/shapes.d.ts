@@ -9,8 +9,8 @@ interface AskDetail {
 }
 
 // A request to run a prompt with given settings, which does not refer to a displayed run.
-interface WayDetail {
-  kind: "way";
+interface SettingsDetail {
+  kind: "settings";
   prompt: string;
   checkpoint: string;
   settings: Settings;

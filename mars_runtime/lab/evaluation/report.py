@@ -183,12 +183,12 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
 
 
 def request_figures(results: Results) -> list[RequestFigures]:
-    ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
+    by_method: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
     for cell in results:
         if tasks.is_open(cell.family):
             key = (cell.checkpoint, cell.fingerprint, cell.dtype, cell.settings)
-            ways.setdefault(key, []).append(cell)
-    return [_request_figures(cells, results) for cells in ways.values()]
+            by_method.setdefault(key, []).append(cell)
+    return [_request_figures(cells, results) for cells in by_method.values()]
 
 
 def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigures:
@@ -296,7 +296,7 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
         if summary.accuracy is None
     }
     columns: dict[str, Callable[[Average], str]] = {
-        "method": _way,
+        "method": _method,
         "accuracy %": lambda method: percent(method.accuracy),
         "against AR": lambda method: points(method.accuracy_change),
         "TPF": lambda method: number(method.tpf),
@@ -309,14 +309,15 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
 def families_table(summaries: Sequence[Summary]) -> Table:
     """Return a table of accuracy and tokens per forward pass, by method and family."""
     families = list(dict.fromkeys(summary.cell.family for summary in summaries))
-    ways: dict[str, dict[str, str]] = {}
+    by_method: dict[str, dict[str, str]] = {}
     for summary in summaries:
         right = f"{summary.accuracy.value * 100:.0f} % · " if summary.accuracy else ""
-        ways.setdefault(_way(summary.cell), {})[summary.cell.family] = (
+        by_method.setdefault(_method(summary.cell), {})[summary.cell.family] = (
             f"{right}{summary.tpf.value:.2f}"
         )
     lines = tuple(
-        (way, *(cells.get(family, NONE) for family in families)) for way, cells in ways.items()
+        (method, *(cells.get(family, NONE) for family in families))
+        for method, cells in by_method.items()
     )
     return Table("Accuracy and TPF of each family", ("method", *families), lines)
 
@@ -331,7 +332,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
     kinds = list(dict.fromkeys(kind for method in figures for kind in method.by_kind))
     lines = tuple(
         (
-            _way(method),
+            _method(method),
             number(method.tpf),
             *(number(method.by_kind.get(kind)) for kind in kinds),
             share(method.agreement),
@@ -350,7 +351,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
     widest = max(len(method.by_place) for method in drafting)
     lines = tuple(
         (
-            _way(method),
+            _method(method),
             *(f"{value:.0%}" for value in method.by_place),
             *[NONE] * (widest - len(method.by_place)),
         )
@@ -366,7 +367,7 @@ def _first_mask(kind: KindFigures) -> str:
 
 def kinds_table(figures: Sequence[KindFigures]) -> Table:
     columns: dict[str, Callable[[KindFigures], str]] = {
-        "method": _way,
+        "method": _method,
         "kind": lambda kind: kind.kind,
         "TPF": lambda kind: number(kind.tpf),
         "first mask": lambda kind: (
@@ -380,5 +381,5 @@ def kinds_table(figures: Sequence[KindFigures]) -> Table:
     return Table.of("Kinds of prompts, with 95 % intervals", figures, columns)
 
 
-def _way(record: GridCell | Average | RequestFigures | KindFigures) -> str:
+def _method(record: GridCell | Average | RequestFigures | KindFigures) -> str:
     return f"{record.checkpoint} · {describe(record.settings)}"

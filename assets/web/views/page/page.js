@@ -381,10 +381,10 @@ function obeyed({ settings, facts }) {
 /**
  * Returns the run to start when a view requests a method with certain settings, a prompt
  * and a checkpoint.
- * @param {WayDetail} given
+ * @param {SettingsDetail} given
  * @returns {Order}
  */
-const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
+const settingsOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
   checkpoint,
   isKept,
   asked: JSON.stringify({ prompt, checkpoint, given: [], history: "", max_new_tokens: limit }),
@@ -450,9 +450,9 @@ function giveBack() {
 function mountAsks() {
   document.addEventListener("mars-ask", ({ detail, target }) => {
     if (!(target instanceof Element)) return;
-    if (detail.kind === "way") {
+    if (detail.kind === "settings") {
       if (!detail.isKept) fillPrompt(detail.prompt);
-      return ask(wayOrder(detail), target);
+      return ask(settingsOrder(detail), target);
     }
     if (detail.kind === "replay") return replay(detail.value, target);
     const { lineView: view } = target;
