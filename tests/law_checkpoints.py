@@ -12,8 +12,8 @@ import torch
 from helpers import tokens_of, word_sequence
 
 from mars_runtime import tasks
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
-from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.model.load import Checkpoint, load_checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mars_runtime.decoders.base import SettingsSource, Vocabulary, with_method
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.methods import Method
 from mars_runtime.model.forward import CausalModel
 from mars_runtime.runs.events import Event

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_runtime.chat_template import render
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.model.gguf import GgufFile, tokenizer_spec
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import registry

@@ -21,8 +21,8 @@ from law_checkpoints import run, word_prompts
 from native_models import LLAMA, MASK_ID, native_model
 from test_laws import ADDITIONS, CHANGES, EARLY_END, EXACT
 
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.drafting import basis_of
-from mars_runtime.decoders.factory import decode
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, native_model
 
 from mars_runtime.cache import BLOCK
-from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.prefix_cache import BlockPrefixCache
 from mars_runtime.engine.memory import new_prefix_cache
 from mars_runtime.model.load import Checkpoint, load_checkpoint

@@ -31,9 +31,8 @@ from law_checkpoints import (
 )
 
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModels
-from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.model.load import Checkpoint

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.files.paths import SOURCE
 from mars_runtime.model.config import ModelConfig, expected_names, expected_shape
 from mars_runtime.model.transformer import Transformer

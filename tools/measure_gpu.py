@@ -36,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-from mars_runtime.decoders.factory import decode  # noqa: E402
+from mars_runtime.decoders.cursor import decode  # noqa: E402
 from mars_runtime.engine.provenance import provenance  # noqa: E402
 from mars_runtime.files.outputs import OutputError, check_folder, path_of, write_text  # noqa: E402
 from mars_runtime.lab.benchmark.forward import WIDTHS, forward_times, now, rho_curve  # noqa: E402

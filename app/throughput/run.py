@@ -310,6 +310,6 @@ def _decode_queue(
     """Call ``decode_queue``. It is imported here, because importing torch at the start would delay
     the page.
     """
-    from mars_runtime.decoders.factory import decode_queue
+    from mars_runtime.decoders.cursor import decode_queue
 
     return decode_queue(model, vocabulary, prompts, settings, rows, costs)

@@ -1,22 +1,20 @@
-"""Parts shared by all decoders: interfaces, prompt checks, prefill and the decoding loop.
+"""Parts shared by all decoders: interfaces, prompt checks and prefill.
 
 Models implement ``mars_runtime.model.forward.CausalModel``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from mars_runtime.decoders.event_stream import EventStream
-from mars_runtime.decoders.prefix_cache import PrefixHit
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.forward import CausalModel
-from mars_runtime.runs.events import Event, Prefill, Step
+from mars_runtime.runs.events import Step
 from mars_runtime.settings import DecodeSettings
 
 PREFILL_CHUNK = 512
@@ -119,62 +117,6 @@ class Batch(Protocol):
         while self.prefill(number):
             pass
         return len(prompt) - 1
-
-
-def decode_on(
-    batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
-) -> Iterator[Event]:
-    """Decode prompts on an empty batch that is large enough for them, and leave the batch empty.
-
-    Yields one Prefill, then the Steps. Rows are numbered from 0. Raises DecodeError.
-    """
-    try:
-        num_read = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
-        num_reused = sum(map(batch.num_reused, batch.rows))
-        yield Prefill(num_read, cache_bytes=batch.num_bytes, num_reused=num_reused)
-        while batch.rows:
-            yield batch.step()
-    finally:
-        for row in batch.rows:
-            batch.drop(row)
-        batch.release_ended()
-
-
-class Decoding(EventStream):
-    """Stream of the events that ``decode_on`` yields for the prompts.
-
-    ``make`` allocates the batch when the first event is requested.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[], Batch],
-        prompts: Sequence[Sequence[int]],
-        settings: SettingsSource,
-        hit: PrefixHit | None = None,
-    ) -> None:
-        self._batches: list[Batch] = []
-        super().__init__(_events(make, self._batches, prompts, settings), hit)
-
-    def checked(self, step: Step) -> Step:
-        """Add to the latest step the tokens that AR would have chosen (``RowStep.checks``)."""
-        return self._batches[0].checked(step, [row.row for row in step.rows])
-
-
-def _events(
-    make: Callable[[], Batch],
-    batches: list[Batch],
-    prompts: Sequence[Sequence[int]],
-    settings: SettingsSource,
-) -> Generator[Event, None, None]:
-    """Yield the events of ``decode_on`` and append its batch to ``batches``.
-
-    This is a function, because a generator method of Decoding would create a reference cycle, which
-    would delay freeing the batch.
-    """
-    batch = make()
-    batches.append(batch)
-    yield from decode_on(batch, prompts, settings)
 
 
 def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:

@@ -39,7 +39,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from mars_runtime.decoders import factory
+from mars_runtime.decoders import cursor
 from mars_runtime.decoders.base import (
     NOT_MEASURED,
     NoMaskError,
@@ -111,7 +111,7 @@ def decode_batch(
     if vocabulary.mask_id is None and (current.num_proposals > 1 or method == "block"):
         raise NoMaskError
     check_prompts(model, prompts, current.max_new_tokens)
-    decode: Callable[..., Iterator[Event]] = partial(factory.decode, costs=costs)
+    decode: Callable[..., Iterator[Event]] = partial(cursor.decode, costs=costs)
     if method == "block":
         decode = partial(_decode_block, cache_block=cache_block)
     elif method == "uncached":

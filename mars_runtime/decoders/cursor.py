@@ -5,6 +5,8 @@ pending tokens after it. A forward pass feeds ``[pending | masks]``. AR, MARS an
 differ only in how many masks are fed and which predictions are emitted. Rows join and leave between
 steps and have their own settings.
 
+``decode`` and ``decode_queue`` decode prompts on a new batch, on any device.
+
 Accepted tokens are fed again as real tokens, so the forward pass that feeds them also predicts what
 AR would have chosen at their positions. These hidden states are stored until the next forward pass.
 Logits are computed from them only on request (``checked``), outside the timed step.
@@ -13,8 +15,10 @@ Logits are computed from them only on request (``checked``), outside the timed s
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,21 +30,23 @@ from mars_runtime.decoders.base import (
     SettingsSource,
     Vocabulary,
     check_prompt,
+    check_prompts,
     check_room,
     forbidden_ids,
     prefill,
     slots_to_read,
 )
 from mars_runtime.decoders.draft_model import Drafted, DraftModels, DraftRows
+from mars_runtime.decoders.event_stream import EventStream
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.decoders.plan import FeedPolicy, RowOutcome, RowPlan, drafted_for, plan_row
-from mars_runtime.decoders.prefix_cache import PrefixCache
+from mars_runtime.decoders.prefix_cache import PrefixCache, PrefixHit
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.model.predictions import Draw
-from mars_runtime.runs.events import FINAL, Proposal, RowStep, Step
+from mars_runtime.runs.events import FINAL, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import MAX_FED, Metric
 
 
@@ -299,3 +305,121 @@ class CursorBatch(Batch):
         row.emit(acceptance.emitted, acceptance.num_agreed, drafts)
         row.raised, row.is_sound = outcome.raised, True
         return step
+
+
+def decode(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+    costs: ForwardCosts | None = None,
+    *,
+    hit: PrefixHit | None = None,
+    draft_models: DraftModels | None = None,
+) -> Decoding:
+    """Decode prompts of any lengths together, with the method of the current settings.
+
+    Yields one Prefill, then one Step per forward pass. ``seconds`` stay 0 and there is no End,
+    because the engine measures time.
+
+    costs: costs of forward passes on this device; required for ``block_size="auto"``.
+    hit: the prefix of the prompt found in the prefix cache; only for a single prompt.
+    draft_models: required for the method ``speculative``.
+
+    Raises DecodeError immediately if a prompt does not fit.
+    """
+    limit = settings().max_new_tokens
+    check_prompts(model, prompts, limit)
+    num_rows, capacity = len(prompts), max(map(len, prompts)) + limit
+    assert hit is None or num_rows == 1, "a prefix hit belongs to a single prompt"
+    shape = (num_rows, capacity, costs)
+    make = partial(CursorBatch, model, vocabulary, *shape, hit, draft_models)
+    return Decoding(make, prompts, settings, hit)
+
+
+def decode_on(
+    batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
+) -> Iterator[Event]:
+    """Decode prompts on an empty batch that is large enough for them, and leave the batch empty.
+
+    Yields one Prefill, then the Steps. Rows are numbered from 0. Raises DecodeError.
+    """
+    try:
+        num_read = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
+        num_reused = sum(map(batch.num_reused, batch.rows))
+        yield Prefill(num_read, cache_bytes=batch.num_bytes, num_reused=num_reused)
+        while batch.rows:
+            yield batch.step()
+    finally:
+        for row in batch.rows:
+            batch.drop(row)
+        batch.release_ended()
+
+
+class Decoding(EventStream):
+    """Stream of the events that ``decode_on`` yields for the prompts.
+
+    ``make`` allocates the batch when the first event is requested.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Batch],
+        prompts: Sequence[Sequence[int]],
+        settings: SettingsSource,
+        hit: PrefixHit | None = None,
+    ) -> None:
+        self._batches: list[Batch] = []
+        super().__init__(_events(make, self._batches, prompts, settings), hit)
+
+    def checked(self, step: Step) -> Step:
+        """Add to the latest step the tokens that AR would have chosen (``RowStep.checks``)."""
+        return self._batches[0].checked(step, [row.row for row in step.rows])
+
+
+def _events(
+    make: Callable[[], Batch],
+    batches: list[Batch],
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+) -> Generator[Event, None, None]:
+    """Yield the events of ``decode_on`` and append its batch to ``batches``.
+
+    This is a function, because a generator method of Decoding would create a reference cycle, which
+    would delay freeing the batch.
+    """
+    batch = make()
+    batches.append(batch)
+    yield from decode_on(batch, prompts, settings)
+
+
+def decode_queue(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Sequence[int]],
+    settings: SettingsSource,
+    num_rows: int,
+    costs: ForwardCosts | None = None,
+) -> Iterator[Event]:
+    """Decode prompts, ``num_rows`` at a time. When a row ends, the next prompt takes its place.
+
+    Yields one Prefill per prompt, when it joins, and one Step per forward pass. RowStep.row is the
+    number of the prompt. ``seconds`` stay 0, and there is no End.
+
+    Raises DecodeError immediately if a prompt does not fit.
+    """
+    limit = settings().max_new_tokens
+    check_prompts(model, prompts, limit)
+    num_rows, capacity = min(num_rows, len(prompts)), max(map(len, prompts)) + limit
+    return _queue(CursorBatch(model, vocabulary, num_rows, capacity, costs), prompts, settings)
+
+
+def _queue(
+    batch: CursorBatch, prompts: Sequence[Sequence[int]], settings: SettingsSource
+) -> Iterator[Event]:
+    waiting = deque(enumerate(prompts))
+    while waiting or batch.rows:
+        while waiting and len(batch.rows) < batch.cache.rows:
+            number, prompt = waiting.popleft()
+            yield Prefill(batch.add(number, prompt, settings), cache_bytes=batch.num_bytes)
+        yield batch.step()

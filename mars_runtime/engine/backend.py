@@ -258,7 +258,7 @@ class CheckpointBackend(Backend):
         return self._batch
 
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
-        from mars_runtime.decoders.factory import decode
+        from mars_runtime.decoders.cursor import decode
         from mars_runtime.decoders.prefix_cache import PrefixHit
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer

@@ -32,7 +32,7 @@ from app.engines.engines import Engines
 from app.settings import AppSettings
 from app.ui.controls import TITLES
 from app.ui.examples import ExampleBook
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.runs.events import Step
 from mars_runtime.runs.folds import sources
 from mars_runtime.model.load import load_checkpoint

@@ -9,8 +9,7 @@ from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, step
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.errors import DecodeError
 from mars_runtime.runs.events import Step

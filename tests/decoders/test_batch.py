@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
-from mars_runtime.decoders.factory import decode, decode_queue
+from mars_runtime.decoders.cursor import decode, decode_queue
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.errors import DecodeError
 from mars_runtime.runs import folds

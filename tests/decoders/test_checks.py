@@ -12,9 +12,7 @@ from helpers import Ids, ScriptedModel, foresight_script, peaked, tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders.base import Decoding
-from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import CursorBatch, Decoding, decode
 from mars_runtime.runs.events import RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin

@@ -22,9 +22,8 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
-from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.prefix_cache import BlockPrefixCache
 from mars_runtime.errors import DecodeError
 from mars_runtime.runs.events import Prefill, RowStep, Step

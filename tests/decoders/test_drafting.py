@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_texts import AUTO, CHAT, CURVES, MATHS, MOST_MASKS, NOTHING, SURE, Text, write
 
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.drafting import (
     AR_POLICY,
     INITIAL_BUDGET,
@@ -28,7 +28,6 @@ from mars_runtime.decoders.drafting import (
     chains_of,
     rate_of,
 )
-from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import AUTO_OBJECTIVES, MASK_LAYOUTS, MAX_FED, AutoObjective, MaskLayout

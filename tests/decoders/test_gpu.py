@@ -15,8 +15,7 @@ import torch
 from helpers import tokens_of, word_sequence
 from torch import Tensor
 
-from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.model.captured import GraphRecorder, run_again
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint

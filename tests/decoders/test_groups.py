@@ -11,7 +11,7 @@ from helpers import Ids, ScriptedModel, counting, foresight_script, steps_of, to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.lookup import Lookup
 from mars_runtime.runs.events import Event, RowStep
 from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, METRICS, DecodeSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
 
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.methods import METHODS
 from mars_runtime.runs.folds import drafting
 from mars_runtime.settings import DecodeSettings

@@ -8,8 +8,7 @@ from itertools import product
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script
 
-from mars_runtime.decoders.base import decode_on
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch, decode_on
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.runs.events import RowStep, Step
 from mars_runtime.settings import METRICS, SETTINGS, TAU_POLICIES, DecodeSettings

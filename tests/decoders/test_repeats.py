@@ -13,11 +13,9 @@ from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
 from law_checkpoints import models_of
 
 from mars_runtime.decoders import diffusion
-from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch, decode, decode_on
 from mars_runtime.decoders.draft_model import DraftModel
-from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.runs.events import Event
 from mars_runtime.runs.loops import MIN_REPEATED, find_loop

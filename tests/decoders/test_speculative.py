@@ -10,9 +10,8 @@ from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
-from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.plan import NO_DRAFT
 from mars_runtime.errors import DecodeError
 from mars_runtime.settings import MASK_LAYOUTS, MASKED, DecodeSettings

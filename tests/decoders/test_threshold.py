@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.plan import (
     MAX_RAISED,
     TAU_STEP,

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from mars_runtime.cache import BlockKVCache
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.event_stream import EventStream
-from mars_runtime.decoders.factory import decode
 from mars_runtime.engine import Engine, Request, RequestError, backend
 from mars_runtime.engine.backend import Backend, CheckpointBackend, num_threads
 from mars_runtime.engine.costs import MANY

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script
 
-from mars_runtime.decoders.cursor import CursorBatch
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import Backend, CheckpointBackend
 from mars_runtime.model.load import load_checkpoint

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mars_runtime.cache import BLOCK
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.engine import CustomDecoderRequest, Engine, Request, Run
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.memory import PREFIX_CACHE_SHARE, Room, room_for, slot_bytes

@@ -20,7 +20,7 @@ from test_adapter import write as write_adapter
 from tiny_gguf import HEAD_DIM, SYSTEM, write_gguf
 
 from app.engines.engines import GGUF_BYTES, num_weights
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.attention import frequencies

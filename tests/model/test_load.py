@@ -15,7 +15,7 @@ from helpers import hf_model, tokens_of, write_checkpoint
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.model.adapter import read_tensors
 from mars_runtime.model.config import (
     CheckpointError,

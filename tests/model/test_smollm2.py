@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_runtime import tasks
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.quantized import GroupedMatrix

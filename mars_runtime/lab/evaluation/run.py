@@ -9,7 +9,7 @@ from functools import cache
 import torch
 
 from mars_runtime.decoders import diffusion
-from mars_runtime.decoders.factory import decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.backend import draft_models
 from mars_runtime.engine.costs import measure_costs
