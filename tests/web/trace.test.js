@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { divergence, draftIds, folds, mainLane, passesSaved } from "../../assets/web/core/folds.js";
+import { LogReader } from "../../assets/web/core/line_view.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { Lane } from "../../assets/web/core/trace.js";
-import { LogReader, lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
+import { lineOf, parted, readValue, statusLine, valueOf } from "../../assets/web/core/wire.js";
 import { arOf, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("lanes", () => {

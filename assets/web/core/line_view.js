@@ -3,9 +3,87 @@
 
 import { find, put, watchTheme } from "./dom.js";
 import { STATUS } from "./texts.js";
-import { LogReader } from "./wire.js";
+import { parted } from "./wire.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing per frame; remaining lines wait for the next frame
+
+// Reads the values of a run, which grow or overlap, and passes each of its lines to the sink once.
+export class LogReader {
+  /** @type {string | null} */
+  run = null;
+  /** @type {string[]} */
+  lines = []; // read, but not passed on yet
+  /** @type {string | null} */
+  head = null;
+  isBehind = false; // whether lines between the last value and this one are missing
+  /** @type {boolean | string} */
+  recorded = false; // when and on what the run was recorded; false for a live one
+  begin = 0; // number, within the run, of the value's first line
+  taken = 0; // number of lines of the run that were read
+
+  /** @param {Sink} sink */
+  constructor(sink) {
+    this.sink = sink;
+  }
+
+  /**
+   * Reads the new lines of a value. A line is read only once its newline has arrived, so a value may be cut anywhere.
+   * @param {unknown} value
+   */
+  read(value) {
+    const text = typeof value === "string" ? value : "";
+    const [head, ...lines] = text.split("\n").slice(0, -1);
+    if (head === undefined) {
+      if (this.run !== null && text === "") this.reset(null);
+      return;
+    }
+    if (head !== this.head) this.readHead(head);
+    this.isBehind = this.begin > this.taken;
+    if (this.isBehind) return;
+    const fresh = lines.slice(this.taken - this.begin);
+    for (const line of fresh) this.lines.push(line);
+    this.taken += fresh.length;
+  }
+
+  /**
+   * Handles a new first line, which begins another run or another part of the same run.
+   * @param {string} head
+   */
+  readHead(head) {
+    const parsed = JSON.parse(head);
+    this.head = head;
+    this.begin = parsed.from || 0;
+    if (parsed.run !== this.run) this.reset(parsed);
+  }
+
+  /** @param {Head | null} parsed */
+  reset(parsed) {
+    this.run = parsed && parsed.run;
+    this.recorded = parsed?.recorded ?? false;
+    if (!parsed) this.head = null;
+    this.taken = 0;
+    this.lines = [];
+    if (parsed) this.sink.start(parsed);
+    else this.sink.clear();
+  }
+
+  /**
+   * Passes waiting lines to the sink for at most `budget` milliseconds. Returns whether lines are left for the next
+   * frame.
+   * @param {number} budget
+   */
+  work(budget) {
+    const until = performance.now() + budget;
+    let count = 0;
+    while (count < this.lines.length && performance.now() < until) {
+      const [tag, text] = parted(this.lines[count]);
+      count += 1;
+      this.sink.line(tag, JSON.parse(text), text);
+    }
+    this.lines.splice(0, count);
+    return this.lines.length > 0;
+  }
+}
 
 export class LineView {
   /**
