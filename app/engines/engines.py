@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 from app.engines.limits import Limits, RefusalError
 from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.base import BaseEngine
-from mars_runtime.engine.engine import DEAD, Engine
+from mars_runtime.engine.engine import DEAD, BaseEngine, Engine
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
 from mars_runtime.model.fetch import Progress, download, hub_answers
 from mars_runtime.model.files import chosen_weights, files_of

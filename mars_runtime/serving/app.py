@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from mars_runtime.engine.base import MAX_LANES
+from mars_runtime.engine.engine import MAX_LANES
 from mars_runtime.engine.request import Request as EngineRequest
 from mars_runtime.files.json_values import json_line
 from mars_runtime.serving.addresses import TrailingSlash, cors

@@ -21,7 +21,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from mars_runtime.engine.base import BaseEngine
+from mars_runtime.engine.engine import BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.runs.derived import drafting

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.base import BaseEngine
-from mars_runtime.engine.engine import DEAD
+from mars_runtime.engine.engine import DEAD, BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.runs.events import Event

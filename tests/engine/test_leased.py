@@ -36,7 +36,7 @@ from tests.engine.forked_worker import ABORTED, ForkedWorkers
 from tests.engine.scripted import FOREVER, Script, eventually, last, request, steps
 
 if TYPE_CHECKING:
-    from mars_runtime.engine.base import BaseEngine
+    from mars_runtime.engine.engine import BaseEngine
     from mars_runtime.engine.run import Run
     from mars_runtime.model.load import Checkpoint
 

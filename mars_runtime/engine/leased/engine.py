@@ -19,8 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.base import BaseEngine
-from mars_runtime.engine.engine import BUSY, EngineBusy, EngineError
+from mars_runtime.engine.engine import BUSY, BaseEngine, EngineBusy, EngineError
 from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedMemory, SharedSettings
 from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
