@@ -6,6 +6,7 @@ Skipped where Debian's chromium is not installed. Nothing here needs weights.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ pytestmark = needs_browser
 VIEW = ".mars-review"
 READY = f"{VIEW}[data-phase=ready]"
 TALLY = ".rw-tally"
+SAID = ".rw-left [data-part=said]"
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,8 @@ def test_an_hour_of_reading(page: playwright.Page, tmp_path: Path) -> None:
     wait(page, votes=0)
     assert 3 <= int(state(page, "shown")) < 100
     page.wait_for_selector(".rw-list button")
+    counts = re.findall(r"\d+", page.inner_text(".rw-place"))
+    assert counts == ["1", state(page, "shown"), "100"]
     for key in "12300x1231":
         before = state(page, "item")
         page.keyboard.press(key)
@@ -96,6 +100,7 @@ def test_an_hour_of_reading(page: playwright.Page, tmp_path: Path) -> None:
         wait(page, phase="ready", shown=100, votes=0)
         page.set_input_files(".rw-menu input", file)
         wait(page, votes=11)
+        page.wait_for_selector(f"{SAID}:not(:empty):not(.rw-fault)")
         assert page.inner_text(TALLY) == tally
     page.click(".rw-list button >> nth=0")
     page.click(".rw-live")
@@ -106,10 +111,10 @@ def test_a_damaged_file_is_one_sentence_and_the_open_set_stays(page: playwright.
     wait(page, phase="ready", shown=100)
     for content in (b"<html>", b"\0", b"[" * 10_000, "{ü}".encode("cp1252"), b"x" * 9_000_000):
         file = {"name": "a.jsonl", "mimeType": "", "buffer": content}
-        page.evaluate("document.querySelector('.rw-fault').textContent = ''")
+        page.evaluate(f"document.querySelector('{SAID}').textContent = ''")
         page.set_input_files(".rw-menu input", file)
-        page.wait_for_selector(".rw-fault:not(:empty)")
-        assert page.inner_text(".rw-fault").endswith(".")
+        page.wait_for_selector(f"{SAID}.rw-fault:not(:empty)")
+        assert page.inner_text(SAID).endswith(".")
         assert state(page, "shown") == "100"
 
 
@@ -123,7 +128,7 @@ def test_a_set_is_made_through_a_lost_connection_and_a_reload(page: playwright.P
     page.wait_for_selector(f"{VIEW}[data-missing]:not([data-missing='10'])")
     page.context.set_offline(True)
     wait(page, making="false")
-    page.wait_for_selector(".rw-fault:not(:empty)")
+    page.wait_for_selector(f"{SAID}.rw-fault:not(:empty)")
     page.context.set_offline(False)
     left = int(state(page, "missing"))
     assert 0 < left < 10
@@ -149,3 +154,23 @@ def test_pinned_runs_are_a_set(page: playwright.Page) -> None:
     page.select_option(".rw-left select >> nth=0", "pinned")
     wait(page, set="pinned", shown=1)
     assert page.locator(".rw-answers .rv-pane").count() == 2
+    for is_sure in (False, True):
+        page.click(".rw-menu summary")
+        page.click(".rw-menu .rw-delete")
+        wait(page, set="pinned")
+        page.click(".rw-menu .rw-delete" if is_sure else ".rw-menu summary")
+    wait(page, phase="ready", shown=100)
+    assert page.locator(".rw-left option[value=pinned]").count() == 0
+
+
+def test_a_phone_shows_one_answer_at_a_time(page: playwright.Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    wait(page, phase="ready", shown=100)
+    panes = page.locator(".rw-answers .rv-pane:visible")
+    assert panes.count() == 1
+    page.click(".rw-switch button >> nth=2")
+    assert (panes.count(), panes.get_attribute("data-method")) == (1, "ar")
+    page.click(f"{VIEW} [data-act=next]")
+    wait(page, item="chat-2")
+    assert (panes.count(), panes.get_attribute("data-method")) == (1, "ar")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import httpx
 import pytest
@@ -72,9 +73,9 @@ def test_damaged_files_do_not_slow_the_run_of_another_visitor(tmp_path: Path) ->
             pool.submit(post, url, part["id"], address, share)
             for address, share in zip(ADDRESSES, shares, strict=True)
         ]
-        during = [seconds_of_run(url)]
+        during: list[float] = []
         while not all(future.done() for future in posting):
             during.append(seconds_of_run(url))
             assert sum(during) < MAX_SECONDS
         assert sum(future.result() for future in posting) == len(FILES)
-        assert min(during) <= FACTOR * quiet
+        assert median(during) <= FACTOR * quiet

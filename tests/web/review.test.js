@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { REVIEW } from "../../assets/web/core/table.js";
-import { MARKS, SetReader, answerFrom, answerOfLines, columnsOf, laneOf as answerLane, pinLane, readSet, selected, setText } from "../../assets/web/views/review/sets.js"; // prettier-ignore
-import { mergedVotes, tally, votesCsv, votesJsonl, wilson } from "../../assets/web/views/review/votes.js";
+import { MARKS, NOT_A_SET, SetReader, answerFrom, answerOfLines, columnsOf, laneOf as answerLane, pinLane, readSet, selected, setText } from "../../assets/web/views/review/sets.js"; // prettier-ignore
+import { contentOf, mergedVotes, tally, votesCsv, votesJsonl, wilson } from "../../assets/web/views/review/votes.js";
 import { arOf, laneOf, linesOf, PLAIN } from "./runs.js";
 
 const HEADER = {
@@ -42,7 +42,7 @@ describe("a damaged set", () => {
       [0x50, 0x4b, 3, 4, 0xff],
     ])
       await assert.rejects(read(new Uint8Array(bytes)), /\.$/);
-    await assert.rejects(read(""), /\.$/);
+    for (const text of ["", "\n", "prompt,id\nHi,1\n"]) await assert.rejects(read(text), { message: NOT_A_SET });
   });
 
   const values = [null, true, -1, 1.5, "", "x", [], [1], [[1]], {}, { a: 1 }, "x".repeat(REVIEW.text + 1)];
@@ -63,7 +63,8 @@ describe("a damaged set", () => {
         try {
           for (const line of lines) reader.push(JSON.stringify(line));
         } catch (error) {
-          assert.match(error.message, /^Line \d is not part of a set: [^\n]{1,200}\.$/);
+          if (error.message !== NOT_A_SET)
+            assert.match(error.message, /^Line \d is not part of a set: [^\n]{1,200}\.$/);
           continue;
         }
         for (const each of reader.items)
@@ -94,6 +95,8 @@ test("votes are counted with Wilson intervals and merged by time", () => {
   assert.deepEqual([wilson(0, 10), wilson(5, 10), wilson(10, 10)], [[0, 28], [24, 76], [72, 100]]); // prettier-ignore
   const votes = { 1: { vote: "a", note: "", time: "2" }, 2: { vote: "equal", note: "", time: "2" } };
   assert.match(tally(HEADER.methods, votes), /^2 votes · 1 equal · 0 both bad\na: 1 \(9 to 91 %\)\n/);
+  assert.equal(tally(HEADER.methods, {}), "");
+  assert.deepEqual([contentOf(3, votes), contentOf(0, { 1: { vote: "", note: "n" } })], ["3 prompts and 2 votes", "0 votes and 1 note"]); // prettier-ignore
   const merged = mergedVotes(votes, { 1: { vote: "b", time: "1" }, 2: { vote: "bad", time: "3" }, 3: { vote: "c" } });
   assert.deepEqual(["1", "2", "3"].map((id) => merged[id].vote), ["a", "bad", "c"]); // prettier-ignore
 });

@@ -12,6 +12,7 @@
 // against: the first token that differs from the other lane is outlined, and the head names it as a button. A second
 // button marks every other difference, aligned by `aligned` in folds/diff.js. Each draw compares only what both lanes
 // show, including given tokens, because a branch shares those with its original run. `pane.comparison` has the result.
+// name: what the head calls the other lane; "" if there is only one.
 
 import { runColours } from "../core/colours.js";
 import { attribute, button, group, make, put, toggle } from "../core/dom.js";
@@ -42,10 +43,11 @@ export class TextPane {
   /**
    * @param {Lane} lane
    * @param {TextReport} [report]
-   * @param {{ against?: Lane | null, marks?: TextMarks, isFollowing?: boolean }} [options]
+   * @param {{ against?: Lane | null, name?: string, marks?: TextMarks, isFollowing?: boolean }} [options]
    */
-  constructor(lane, report = {}, { against = null, marks = "passes", isFollowing = false } = {}) {
+  constructor(lane, report = {}, { against = null, name = "", marks = "passes", isFollowing = false } = {}) {
     this.lane = lane;
+    this.name = name;
     this.number = make("b");
     this.unit = make("span");
     this.report = report;
@@ -167,8 +169,9 @@ export class TextPane {
     const isShown = against ? Boolean(comparison?.isShown) : index >= 0 && index < shown.tokens.length;
     differs.classList.toggle("rv-same", isSame);
     differs.disabled = !isShown || index < 0;
-    const name = against ? "differs" : "AR differs";
-    put(differs, isSame ? "same text" : isShown ? `${name} at token ${whole(place + 1)}` : "");
+    const whom = this.name && ` ${isSame ? "as" : "from"} ${this.name}`;
+    const words = isSame ? "same text" : against ? "differs" : "AR differs";
+    put(differs, isSame ? words + whom : isShown ? `${words}${whom} at token ${whole(place + 1)}` : "");
     this.all.hidden = !comparison?.isShown;
   }
 

@@ -1,5 +1,9 @@
 // Types of the Review tab: sets of answers and votes (docs/review.md).
 
+interface ReviewServer {
+  prompts(posted: string): Promise<any>; // parses a file of prompts
+}
+
 interface ReviewMethod {
   name: string;
   checkpoint: string;
@@ -39,6 +43,11 @@ interface ReviewSet {
   id: string;
   header: SetHeader;
   items: ReviewItem[];
+}
+
+interface OpenedSet {
+  set: ReviewSet;
+  votes: Record<string, Vote>;
 }
 
 // vote: name of the better method, "equal", "bad", or "" for a note only.

@@ -10,14 +10,9 @@ const REFUSED = "The server did not accept the run. Press Continue to try again.
 const MOST_FAULTS = 3; // refused runs in a row after which making stops
 const API = "gradio_api/call";
 
-/**
- * Runs a prompt with a method, and returns the lines of its trace. Throws an error whose `sentence` is the server's
- * reason, or an error without one if the connection was lost.
- * @param {ReviewItem} item
- * @param {ReviewMethod} method
- * @param {AbortSignal} signal
- * @returns {Promise<string[]>}
- */
+// Runs a prompt with a method, and returns the lines of its trace. Throws an error whose `sentence` is the server's
+// reason, or an error without one if the connection was lost.
+/** @type {(item: ReviewItem, method: ReviewMethod, signal: AbortSignal) => Promise<string[]>} */
 async function traceOf({ prompt, system }, { checkpoint, settings }, signal) {
   const values = { ...settings, method: settings?.method, prompt, system, checkpoint };
   const headers = { "content-type": "application/json" };
@@ -57,10 +52,8 @@ export class Making {
     this.control?.abort();
   }
 
-  /**
-   * Makes the missing answers of a set. Returns "" or one sentence about why it ended early.
-   * @param {ReviewSet} set
-   */
+  // Makes the missing answers of a set. Returns "" or one sentence about why it ended early.
+  /** @param {ReviewSet} set */
   async run(set) {
     this.stop();
     const control = new AbortController();
@@ -75,10 +68,7 @@ export class Making {
     }
   }
 
-  /**
-   * @param {ReviewSet} set
-   * @param {AbortSignal} signal
-   */
+  /** @type {(set: ReviewSet, signal: AbortSignal) => Promise<string>} */
   async work(set, signal) {
     const { methods } = set.header;
     let numFaults = 0;
@@ -101,12 +91,11 @@ export class Making {
   }
 }
 
-/**
- * Returns the new set that the form describes, or throws an error whose `sentence` says what to change. read: parses
- * prompts on the server.
- * @param {Record<string, any>} parts elements of review.html
- * @param {(text: string, name: string) => Promise<{ items?: Asked[], error?: string }>} read
- */
+/** @typedef {{ prompt: string, system?: string, id?: string }} Asked */
+
+// Returns the new set that the form describes, or throws an error whose `sentence` says what to change. parts: elements
+// of review.html. read: parses prompts on the server.
+/** @type {(parts: Record<string, any>, read: (text: string, name: string) => Promise<{ items?: Asked[], error?: string }>) => Promise<ReviewSet>} */
 export async function setOf(parts, read) {
   /** @type {(isRight: boolean, sentence?: string) => void} */
   const check = (isRight, sentence) => {
@@ -135,14 +124,7 @@ export async function setOf(parts, read) {
   return newSet(items, /** @type {ReviewMethod[]} */ (methods), file?.name ?? `Set of ${items.length}`);
 }
 
-/** @typedef {{ prompt: string, system?: string, id?: string }} Asked */
-
-/**
- * @param {Asked[]} prompts
- * @param {ReviewMethod[]} methods
- * @param {string} name
- * @returns {ReviewSet}
- */
+/** @type {(prompts: Asked[], methods: ReviewMethod[], name: string) => ReviewSet} */
 function newSet(prompts, methods, name) {
   const id = `page-${Date.now().toString(36)}-${Math.random().toString(36).slice(2, 8)}`;
   const made = { date: new Date().toISOString(), by: "page" };

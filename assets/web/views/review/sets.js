@@ -11,12 +11,12 @@ import { joined, short } from "../../core/words.js";
 const VERSION = 1;
 const CHECKS = /** @type {const} */ (["is_same", "is_looped", "is_right"]);
 
+export const NOT_A_SET =
+  "This file is not a set of answers. Open a .jsonl file that Review saved, or press New set for a file of prompts.";
+
 export class SetError extends Error {}
 
-/**
- * @param {unknown} isRight
- * @param {string} why
- */
+/** @type {(isRight: unknown, why: string) => void} */
 function check(isRight, why) {
   if (!isRight) throw new SetError(why);
 }
@@ -30,15 +30,6 @@ const isText = (value, most) => typeof value === "string" && value.length <= mos
 /** @param {any} value */
 const isWholes = (value) => Array.isArray(value) && value.every((number) => Number.isInteger(number) && number >= 0);
 
-/** @param {string} line */
-function parsed(line) {
-  try {
-    return JSON.parse(line);
-  } catch {
-    throw new SetError("it is not valid JSON");
-  }
-}
-
 // Reads the lines of one set, which must come in order.
 export class SetReader {
   /** @type {SetHeader | null} */
@@ -50,23 +41,22 @@ export class SetReader {
   ids = new Set();
   num = 0;
 
-  /**
-   * Reads a line. Throws a SetError, whose message is one sentence.
-   * @param {string} line
-   */
+  // Reads a line. Throws a SetError, whose message is one sentence.
+  /** @param {string} line */
   push(line) {
     this.num += 1;
     if (!line.trim()) return;
+    let why = this.header ? "it is not valid JSON" : NOT_A_SET;
     try {
       check(line.length <= REVIEW.line, `it is longer than ${REVIEW.line / 1e6} MB`);
-      const value = parsed(line);
-      check(isObject(value), "it is not an object");
+      const value = JSON.parse(line);
+      check(isObject(value), this.header ? "it is not an object" : NOT_A_SET);
       if (!this.header) this.header = headerOf(value);
       else if (value.type === "vote") this.addVote(value);
       else this.add(itemOf(value, this.header.methods.length));
     } catch (error) {
-      const why = error instanceof SetError ? error.message : "it is damaged";
-      throw new SetError(`Line ${this.num} is not part of a set: ${why}.`);
+      if (error instanceof SetError) why = error.message;
+      throw new SetError(why === NOT_A_SET ? why : `Line ${this.num} is not part of a set: ${why}.`);
     }
   }
 
@@ -87,17 +77,15 @@ export class SetReader {
 
   /** @returns {ReviewSet} */
   end() {
-    if (!this.header) throw new SetError("This file is empty. Choose a set.");
+    if (!this.header) throw new SetError(NOT_A_SET);
     return { id: this.header.id, header: this.header, items: this.items };
   }
 }
 
-/**
- * @param {Record<string, any>} value
- * @returns {SetHeader}
- */
+/** @type {(value: Record<string, any>) => SetHeader} */
 function headerOf({ type, version, id, name, methods, made = {} }) {
-  check(type === "set" && version === VERSION, `the first line must be the header of a set of version ${VERSION}`);
+  check(type === "set", NOT_A_SET);
+  check(version === VERSION, `the version of a set must be ${VERSION}`);
   check(isText(id, REVIEW.name) && id && isText(name, REVIEW.name), "its name or id is missing or too long");
   check(Array.isArray(methods) && methods.length && methods.length <= REVIEW.methods, `a set has 1 to ${REVIEW.methods} methods`); // prettier-ignore
   for (const method of methods) {
@@ -111,11 +99,7 @@ function headerOf({ type, version, id, name, methods, made = {} }) {
   return { id, name, methods, made };
 }
 
-/**
- * @param {Record<string, any>} value
- * @param {number} numMethods
- * @returns {ReviewItem}
- */
+/** @type {(value: Record<string, any>, numMethods: number) => ReviewItem} */
 function itemOf(value, numMethods) {
   check(value.type === "item", "its type must be item or vote");
   const { id, prompt, system = "", category = "", reference = "", turns = [], answers } = value;
@@ -127,10 +111,7 @@ function itemOf(value, numMethods) {
   return { id, prompt, system, category, reference, turns, answers: answers.map(answerOf) };
 }
 
-/**
- * @param {any} value
- * @returns {ReviewAnswer | null}
- */
+/** @type {(value: any) => ReviewAnswer | null} */
 function answerOf(value) {
   if (value === null) return null;
   check(isObject(value) && isText(value.text, REVIEW.text), "the text of an answer is missing or too long");
@@ -145,8 +126,9 @@ function answerOf(value) {
   return { text, passes, unlike_ar, is_same, is_looped, is_right, fault, trace };
 }
 
+// Yields the lines of a stream of UTF-8 text. Throws a TypeError for other bytes, and a SetError for a very long line.
 /** @param {ReadableStream<Uint8Array>} stream */
-async function* lines(stream) {
+export async function* linesOf(stream) {
   const decoder = new TextDecoderStream("utf-8", { fatal: true });
   const reader = stream.pipeThrough(/** @type {any} */ (decoder)).getReader();
   let rest = "";
@@ -164,43 +146,28 @@ async function* lines(stream) {
   }
 }
 
-// Yields the lines of a stream of UTF-8 text. Throws a TypeError for other bytes, and a SetError for a very long line.
-export const linesOf = lines;
-
-/**
- * Reads a set. grown: called with the reader after some lines, so that a long file is drawn while it arrives.
- * @param {ReadableStream<Uint8Array>} stream
- * @param {(reader: SetReader) => void} [grown]
- */
+// Reads a set. grown: called with the reader after some lines, so that a long file is drawn while it arrives.
+/** @type {(stream: ReadableStream<Uint8Array>, grown?: (reader: SetReader) => void) => Promise<OpenedSet>} */
 export async function readSet(stream, grown = () => {}) {
   const reader = new SetReader();
   try {
-    for await (const line of lines(stream)) {
+    for await (const line of linesOf(stream)) {
       reader.push(line);
       if (reader.items.length % 10 === 1) grown(reader);
     }
   } catch (error) {
-    throw error instanceof TypeError ? new SetError("This file is not UTF-8 text. Choose a set of JSON Lines.") : error;
+    throw error instanceof TypeError ? new SetError(NOT_A_SET) : error;
   }
   return { set: reader.end(), votes: reader.votes };
 }
 
-/**
- * Returns a set as the text of a file, with its votes.
- * @param {ReviewSet} set
- * @param {Record<string, Vote>} votes
- */
-export const setText = ({ header, items }, votes) =>
-  [
-    { type: "set", version: VERSION, ...header },
-    ...items.map((item) => ({ type: "item", ...item })),
-    ...voteLines(votes),
-  ]
-    .map((line) => `${JSON.stringify(line)}\n`)
-    .join("");
-
-/** @param {Record<string, Vote>} votes */
-export const voteLines = (votes) => Object.entries(votes).map(([item, vote]) => ({ type: "vote", item, ...vote }));
+// Returns a set as the text of a file, with its votes. Without its items, it is a file of votes.
+/** @type {(set: ReviewSet, votes: Record<string, Vote>) => string} */
+export function setText({ header, items }, votes) {
+  const cast = Object.entries(votes).map(([item, vote]) => ({ type: "vote", item, ...vote }));
+  const lines = [{ type: "set", version: VERSION, ...header }, ...items.map((item) => ({ type: "item", ...item })), ...cast]; // prettier-ignore
+  return lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+}
 
 /** @param {ReviewMethod} method */
 export function labelOf({ name, settings }) {
@@ -215,12 +182,8 @@ export function labelOf({ name, settings }) {
 /** @type {WeakMap<ReviewAnswer, Lane | null>} */
 const lanes = new WeakMap();
 
-/**
- * Returns the lane of an answer; null without a trace, or if its trace is damaged.
- * @param {ReviewAnswer} answer
- * @param {string} name
- * @param {string} title
- */
+// Returns the lane of an answer; null without a trace, or if its trace is damaged.
+/** @type {(answer: ReviewAnswer, name: string, title: string) => Lane | null} */
 export function laneOf(answer, name, title) {
   let lane = lanes.get(answer);
   if (lane !== undefined) return lane;
@@ -235,11 +198,8 @@ export function laneOf(answer, name, title) {
   return lane;
 }
 
-/**
- * Returns an answer with its checks from a lane. reference: the text of plain AR, null if there is none.
- * @param {Lane} lane
- * @returns {ReviewAnswer}
- */
+// Returns an answer with its checks from a lane.
+/** @type {(lane: Lane) => ReviewAnswer} */
 export function answerFrom(lane) {
   const text = lane.tokens.map((token) => token.text + (token.rest ?? "")).join("");
   const isJoint = lane.tokens.map(({ step }) => step.count > 1);
@@ -249,13 +209,13 @@ export function answerFrom(lane) {
   return { text, passes, unlike_ar, is_same: null, is_looped: lane.loop !== null, is_right: lane.verdict, fault: "", trace }; // prettier-ignore
 }
 
-/**
- * Compares the answers of an item with plain AR's.
- * @param {ReviewItem} item
- * @param {ReviewMethod[]} methods
- */
+/** @param {ReviewMethod} method */
+export const isReference = ({ settings }) => Boolean(settings && factsOf(settings).isReference);
+
+// Compares the answers of an item with plain AR's.
+/** @type {(item: ReviewItem, methods: ReviewMethod[]) => void} */
 export function compareWithAr(item, methods) {
-  const plain = item.answers[methods.findIndex(({ settings }) => settings && factsOf(settings).isReference)];
+  const plain = item.answers[methods.findIndex(isReference)];
   for (const answer of item.answers) if (answer && plain && !plain.fault) answer.is_same = answer.text === plain.text;
 }
 
@@ -273,13 +233,8 @@ export const MARKS = {
   unvoted: { mark: "", text: "not voted", is: (_, vote) => !vote?.vote },
 };
 
-/**
- * Returns the items that a filter (a name in MARKS) and a search text select.
- * @param {ReviewItem[]} items
- * @param {Record<string, Vote>} votes
- * @param {string} filter
- * @param {string} search
- */
+// Returns the items that a filter (a name in MARKS) and a search text select.
+/** @type {(items: ReviewItem[], votes: Record<string, Vote>, filter: string, search: string) => ReviewItem[]} */
 export function selected(items, votes, filter, search) {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return items.filter((item) => {
@@ -291,13 +246,9 @@ export function selected(items, votes, filter, search) {
   });
 }
 
-/**
- * Returns the methods to show, at most three; while they are hidden, in an order that depends on the item.
- * @param {ReviewSet} set
- * @param {ReviewItem} item
- * @param {Set<number>} chosen empty for the first three
- * @param {boolean} isBlind
- */
+// Returns the methods to show, at most three; while they are hidden, in an order that depends on the item. chosen:
+// empty for the first three.
+/** @type {(set: ReviewSet, item: ReviewItem, chosen: Set<number>, isBlind: boolean) => number[]} */
 export function columnsOf({ id, header }, item, chosen, isBlind) {
   const all = header.methods.map((_, method) => method).filter((method) => item.answers[method]);
   const some = chosen.size ? all.filter((method) => chosen.has(method)) : all;
@@ -306,12 +257,9 @@ export function columnsOf({ id, header }, item, chosen, isBlind) {
   return isBlind ? shown.sort((a, b) => (key(a) < key(b) ? -1 : 1)) : shown;
 }
 
-/**
- * Adds a lane of Live to a set of pinned runs: to the item with its prompt and to the method with its settings, which
- * are added if they are missing. Returns whether the set is changed.
- * @param {ReviewSet} set
- * @param {Lane} lane
- */
+// Adds a lane of Live to a set of pinned runs: to the item with its prompt and to the method with its settings, which
+// are added if they are missing. Returns whether the set is changed.
+/** @type {(set: ReviewSet, lane: Lane) => boolean} */
 export function pinLane({ header, items }, lane) {
   const { header: given, settings } = lane;
   if (!given || !settings) return false;
@@ -324,9 +272,7 @@ export function pinLane({ header, items }, lane) {
     items.push(item);
   }
   const key = JSON.stringify([given.checkpoint, settings]);
-  let method = header.methods.findIndex(
-    ({ checkpoint, settings: other }) => JSON.stringify([checkpoint, other]) === key,
-  );
+  let method = header.methods.findIndex((other) => JSON.stringify([other.checkpoint, other.settings]) === key);
   if (method < 0) {
     if (header.methods.length === REVIEW.methods) return false;
     const label = labelOf({ name: "", checkpoint: given.checkpoint, settings }).slice(0, REVIEW.name - 5);
@@ -340,11 +286,8 @@ export function pinLane({ header, items }, lane) {
   return true;
 }
 
-/**
- * Returns the answer of a finished run as trace lines, or one with the reason why there is none.
- * @param {string[]} lines
- * @returns {ReviewAnswer}
- */
+// Returns the answer of a finished run as trace lines, or one with the reason why there is none.
+/** @type {(lines: string[]) => ReviewAnswer} */
 export function answerOfLines(lines) {
   const lane = Lane.of(lines, { lane: "made", title: "" });
   const { end } = lane;

@@ -1,4 +1,5 @@
-// The Review tab: a list of prompts with their marks, two or three answers side by side, votes and notes.
+// The Review tab: a list of prompts with their marks, two or three answers side by side, votes and notes. The server
+// parses files of prompts.
 
 import { button, find, isModified, make, put, targetOf, toggle } from "../../core/dom.js";
 import { download, textBlob } from "../../core/files.js";
@@ -11,11 +12,24 @@ import { TextPane } from "../../text/pane.js";
 import { Drawer } from "../race/drawer.js";
 import { Making, missingOf, setOf } from "./making.js";
 import { PINNED, sets } from "./pins.js";
-import { MARKS, SetError, columnsOf, isMade, labelOf, laneOf, readSet, selected, setText } from "./sets.js";
-import { BAD, EQUAL, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
+import {
+  MARKS,
+  SetError,
+  columnsOf,
+  isMade,
+  isReference,
+  labelOf,
+  laneOf,
+  readSet,
+  selected,
+  setText,
+} from "./sets.js";
+import { BAD, EQUAL, contentOf, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
 
 const STUDY = "study"; // value of the study in the list of sets
 const OPENED = "mars-review-set";
+const PURPOSE =
+  "Read what several methods answered to the same prompts, see where they differ, vote with the keys, and save your votes as a file.";
 const FORGOTTEN =
   "This browser does not store votes (storage is full or blocked). Export them before you close the page.";
 const UNREAD = "The study could not be loaded. Check the connection and reload the page, or open a set file.";
@@ -46,10 +60,7 @@ export class ReviewView {
   isSure = false; // whether the next click deletes the set
   lane = 0; // the answer that a phone shows
 
-  /**
-   * @param {HTMLElement} root
-   * @param {{ prompts(posted: string): Promise<any> }} server
-   */
+  /** @param {HTMLElement} root @param {ReviewServer} server */
   constructor(root, server) {
     this.root = root;
     this.making = new Making((set, item) => this.made(set, item));
@@ -57,8 +68,13 @@ export class ReviewView {
     for (const node of root.querySelectorAll("[data-part]")) this.parts[node.getAttribute("data-part") || ""] = node;
     this.drawer = new Drawer(this.parts.drawer, /** @type {any} */ (this));
     this.parts.note.maxLength = REVIEW.note;
-    for (const [name, { mark, text }] of Object.entries(MARKS))
-      this.parts.filter.append(make("option", { value: name }, `${mark} ${text}`.trim()));
+    const marks = Object.entries(MARKS).map(([name, { mark, text }]) => ({
+      name,
+      mark,
+      words: `${mark} ${text}`.trim(),
+    }));
+    this.parts.filter.append(...marks.map(({ name, words }) => make("option", { value: name }, words)));
+    this.parts.legend.append(...marks.flatMap(({ mark, words }) => (mark ? [make("span", "", words)] : [])));
     for (const name of JSON.parse(root.dataset.checkpoints || "[]"))
       this.parts.checkpoint.append(make("option", { value: name }, name));
     this.listen();
@@ -126,10 +142,8 @@ export class ReviewView {
     await this.chooseSet(this.known.has(last) ? last : STUDY);
   }
 
-  /**
-   * Adds a set to the list of sets.
-   * @param {ReviewSet | null} set
-   */
+  // Adds a set to the list of sets.
+  /** @param {ReviewSet | null} set */
   remember(set) {
     if (set) this.known.set(set.id, set);
     const own = [...this.known.values()].map(({ id, header }) => make("option", { value: id }, header.name || id));
@@ -156,22 +170,17 @@ export class ReviewView {
       });
       if (isWanted()) this.open(study, {}, STUDY, this.set?.id === study.id ? this.item?.id : "");
     } catch (error) {
-      put(this.parts.fault, error instanceof SetError ? error.message : UNREAD);
+      this.say(error instanceof SetError ? error.message : UNREAD);
       this.root.dataset.phase = "error";
     }
     return undefined;
   }
 
-  /**
-   * @param {ReviewSet} set
-   * @param {Record<string, Vote>} [votes] that a file brought
-   * @param {string} [value] in the list of sets
-   * @param {string} [at] the item to show
-   */
+  // votes: from a file. value: of the set in the list of sets. at: the item to show.
+  /** @type {(set: ReviewSet, votes?: Record<string, Vote>, value?: string, at?: string) => void} */
   open(set, votes = {}, value = set.id, at = "") {
     const isSame = this.set?.id === set.id;
-    if (!isSame) this.chosen.clear();
-    if (!isSame) this.lane = 0;
+    if (!isSame) Object.assign(this, { chosen: new Set(), lane: 0 });
     Object.assign(this, { set, votes: mergedVotes(isSame ? this.votes : votesOf(set.id), votes) });
     if (Object.keys(votes).length) this.keep();
     this.parts.select.value = value;
@@ -185,12 +194,18 @@ export class ReviewView {
     this.fit();
   }
 
+  // Shows a sentence: why something failed, or what was done.
+  /** @type {(sentence: string, isDone?: boolean) => void} */
+  say(sentence, isDone = false) {
+    this.parts.said.classList.toggle("rw-fault", !isDone);
+    put(this.parts.said, sentence);
+  }
+
   // The list.
 
   get shown() {
-    return this.set
-      ? selected(this.set.items, this.votes, this.parts.filter.value, this.parts.search.value.trim())
-      : [];
+    const { filter, search } = this.parts;
+    return this.set ? selected(this.set.items, this.votes, filter.value, search.value) : [];
   }
 
   // Draws the list again, and opens its first prompt if the open one is not in it.
@@ -219,7 +234,7 @@ export class ReviewView {
 
   drawTally() {
     this.root.dataset.votes = String(Object.values(this.votes).filter(({ vote }) => vote).length);
-    put(this.parts.tally, this.set && !this.hidesMethods ? tally(this.set.header.methods, this.votes) : "");
+    put(this.parts.tally, this.set && !this.hidesMethods ? tally(this.set.header.methods, this.votes) || PURPOSE : "");
   }
 
   /** @param {ReviewItem} item */
@@ -295,9 +310,7 @@ export class ReviewView {
       ...(item.reference ? [make("p", "rw-before", make("b", "", "expected: "), item.reference)] : []),
     );
     this.parts.prompt.scrollTop = 0;
-    const titles = this.columns.map((method, i) =>
-      isHidden ? `Answer ${i + 1}` : labelOf(set.header.methods[method]),
-    );
+    const titles = this.columns.map((j, i) => (isHidden ? `Answer ${i + 1}` : labelOf(set.header.methods[j])));
     this.drawMethods(isHidden);
     this.drawAnswers(titles, isHidden);
     this.drawVotes(titles, vote);
@@ -319,32 +332,29 @@ export class ReviewView {
     this.parts.methods.replaceChildren(...(methods.length > 2 && !isHidden ? boxes : []));
   }
 
-  /**
-   * @param {string[]} titles
-   * @param {boolean} isHidden
-   */
+  // Compares each answer with the set's reference (plain AR), or with the first answer if there is no reference. The
+  // reference is compared with the first answer that differs.
+  /** @type {(titles: string[], isHidden: boolean) => void} */
   drawAnswers(titles, isHidden) {
     const { set, item, columns } = this;
     if (!set || !item) return;
+    const { methods } = set.header;
     const answers = columns.map((method) => /** @type {ReviewAnswer} */ (item.answers[method]));
-    const lanes = answers.map((answer, i) => (isHidden ? null : laneOf(answer, `m${columns[i]}`, labelOf(set.header.methods[columns[i]])))); // prettier-ignore
+    const lanes = answers.map((answer, i) => (isHidden ? null : laneOf(answer, `m${columns[i]}`, titles[i])));
+    const first = Math.max(0, columns.findIndex((method) => isReference(methods[method]))); // prettier-ignore
+    const unlike = answers.findIndex((other) => isMade(other) && other.text !== answers[first].text);
     this.run = /** @type {Run} */ ({ id: item.id, lanes: lanes.filter((lane) => lane !== null) });
     this.panes = [];
     const nodes = answers.map((answer, i) => {
       const lane = lanes[i];
-      const found = answers.findIndex((other) => isMade(other) && other.text !== answer.text);
-      const other = found < 0 ? Number(i === 0) : found;
+      const other = i !== first ? first : unlike < 0 ? Number(i === 0) : unlike;
       if (!lane) return plainPane(titles[i], answer, answers[other] ?? answer);
-      const pane = new TextPane(
-        lane,
-        { choose: (on, step, token) => this.choose(on, step, token) },
-        { against: lanes[other] ?? null },
-      );
+      const report = { choose: this.choose.bind(this) };
+      const pane = new TextPane(lane, report, {
+        against: lanes[other] ?? null,
+        name: i === first ? "" : titles[first],
+      });
       pane.draw(lane);
-      pane.parts.differs.title = `Compared with ${titles[other] ?? titles[i]}`;
-      pane.all.title = `Mark all differences from ${titles[other] ?? titles[i]}`;
-      if (answer.is_same && !lane.isAr && found >= 0)
-        pane.head.append(make("span", "rw-same", "same text as plain AR"));
       this.panes.push(pane);
       return pane.element;
     });
@@ -370,20 +380,14 @@ export class ReviewView {
     [...this.parts.switch.children].forEach((node, i) => node.setAttribute("aria-pressed", String(i === index)));
   }
 
-  /**
-   * @param {string[]} titles
-   * @param {Vote | undefined} vote
-   */
+  /** @type {(titles: string[], vote: Vote | undefined) => void} */
   drawVotes(titles, vote) {
     const methods = this.set?.header.methods ?? [];
     const [values, labels] = [[...this.columns.map((method) => methods[method].name), EQUAL, BAD], [...titles, "equal", "both bad"]]; // prettier-ignore
     // A number means the same method while another one is hidden; blind, the places of the answers count.
     const numbers = this.columns.map((method, i) => String((this.isBlind ? i : method) + 1));
     const keys = [...numbers, "0", "x"];
-    put(
-      find(this.parts.reading, ".rw-keys"),
-      `j next · k previous · ${numbers.join(", ")} better · 0 equal · x both bad · n note`,
-    );
+    put(this.parts.keys, `j next · k previous · ${numbers.join(", ")} better · 0 equal · x both bad · n note`);
     const nodes = values.map((value, i) => {
       const attributes = { "data-key": keys[i], "aria-pressed": vote?.vote === value };
       return button(attributes, [make("kbd", "", keys[i]), make("span", "", labels[i])], () => this.cast(value));
@@ -393,10 +397,8 @@ export class ReviewView {
 
   // Votes.
 
-  /**
-   * Casts a vote for the displayed item; the same vote again removes it.
-   * @param {string} value
-   */
+  // Casts a vote for the displayed item; the same vote again removes it.
+  /** @param {string} value */
   cast(value) {
     if (!this.item) return;
     const isSame = this.votes[this.item.id]?.vote === value;
@@ -419,7 +421,7 @@ export class ReviewView {
   keep() {
     if (!this.set || keepVotes(this.set.id, this.votes) || this.hasWarned) return;
     this.hasWarned = true;
-    put(this.parts.fault, FORGOTTEN);
+    this.say(FORGOTTEN);
   }
 
   /** @param {KeyboardEvent} event */
@@ -438,11 +440,7 @@ export class ReviewView {
 
   // The drawer of a pass (views/race/drawer.js), for which this view is the view of a run.
 
-  /**
-   * @param {Lane | null} lane
-   * @param {number} [step]
-   * @param {number} [token]
-   */
+  /** @type {(lane: Lane | null, step?: number, token?: number) => void} */
   choose(lane, step = -1, token = -1) {
     this.selected = lane ? { lane, step, token } : null;
     for (const pane of this.panes) pane.view.choose(pane.lane === lane ? step : -1);
@@ -460,39 +458,40 @@ export class ReviewView {
 
   // Files.
 
-  /**
-   * @param {string} ending
-   * @param {(set: ReviewSet, votes: Record<string, Vote>) => string} write
-   * @param {string} type
-   */
+  /** @type {(ending: string, write: typeof setText, type: string) => void} */
   save(ending, write, type) {
-    const { set } = this;
-    if (!set) return;
-    const name = set.header.name.replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "") || "set";
-    download(`${name}.${ending}`, textBlob(write(set, this.votes), type));
+    const { set, votes } = this;
+    if (!set) return undefined;
+    if (write !== setText && !Object.keys(votes).length) return this.say("There are no votes or notes to save yet.");
+    const name = `${set.header.name.replace(/[^\w-]+/g, "-").replace(/^-+|-+$/g, "") || "set"}.${ending}`;
+    download(name, textBlob(write(set, votes), type));
+    return this.say(`Saved ${contentOf(write === setText ? set.items.length : 0, votes)} in ${name}.`, true);
   }
 
   /** @param {File} file */
   async importFile(file) {
-    put(this.parts.fault, "");
+    this.say("");
     try {
       if (file.size > REVIEW.file) throw new SetError(`This file is larger than ${REVIEW.file / 1e6} MB. Split it.`);
       const { set, votes } = await readSet(file.stream());
       const isOpen = this.set?.id === set.id;
       if (!set.items.length && !isOpen) throw new SetError("This file has no prompts. Open its set first.");
       // A file of votes, or the study, which is not stored.
-      if (this.set && isOpen && !(set.items.length && this.known.has(set.id)))
-        return this.open(this.set, votes, this.parts.select.value, this.item?.id);
+      const done = `Opened ${contentOf(set.items.length, votes)} from ${file.name}.`;
+      if (this.set && isOpen && !(set.items.length && this.known.has(set.id))) {
+        this.open(this.set, votes, this.parts.select.value, this.item?.id);
+        return this.say(done, true);
+      }
       if (set.id === PINNED && this.known.has(PINNED)) set.id = `${PINNED}-${Date.now()}`; // keeps the visitor's own
       set.header.id = set.id;
       this.remember(set);
       store("localStorage", OPENED, set.id);
       this.open(set, votes);
-      put(this.parts.fault, await sets().put(set));
+      const problem = await sets().put(set);
+      return this.say(problem || done, !problem);
     } catch (error) {
-      put(this.parts.fault, error instanceof SetError ? error.message : "This file cannot be read.");
+      return this.say(error instanceof SetError ? error.message : "This file cannot be read.");
     }
-    return undefined;
   }
 
   drawDelete() {
@@ -541,7 +540,7 @@ export class ReviewView {
   }
 
   async begin() {
-    put(this.parts.fault, "");
+    this.say("");
     try {
       const set = await setOf(this.parts, (text, name) => this.server.prompts(JSON.stringify({ text, name })));
       this.remember(set);
@@ -549,32 +548,29 @@ export class ReviewView {
       this.parts.prompts.value = this.parts["prompts-file"].value = "";
       store("localStorage", OPENED, set.id);
       this.open(set);
-      put(this.parts.fault, await sets().put(set));
+      this.say(await sets().put(set));
       await this.make();
     } catch (error) {
       const { sentence } = /** @type {{ sentence?: string }} */ (error);
-      put(this.parts.fault, sentence ?? "The server did not respond. Try again.");
+      this.say(sentence ?? "The server did not respond. Try again.");
     }
   }
 
   async make() {
     const { set } = this;
     if (!set) return;
-    put(this.parts.fault, "");
+    this.say("");
     const running = this.making.run(set);
     this.drawProgress();
-    put(this.parts.fault, await running);
+    this.say(await running);
     this.drawProgress();
   }
 
-  /**
-   * Stores an answer and draws it if it is on the screen.
-   * @param {ReviewSet} set
-   * @param {ReviewItem} item
-   */
+  // Stores an answer and draws it if it is on the screen.
+  /** @type {(set: ReviewSet, item: ReviewItem) => Promise<void>} */
   async made(set, item) {
     const sentence = await sets().put(set);
-    if (sentence) put(this.parts.fault, sentence);
+    if (sentence) this.say(sentence);
     if (this.set !== set) return;
     this.redraw(item);
     if (this.item === item) this.drawItem();
@@ -593,12 +589,8 @@ export class ReviewView {
   }
 }
 
-/**
- * Returns the pane of an answer without tokens: one without a trace, or one whose method is hidden.
- * @param {string} title
- * @param {ReviewAnswer} answer
- * @param {ReviewAnswer} other
- */
+// Returns the pane of an answer without tokens: one without a trace, or one whose method is hidden.
+/** @type {(title: string, answer: ReviewAnswer, other: ReviewAnswer) => HTMLElement} */
 function plainPane(title, answer, other) {
   const { text, fault, is_right: isRight } = answer;
   let at = 0;
@@ -612,11 +604,8 @@ function plainPane(title, answer, other) {
   return make("article", "rv-pane", head, body);
 }
 
-/**
- * Mounts the view; called by the component's js_on_load.
- * @param {HTMLElement} element
- * @param {{ prompts(posted: string): Promise<any> }} server
- */
+// Mounts the view; called by the component's js_on_load.
+/** @type {(element: HTMLElement, server: ReviewServer) => void} */
 export function mountReview(element, server) {
   const root = find(element, ".mars-review");
   root.reviewView = new ReviewView(root, server);

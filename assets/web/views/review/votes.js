@@ -3,7 +3,7 @@
 import { csvOf } from "../../core/files.js";
 import { store, stored } from "../../core/storage.js";
 import { counted, joined } from "../../core/words.js";
-import { labelOf, voteLines } from "./sets.js";
+import { labelOf, setText } from "./sets.js";
 
 export const EQUAL = "equal";
 export const BAD = "bad";
@@ -12,11 +12,8 @@ const Z = 1.96; // of a 95 % interval
 /** @param {string} id */
 const keyOf = (id) => `mars-review:${id}`;
 
-/**
- * Returns the stored votes of a set. Damaged entries are dropped.
- * @param {string} id
- * @returns {Record<string, Vote>}
- */
+// Returns the stored votes of a set. Damaged entries are dropped.
+/** @type {(id: string) => Record<string, Vote>} */
 export function votesOf(id) {
   try {
     const value = JSON.parse(stored("localStorage", keyOf(id)) || "{}");
@@ -27,28 +24,19 @@ export function votesOf(id) {
   }
 }
 
-/**
- * Stores the votes of a set. Returns whether the browser stored them.
- * @param {string} id
- * @param {Record<string, Vote>} votes
- */
+// Stores the votes of a set. Returns whether the browser stored them.
+/** @type {(id: string, votes: Record<string, Vote>) => boolean} */
 export const keepVotes = (id, votes) => store("localStorage", keyOf(id), JSON.stringify(votes));
 
-/**
- * Returns both votes of each item, the later one where both exist.
- * @param {Record<string, Vote>} own
- * @param {Record<string, Vote>} other
- */
+// Returns the votes of both, the later one of an item where both have one.
+/** @type {(own: Record<string, Vote>, other: Record<string, Vote>) => Record<string, Vote>} */
 export function mergedVotes(own, other) {
   const later = Object.entries(other).filter(([item, { time }]) => !own[item] || time > own[item].time);
   return { ...own, ...Object.fromEntries(later) };
 }
 
-/**
- * Returns the Wilson score interval of a share, in percent.
- * @param {number} num
- * @param {number} all
- */
+// Returns the Wilson score interval of a share, in percent.
+/** @type {(num: number, all: number) => number[]} */
 export function wilson(num, all) {
   const [share, z2] = [num / all, Z * Z];
   const middle = (share + z2 / (2 * all)) / (1 + z2 / all);
@@ -56,14 +44,11 @@ export function wilson(num, all) {
   return [Math.max(0, middle - half), Math.min(1, middle + half)].map((end) => Math.round(100 * end));
 }
 
-/**
- * Returns the votes in lines: their number and, with 95 % intervals, the share of each method.
- * @param {ReviewMethod[]} methods
- * @param {Record<string, Vote>} votes
- */
+// Returns the votes in lines: their number and, with 95 % intervals, the share of each method; "" without votes.
+/** @type {(methods: ReviewMethod[], votes: Record<string, Vote>) => string} */
 export function tally(methods, votes) {
   const cast = Object.values(votes).flatMap(({ vote }) => (vote ? [vote] : []));
-  if (!cast.length) return "No votes yet";
+  if (!cast.length) return "";
   const count = (/** @type {string} */ name) => cast.filter((vote) => vote === name).length;
   const wins = methods.map((method) => {
     const num = count(method.name);
@@ -74,30 +59,30 @@ export function tally(methods, votes) {
   return [sums, ...wins].join("\n");
 }
 
-/** @param {Vote} vote */
-const words = ({ vote }) => (vote === BAD ? "both bad" : vote);
+// Describes what a file has: its prompts, votes and notes.
+/** @type {(numPrompts: number, votes: Record<string, Vote>) => string} */
+export function contentOf(numPrompts, votes) {
+  const all = Object.values(votes);
+  const [numVotes, numNotes] = [all.filter(({ vote }) => vote).length, all.filter(({ note }) => note).length];
+  const parts = [numPrompts && counted(numPrompts, "prompt"), counted(numVotes, "vote"), numNotes && counted(numNotes, "note")]; // prettier-ignore
+  return new Intl.ListFormat("en").format(parts.filter((part) => part !== 0));
+}
 
-/**
- * Returns the votes and notes as a table, with the text of each method's answer.
- * @param {ReviewSet} set
- * @param {Record<string, Vote>} votes
- */
+// Returns the votes and notes as a table, with the text of each method's answer.
+/** @type {(set: ReviewSet, votes: Record<string, Vote>) => string} */
 export function votesCsv({ header, items }, votes) {
   const { methods } = header;
   const head = ["id", "prompt", "vote", "note", "time", "blind", ...methods.flatMap(({ name }) => [name, `${name}: settings`])]; // prettier-ignore
   const rows = items.flatMap((item) => {
     const vote = votes[item.id];
     if (!vote) return [];
+    const choice = vote.vote === BAD ? "both bad" : vote.vote;
     const answers = methods.flatMap(({ settings }, i) => [item.answers[i]?.text ?? "", settings ? JSON.stringify(settings) : ""]); // prettier-ignore
-    return [[item.id, item.prompt, words(vote), vote.note, vote.time, vote.is_blind ? "yes" : "no", ...answers]];
+    return [[item.id, item.prompt, choice, vote.note, vote.time, vote.is_blind ? "yes" : "no", ...answers]];
   });
   return csvOf([head, ...rows]);
 }
 
-/**
- * Returns the votes and notes as JSON Lines: the header of the set with its methods, then one vote per line.
- * @param {ReviewSet} set
- * @param {Record<string, Vote>} votes
- */
-export const votesJsonl = ({ header }, votes) =>
-  [{ type: "set", version: 1, ...header }, ...voteLines(votes)].map((line) => `${JSON.stringify(line)}\n`).join("");
+// Returns the votes and notes as JSON Lines: the header of the set with its methods, then one vote per line.
+/** @type {(set: ReviewSet, votes: Record<string, Vote>) => string} */
+export const votesJsonl = (set, votes) => setText({ ...set, items: [] }, votes);
