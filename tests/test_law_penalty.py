@@ -272,22 +272,9 @@ def test_a_bias_is_stored_as_pairs_by_rising_id() -> None:
     hash(DecodeSettings(logit_bias=wanted))
 
 
-@pytest.mark.parametrize(
-    "bias",
-    [{"x": 1.0}, {"-1": 1.0}, {"1": 101}, {"1": "2"}, {"1": True}, {"1": float("nan")}, "x", 3,
-     None, [[1]], [1], {str(token): 1.0 for token in range(301)}],
-)  # fmt: skip
-def test_a_bias_that_is_none_is_refused_in_a_sentence(bias: Any) -> None:
-    with pytest.raises(SettingsError, match=r"^The logit bias must map at most 300 token ids to "):
-        DecodeSettings(logit_bias=bias)
-
-
 def test_block_diffusion_refuses_them() -> None:
-    names = ("presence penalty", "frequency penalty", "logit bias", "repetition penalty")
-    for changes, name in zip(
-        [*EACH, {"min_tokens": 1}], (*names, "minimum number of tokens"), strict=True
-    ):
-        with pytest.raises(SettingsError, match=f"^The {name} does not work with block diffusion"):
+    for changes in [*EACH, {"min_tokens": 1}]:
+        with pytest.raises(SettingsError, match=rf"^{next(iter(changes))} does not work"):
             DecodeSettings("block_diffusion", **changes)
 
 

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter  # noqa: E402
 
 from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
+from app.ui.controls import SHOWN, STEERED_SETTINGS  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
 from mars_runtime.display.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import sets  # noqa: E402
@@ -97,9 +98,11 @@ def _table() -> Iterator[str]:
         "Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>",
         {
             name: _object(
-                label=line.label, isSteered=line.is_steered, isCommon=name in OBEYED_BY_ALL
+                label=SHOWN[name].label if name in SHOWN else "",
+                isSteered=name in STEERED_SETTINGS,
+                isCommon=name in OBEYED_BY_ALL,
             )
-            for name, line in SETTINGS.items()
+            for name in SETTINGS
         },
     )
     yield from _constant(

@@ -1,7 +1,6 @@
 """The typed endpoints of Gradio's API. They are also MCP tools if the package ``mcp`` is installed.
 
-Their settings come from the table in ``mars_runtime/settings.py``. ``runs.py`` has the functions
-that they call.
+Their settings come from ``mars_runtime/settings.py``. ``runs.py`` has the functions that they call.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ import gradio as gr
 
 from app.api.runs import batch, compare, generate, traces
 from app.engines.engines import Engines
-from app.ui.controls import API_DEFAULTS, settings_with
+from app.ui.controls import API_DEFAULTS
 from app.ui.examples import ExampleBook
 from app.ui.wiring import errors_as_messages, owner_of, run_queue
-from mars_runtime.settings import SETTINGS, BlockSize
+from mars_runtime.settings import SETTINGS
 
+TYPES = {"number": float, "integer": int, "boolean": bool, "string": str}
 EMPTY = Parameter.empty
 
 
@@ -37,12 +37,9 @@ class Argument:
 def _setting(name: str, default: Any = EMPTY) -> Argument:
     """Return the parameter of a setting. A choice has the type ``str`` and is validated later."""
     initial = getattr(API_DEFAULTS, name) if default is EMPTY else default
-    return Argument(name, _type_of(name), SETTINGS[name].says, initial)
-
-
-def _type_of(name: str) -> Any:
-    line = SETTINGS[name]
-    return int | str if line.type == BlockSize else str if line.choices else line.type
+    schema = SETTINGS[name]
+    kind: Any = TYPES[schema["type"]] if "type" in schema else int | str  # B may be "auto"
+    return Argument(name, kind, schema["description"], initial)
 
 
 PROMPT = Argument("prompt", str, "the prompt")
@@ -53,10 +50,10 @@ SYSTEM = Argument("system", str, "the system prompt; empty for the model's own",
 CHOSEN = tuple(
     map(
         _setting,
-        settings_with(
+        (
             *("tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy"),
-            *("agreement_target", "auto_objective", "metric"),
-            *("max_new_tokens", "temperature", "top_p"),
+            *("agreement_target", "auto_objective", "metric", "max_new_tokens", "temperature"),
+            *("top_p", "seed", "repetition_penalty", "stop_loops"),
         ),
     )
 )

@@ -11,37 +11,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
-from reprlib import repr as shown
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
 
 from app.engines.engines import Engines, LoadedModel
 from app.engines.limits import Limits, RefusalError
 from app.live.lanes import start_lanes
-from app.live.order import LiveOrder, read_live_order
+from app.live.order import LiveOrder
 from app.throughput.run import start_batch
 from app.ui.controls import (
-    BLOCK_SIZE,
-    CHECKPOINT,
-    LOSSLESS,
-    MAX_NEW_TOKENS,
     PLAIN,
     RACE,
-    SYSTEM,
-    TAU,
     TITLES,
-    Control,
-    choice,
-    count,
-    read_all,
+    Order,
+    Whole,
+    control,
+    read_controls,
     read_prompt,
-    read_setting,
     settings_for,
 )
 from app.ui.examples import ExampleBook
 from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, Transcript, loaded, sentence_of
-from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event
 from mars_runtime.runs.speedup import run_speedup
@@ -56,7 +49,7 @@ def generate(
     """Yield the text of one run and figures such as tokens per second. values: the values of the
     controls, and the name of the ``method``. owner: the client's address.
     """
-    order = _order(engines, values, _method(values))
+    order = _order(engines, values, [values.get("method")])
     served = yield from awaited(engines, order.checkpoint, partial(_item, "", ()))
     with _lanes(engines, book, served, order, owner) as (answer,):
         for _ in _news([answer], POLL_SECONDS):
@@ -85,7 +78,7 @@ def traces(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[list[str]]:
     """Yield the lines of a run's trace so far: a header, events and an end, as JSON."""
-    order = _order(engines, values, _method(values))
+    order = _order(engines, values, [values.get("method")])
     served = yield from awaited(engines, order.checkpoint, lambda _: [])
     with _lanes(engines, book, served, order, owner) as (answer,):
         for _ in _news([answer], HEARTBEAT_SECONDS):
@@ -95,19 +88,17 @@ def traces(
 def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
     """Yield ``results``, one per prompt, and ``totals``, about once per second.
 
-    values: the values of BATCH. owner: the client's address.
+    values: the fields of BatchOrder and settings. owner: the client's address.
     """
     posted = with_checkpoint(engines, values)
-    read = read_all(BATCH, posted, engines.limits(posted["checkpoint"]))
-    prompts, batch_size = read["prompts"], read["batch_size"]
-    chosen = {control.name: read[control.name] for control in BATCH if control.is_setting}
-    settings = settings_for(read["method"], replace(PLAIN, **chosen))
+    order = read_controls(BatchOrder, posted, engines.limits(posted["checkpoint"]), PLAIN)
+    prompts, settings = order.prompts, settings_for(order.method, order.settings)
 
     results = [{**_figures("", ()), "ended": ""}] * len(prompts)
-    served = yield from awaited(engines, read["checkpoint"], partial(_batch_item, results, ()))
+    served = yield from awaited(engines, order.checkpoint, partial(_batch_item, results, ()))
     with refused():
-        rest = read["system"], engines.settings.max_seconds, owner
-        run = start_batch(served, prompts, settings, batch_size, *rest)
+        rest = order.system, engines.settings.max_seconds, owner
+        run = start_batch(served, prompts, settings, order.batch_size, *rest)
     try:
         while run.end is None:
             run.run.wait(HEARTBEAT_SECONDS)
@@ -134,18 +125,14 @@ def _read_prompts(value: object, limits: Limits) -> list[str]:
 
 
 MAX_PROMPTS = MAX_BATCH = 16
-BATCH_METHODS = (*RACE, LOOKUP)
-BATCH = (
-    Control("prompts", _read_prompts),
-    choice("method", {name: name for name in BATCH_METHODS}, "The method must be one of"),
-    count("batch_size", "The batch size", 1, MAX_BATCH),
-    TAU,
-    BLOCK_SIZE,
-    LOSSLESS,
-    MAX_NEW_TOKENS,
-    CHECKPOINT,
-    SYSTEM,
-)
+
+
+class BatchOrder(Order):
+    """A validated request to decode prompts together."""
+
+    prompts: Annotated[list[str], control(_read_prompts)]
+    method: Literal["mars", "ar", "lookup"]
+    batch_size: Annotated[int, Field(ge=1, le=MAX_BATCH), Whole]
 
 
 def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,24 +262,14 @@ def _comparison(
     }
 
 
-def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrder:
-    """Return the validated request to run the methods that ``view`` names. Raises RefusalError."""
-    posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
+def _order(engines: Engines, values: Mapping[str, Any], lanes: Sequence[object]) -> LiveOrder:
+    """Return the validated request to run these methods. Raises RefusalError."""
+    posted = with_checkpoint(engines, values)
+    for lane in lanes:
+        if not isinstance(lane, str) or lane not in TITLES:
+            raise RefusalError("method", f"method must be one of {', '.join(TITLES)}.")
     limits = engines.limits(posted["checkpoint"])
-    order = read_live_order(posted, limits)
-    posted_objective = values.get("auto_objective", order.settings.auto_objective)
-    objective = read_setting("auto_objective", posted_objective, limits)
-    return replace(order, settings=replace(order.settings, auto_objective=objective))
-
-
-def _method(values: Mapping[str, Any]) -> str:
-    """Return the requested method. Raises RefusalError."""
-    method = values.get("method")
-    if not isinstance(method, str) or method not in TITLES:
-        raise RefusalError(
-            "method", f"The method must be one of {', '.join(TITLES)}, got {shown(method)}."
-        )
-    return method
+    return read_controls(LiveOrder, {**posted, "view": lanes}, limits)
 
 
 @contextmanager

@@ -9,16 +9,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from app.engines.engines import Engines, LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
-from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
+from app.live.order import LiveOrder, LiveSteering, read_from_view, read_link
 from app.live.shared_runs import SharedRuns
-from app.ui.controls import TITLES, LiveSettings, read_steering, settings_for
+from app.ui.controls import TITLES, read_controls, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.ui.stream import (
     RunLog,
@@ -101,16 +100,17 @@ class LiveRun(TabRun):
             is_begun = any(lane.tokens[0] for lane in self.transcripts)
             self.log.say(situation, "note" if is_begun else "waiting")
 
-    def steer(self, steering: LiveSettings) -> None:
+    def steer(self, steering: LiveSteering) -> None:
         """Apply changed settings and pace from the next forward pass on."""
         if not self.transcripts:
-            self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
+            settings = steering.applied_to(self.order.settings)
+            self.order = self.order.model_copy(update={"settings": settings})
         self._set(steering.applied_to)
         for lane in self.transcripts:
             if lane.run.pace != steering.pace:
                 lane.run.pace = steering.pace
         if steering.pace != self.order.pace:
-            self.order = replace(self.order, pace=steering.pace)
+            self.order = self.order.model_copy(update={"pace": steering.pace})
             self.log.add("pace", {"pace": steering.pace})
 
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
@@ -130,7 +130,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         self.shared = SharedRuns(folder, settings.max_import_bytes)
 
     def validate(self, values: Mapping[str, Any]) -> LiveRun:
-        order = read_live_order(values, self.limits(values))
+        order = read_controls(LiveOrder, values, self.limits(values))
         return LiveRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
@@ -208,7 +208,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         """Apply changed controls to the visitor's run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
         limits = self.engines.limits(run.order.checkpoint if run else self.engines.default)
-        steering = read_steering(values, limits)
+        steering = read_controls(LiveSteering, values, limits)
         if run is not None:
             run.steer(steering)
 
@@ -274,7 +274,7 @@ def check_order(served: LoadedModel, order: LiveOrder) -> None:
             "given", "Control tokens cannot be part of an answer. Choose another token."
         )
     never = tokenizer.eos_ids | tokenizer.forbidden_ids
-    for turn in chain.from_iterable(order.histories.values()):
+    for turn in chain.from_iterable(order.history.values()):
         is_text = all(0 <= token < tokenizer.size for token in turn.tokens)
         if not is_text or never.intersection(turn.tokens):
             raise RefusalError("prompt", FOREIGN)
@@ -284,7 +284,7 @@ def context_of(served: LoadedModel, order: LiveOrder, lane: str) -> Context:
     """Return the context of a lane's prompt: the latest posted turns that leave enough capacity for
     the answer.
     """
-    posted = order.history_of(lane)
+    posted = order.history.get(lane, ())
     room = served.engine.capacity - order.settings.max_new_tokens
     tokenizer = served.checkpoint.tokenizer
     turns = fitting(tokenizer, order.prompt, posted, room, order.system) if posted else ()

@@ -1,5 +1,4 @@
-"""Validation of run requests that come from the Live tab, an endpoint, a view of the page or a
-shared link.
+"""Controls of the Live tab, and values that views of the page or links post for it.
 
 The page stores its conversation and posts it with each run; the server does not store it. A link
 may come from an untrusted source or an older version of the page. Each value of a link is validated
@@ -9,19 +8,45 @@ separately, by the rules of its control. Invalid values are ignored and reported
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from app.engines.limits import Limits, RefusalError
-from app.ui.controls import LINKED, POSTED, TITLES, read_live, read_prompt, settings_for
-from mars_runtime.decoders.methods import AUTO
-from mars_runtime.settings import (
-    MAX_NEW_TOKENS,
-    DecodeSettings,
+from app.ui.controls import (
+    SHOWN,
+    STEERED_SETTINGS,
+    TITLES,
+    Lanes,
+    Order,
+    Prompt,
+    control,
+    read_controls,
+    read_prompt,
+    read_system,
+    read_view,
+    settings_for,
 )
+from mars_runtime.decoders.methods import AUTO
+from mars_runtime.settings import MAX_NEW_TOKENS, DecodeSettings, SettingsError, parse_settings
 from mars_runtime.text import Turn
 
+POSTED = ("prompt", *SHOWN, "view", "checkpoint", "system", "auto", "pace")
+"""All controls of the Live tab."""
+STEERED = (*STEERED_SETTINGS, "auto", "pace")
+"""Controls whose changes apply to a run that is already running."""
+LINKS = {"prompt": "prompt", "view": "lanes", "checkpoint": "checkpoint", "system": "system"} | {
+    name: name for name in SHOWN
+}
+"""Control -> its name in links. Gradio uses "view" for its API page."""
+SHARED = (*(name for name in POSTED if name in LINKS), "auto")
+"""Controls of which a link has the values. In links, "auto" is the block size."""
+SET_BY_VIEW = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
+"""When a view starts a run, these controls are set to the values of the run. The view posts the
+prompt, the system prompt and the token limit itself.
+"""
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
 """The values that Run posts: the controls, and the conversation that the page stores."""
@@ -32,6 +57,8 @@ values of the page's controls.
 """
 BRANCH_TITLE = "branch"
 """Title of a lane that continues given tokens. The page shows the original run next to it."""
+MAX_PACE = 1000.0
+"""Slowest motion. With the value N, a run pauses after each pass for the time of N passes."""
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to start a new run."
 UNREADABLE_REQUEST = "This request is not valid. Press Run to start a new run."
@@ -39,71 +66,9 @@ UNREADABLE = "The conversation is not valid. Press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
 """Earlier turns of the conversation by lane."""
 IGNORED = "Some values in this link were ignored."
-MAX_DIGITS = 20
-SWITCH = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
-class LiveOrder:
-    """A validated request for a run.
-
-    view: the methods to run, one lane each.
-    given: the first tokens of the output. max_new_tokens limits only the tokens that are generated
-    after them.
-    histories: earlier turns by lane.
-    system: the system prompt; if empty, the checkpoint's default is used.
-    """
-
-    prompt: str
-    settings: DecodeSettings
-    view: Sequence[str]
-    pace: float
-    checkpoint: str
-    given: tuple[int, ...] = ()
-    histories: Histories = field(default_factory=dict)
-    system: str = ""
-
-    @property
-    def continues_text(self) -> bool:
-        """Whether the run continues given tokens or earlier turns."""
-        return bool(self.given) or any(self.histories.values())
-
-    @property
-    def lanes(self) -> dict[str, DecodeSettings]:
-        """Settings by lane, in the order of the page. A lane has the name of its method."""
-        return {name: settings_for(name, self.settings) for name in self.view}
-
-    @property
-    def titles(self) -> dict[str, str]:
-        titles = {name: TITLES[name] for name in self.view}
-        return {**titles, self.view[0]: BRANCH_TITLE} if self.given else titles
-
-    def history_of(self, lane: str) -> tuple[Turn, ...]:
-        """Return the earlier turns that a lane continues."""
-        return self.histories.get(lane, ())
-
-
-def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
-    """Validate the values of all controls of the tab. Raises RefusalError."""
-    values_read = read_live(values, limits)
-    settings = values_read["settings"]
-    tokens = read_given(values.get("given"))
-    histories = read_history(values.get(HISTORY), limits)
-    return LiveOrder(
-        *(
-            values_read["prompt"],
-            settings,
-            values_read["view"],
-            values_read["pace"],
-            values_read["checkpoint"],
-        ),
-        given=tokens,
-        histories=histories,
-        system=values_read["system"],
-    )
-
-
-def read_given(value: Any) -> tuple[int, ...]:
+def read_given(value: Any, limits: Limits | None = None) -> tuple[int, ...]:
     """Return the validated ids of the tokens to continue from; empty if there are none. Raises
     RefusalError.
 
@@ -115,23 +80,6 @@ def read_given(value: Any) -> tuple[int, ...]:
     if not is_list or not all(type(token) is int for token in value):
         raise RefusalError("given", UNREADABLE_GIVEN)
     return tuple(value)
-
-
-def read_from_view(value: object) -> dict[str, Any]:
-    """Parse the JSON that a view posts in addition to the controls.
-
-    Returns the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
-    from, and optionally a token limit and methods. The values are not validated yet. Raises
-    RefusalError if the JSON is not an object.
-    """
-    try:
-        posted = json.loads(value) if isinstance(value, str) else None
-    except (ValueError, RecursionError):
-        posted = None
-    if not isinstance(posted, dict):
-        raise RefusalError("given", UNREADABLE_REQUEST)
-    request = {name: posted.get(name) for name in FROM_VIEW}
-    return request | {name: posted[name] for name in OPTIONAL_FROM_VIEW if name in posted}
 
 
 def read_history(value: object, limits: Limits) -> Histories:
@@ -179,6 +127,67 @@ def _turn(posted: object, limits: Limits) -> Turn:
         raise RefusalError("prompt", UNREADABLE) from None
 
 
+class LiveSteering(Order):
+    """The controls that can change during a run. All other fields of ``settings`` have their
+    defaults.
+    """
+
+    pace: Annotated[float, Field(ge=0, le=MAX_PACE)] = 0.0
+
+    def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
+        """Return a copy of ``settings`` with this object's values of the steered settings."""
+        return replace(
+            settings, **{name: getattr(self.settings, name) for name in STEERED_SETTINGS}
+        )
+
+
+class LiveOrder(LiveSteering):
+    """A validated request for a run.
+
+    view: the methods to run, one lane each.
+    given: the first tokens of the output. max_new_tokens limits only the tokens that are generated
+    after them.
+    history: earlier turns by lane.
+    """
+
+    prompt: Prompt
+    view: Lanes
+    given: Annotated[tuple[int, ...], control(read_given)] = ()
+    history: Annotated[Histories, control(read_history)] = Field(default_factory=dict)
+
+    @property
+    def continues_text(self) -> bool:
+        """Whether the run continues given tokens or earlier turns."""
+        return bool(self.given) or any(self.history.values())
+
+    @property
+    def lanes(self) -> dict[str, DecodeSettings]:
+        """Settings by lane, in the order of the page. A lane has the name of its method."""
+        return {name: settings_for(name, self.settings) for name in self.view}
+
+    @property
+    def titles(self) -> dict[str, str]:
+        titles = {name: TITLES[name] for name in self.view}
+        return {**titles, self.view[0]: BRANCH_TITLE} if self.given else titles
+
+
+def read_from_view(value: object) -> dict[str, Any]:
+    """Parse the JSON that a view posts in addition to the controls.
+
+    Returns the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
+    from, and optionally a token limit and methods. The values are not validated yet. Raises
+    RefusalError if the JSON is not an object.
+    """
+    try:
+        posted = json.loads(value) if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        posted = None
+    if not isinstance(posted, dict):
+        raise RefusalError("given", UNREADABLE_REQUEST)
+    request = {name: posted.get(name) for name in FROM_VIEW}
+    return request | {name: posted[name] for name in OPTIONAL_FROM_VIEW if name in posted}
+
+
 def read_link(
     query: Mapping[str, str], limits_of: Callable[[object], Limits], default: str
 ) -> tuple[dict[str, Any], str]:
@@ -192,16 +201,16 @@ def read_link(
     values: dict[str, Any] = {}
     refusals: list[str] = []
     checkpoint = default
-    texts = {name: query[control.link] for name, control in LINKED.items() if control.link in query}
-    for name in sorted(texts, key=_checkpoint_first):
+    for name, link in sorted(LINKS.items(), key=lambda item: item[0] != "checkpoint"):
+        if link not in query:
+            continue
         try:
             if name == "checkpoint":
-                limits_of(texts[name])
-                checkpoint = texts[name]
-            value = texts[name] if LINKED[name].is_text else _value(texts[name])
-            values[name] = LINKED[name].read(value, limits_of(checkpoint))
-        except RefusalError as refusal:
-            refusals.append(f"{LINKED[name].link}: {refusal}")
+                limits_of(query[link])
+                checkpoint = query[link]
+            values[name] = _read_linked(name, query[link], limits_of(checkpoint))
+        except (RefusalError, SettingsError) as refusal:
+            refusals.append(f"{link}: {refusal}")
     if "block_size" in values:
         values["auto"] = values["block_size"] == AUTO
     if values.get("auto"):
@@ -212,19 +221,16 @@ def read_link(
     )
 
 
-def _checkpoint_first(name: str) -> tuple[bool, int]:
-    return name != "checkpoint", list(LINKED).index(name)
+READ_TEXT: dict[str, Callable[[str, Limits], Any]] = {
+    "prompt": read_prompt,
+    "view": read_view,
+    "system": read_system,
+    "checkpoint": lambda text, limits: text,
+}
+"""Functions that validate the controls in links whose values are always text."""
 
 
-def _value(text: str) -> object:
-    """Parse a switch or a number. Return other text unchanged, for the settings to validate."""
-    if text in SWITCH:
-        return SWITCH[text]
-    if len(text) > MAX_DIGITS:
-        return text
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    return text
+def _read_linked(name: str, text: str, limits: Limits) -> Any:
+    if name in READ_TEXT:
+        return READ_TEXT[name](text, limits)
+    return getattr(read_controls(Order, parse_settings({name: text}), limits).settings, name)

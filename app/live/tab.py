@@ -17,20 +17,10 @@ import gradio as gr
 
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers, offer
-from app.live.order import HISTORY, ORDERED
+from app.live.order import HISTORY, LINKS, ORDERED, POSTED, SET_BY_VIEW, SHARED, STEERED
 from app.live.shared_runs import SharedRuns
 from app.ui.checkpoints import CheckpointHandlers
-from app.ui.controls import (
-    DEFAULTS,
-    LINKED,
-    LIVE_SETTINGS,
-    POSTED,
-    RACE,
-    SHARED,
-    SHOWN,
-    STEERED,
-    TITLES,
-)  # fmt: skip
+from app.ui.controls import DEFAULTS, RACE, SHOWN, TITLES
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, set_for
 from app.ui.fields import (
     TEXTS,
@@ -205,7 +195,7 @@ def _more(tab: LiveTab, engines: Engines) -> None:
     controls["system"] = system_field(opens_with.system)
     most = engines.settings.max_new_tokens
     controls["max_new_tokens"] = max_tokens_field("", DEFAULTS.max_new_tokens, most)
-    for name in LIVE_SETTINGS:
+    for name in SHOWN:
         if name not in controls:
             controls[name] = setting_field(name, name)
 
@@ -335,12 +325,12 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
             remark = gr.skip()
 
     # The controls are not outputs of the run: Gradio would update them for every yielded value.
-    controls = [tab.controls[name] for name in SHOWN]
+    controls = [tab.controls[name] for name in SET_BY_VIEW]
     tab.race.submit(
         None,
         controls,
         [posted, *controls],
-        js=f"(...now) => window.mars.asked({json.dumps(SHOWN)}, now)",
+        js=f"(...now) => window.mars.asked({json.dumps(SET_BY_VIEW)}, now)",
         **IN_BROWSER,
     ).then(
         run,
@@ -363,7 +353,7 @@ def wire_links(
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
     controls = [tab.controls[name] for name in SHARED]
-    words = [LINKED[name].link if name in LINKED else name for name in SHARED]
+    words = [LINKS.get(name, name) for name in SHARED]
     tab.buttons["share"].click(
         None,
         controls,

@@ -20,7 +20,7 @@ from app.ui.wiring import (
     wire_memory,
 )
 
-NUM_ROWS, TAU = "8", 0.9
+NUM_ROWS, TAU = 8, 0.9
 """Initial values, those of the recorded run."""
 
 
@@ -34,7 +34,10 @@ def throughput_tab(
     with gr.Row(elem_id="throughput-bar"):
         own: dict[str, Field] = {
             "rows": gr.Radio(
-                [*ROWS], value=NUM_ROWS, label="Requests at once", **_named("rows", "segments")
+                [(str(number), number) for number in ROWS],
+                value=NUM_ROWS,
+                label="Requests at once",
+                **_named("rows", "segments"),
             ),
             "lossless": gr.Radio(
                 TEXTS, value=False, label="Text", **_named("lossless", "segments")
@@ -59,17 +62,16 @@ def throughput_tab(
             run = gr.Button("Run", variant="primary", min_width=0, **_named("run"))
             stop = gr.Button("Stop", min_width=0, **_named("stop"))
     view = ThroughputView(missed=handlers.logs.missed, elem_id="throughput")
-    inputs = {control.name: {**live, **own}[control.name] for control in CONTROLS}
+    inputs = {name: {**live, **own}[name] for name in CONTROLS}
     for button, decode in ((run, handlers.run), (measure, handlers.measure)):
         handlers.wire(page, [button.click], stop, inputs, [view], decode)
     wire_memory(page, "throughput", own)
 
     def steer(request: gr.Request, *values: Any) -> None:
         with errors_as_messages():
-            names = (control.name for control in STEERED)
-            handlers.steer(session_of(request), dict(zip(names, values, strict=True)))
+            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
 
-    steered = [own[control.name] for control in STEERED]
+    steered = [own[name] for name in STEERED]
     for control in steered:
         control.input(steer, inputs=steered, trigger_mode="always_last", **AT_ONCE)
 

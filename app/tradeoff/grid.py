@@ -171,7 +171,7 @@ class GridHandlers(TabHandlers[GridRun]):
         and other controls of the Live tab, because they are not visible here.
         """
         refusal = super().check(values)
-        is_here = refusal is not None and refusal.field in [control.name for control in CONTROLS]
+        is_here = refusal is not None and refusal.field in CONTROLS
         return refusal if is_here else None
 
     def validate(self, values: Mapping[str, Any]) -> GridRun:

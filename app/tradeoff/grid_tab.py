@@ -32,7 +32,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
             run = gr.Button("Run", variant="primary", min_width=0, elem_id="grid-run")
             stop = gr.Button("Stop", min_width=0, elem_id="grid-stop")
     view = GridView(missed=grid.logs.missed, elem_id="grid")
-    inputs = {control.name: {**live, **own}[control.name] for control in GRID}
+    inputs = {name: {**live, **own}[name] for name in GRID}
     grid.wire(page, [run.click], stop, inputs, [view])
     wire_memory(page, "grid", own)
     pass_prompt_to_view(live["prompt"], "grid")

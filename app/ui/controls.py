@@ -1,21 +1,28 @@
-"""Controls of the page: how their values are validated, and which settings each method uses.
+"""Controls of the page: how settings are shown, and how posted values are validated.
 
-Most controls belong to a setting in the table ``mars_runtime/settings.py``. Values arrive
-unvalidated, from the page or from another client. They are validated here, and the settings again
-by ``DecodeSettings``. An error message explains in one sentence what to change; it never repeats
-the prompt.
+Values arrive unvalidated, from the page or from another client. ``read_controls`` validates them:
+the settings by ``DecodeSettings``, the other controls of a tab by its subclass of ``Order``. An
+error message explains in one sentence what to change; it never repeats the prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from reprlib import repr as shown
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+)
 
 from app.engines.limits import Limits, RefusalError
 from mars_runtime.decoders.methods import AUTO, LANES, LOOKUP
+from mars_runtime.files.json_values import fault_of
 from mars_runtime.settings import (
     AR_LOOKUP,
     OBEYED_BY_ALL,
@@ -23,6 +30,7 @@ from mars_runtime.settings import (
     SETTINGS,
     DecodeSettings,
     SettingsError,
+    plain,
 )
 from mars_runtime.text import TextError, check_system
 
@@ -37,38 +45,65 @@ DEFAULTS = DecodeSettings(
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """Base settings of tabs that override only the settings for which they have controls."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
-MAX_PACE = 1000.0
-"""Slowest motion. With the value N, a run pauses after each pass for the time of N passes."""
 RACE = ("mars", "ar")
 """Methods that are selected when the page opens. Old links call this selection ``race``."""
 MAX_LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """One control of a tab.
-
-    name: key of the value in what the page posts.
-    read: validates a value; raises RefusalError.
-    is_setting: the control sets the field of ``DecodeSettings`` with the same name.
-    is_steered: a change applies to a run that is already running.
-    link: the name in shared links; empty if links do not include this control.
-    is_text: the value in a link is always text, never a number or a switch.
+class Shown:
+    """How the page shows a setting. step: of its slider; 0 for a number that is typed. titles: of
+    its choices.
     """
 
-    name: str
-    read: Callable[[Any, Limits], Any]
-    is_setting: bool = False
-    is_steered: bool = False
-    link: str = ""
-    is_text: bool = False
+    label: str
+    info: str = ""
+    step: float = 1
+    titles: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_all(
-    controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
-) -> dict[str, Any]:
-    """Return the validated values by control name. Raises RefusalError."""
-    return {control.name: control.read(values.get(control.name), limits) for control in controls}
+SHOWN = {
+    "tau": Shown("τ threshold", step=0.01),
+    "block_size": Shown("B proposals"),
+    "metric": Shown("Confidence measure", titles={"margin": "top-2 margin"}),
+    "lossless": Shown("Lossless: exactly plain AR's text"),
+    "mask_layout": Shown(
+        "Masks in lossless runs",
+        titles={"last": "after the last draft", "every": "after every draft"},
+    ),
+    "lookup": Shown("MARS with prompt lookup: also draft by copying earlier text (lossless only)"),
+    "tau_policy": Shown(
+        "Threshold rule (unverified runs)",
+        "Adaptive thresholds never go below τ.",
+        titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
+    ),
+    "agreement_target": Shown(
+        "Target agreement with AR", "Only tokens predicted by masks count.", step=0.01
+    ),
+    "max_new_tokens": Shown("Max tokens"),
+    "temperature": Shown("Temperature", "0 is greedy.", step=0.05),
+    "top_p": Shown("Top-p", "1 samples from the whole vocabulary.", step=0.05),
+    "seed": Shown("Seed", "Used only at temperatures above 0.", step=0),
+    "repetition_penalty": Shown(
+        "Repetition penalty",
+        "Applies to tokens of the prompt and the answer; 1 is off.",
+        step=0.05,
+    ),
+    "stop_loops": Shown("Stop when the text starts to loop"),
+}
+"""The settings that have a control, in the order of the page."""
+STEERED_SETTINGS = tuple(SHOWN)[:8]
+"""The settings that can change during a run: up to the target agreement."""
+T = TypeVar("T", bound="Order")
+
+
+def control(read: Callable[[Any, Limits], Any]) -> PlainValidator:
+    """Return an annotation: the value of a control, which ``read`` validates."""
+
+    def validate(value: object, info: ValidationInfo[Limits]) -> object:
+        return read(value, info.context)
+
+    return PlainValidator(validate)
 
 
 def read_prompt(value: object, limits: Limits) -> str:
@@ -108,30 +143,7 @@ def is_broken(text: str) -> bool:
     return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def read_setting(name: str, value: Any, limits: Limits) -> Any:
-    """Validate one field of DecodeSettings. Raises RefusalError."""
-    if isinstance(value, float) and value.is_integer() and SETTINGS[name].type is not float:
-        value = int(value)
-    if name == "block_size" and isinstance(value, int) and value > limits.block_size:
-        depth = limits.block_size
-        raise RefusalError(
-            name,
-            f"This model was trained for a B of at most {depth}, but B is {value}. "
-            "Choose a smaller B.",
-        )
-    if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
-        raise RefusalError(
-            name, f"Choose at most {limits.max_new_tokens} tokens to generate, got {value}."
-        )
-    chosen: dict[str, Any] = {name: value}
-    try:
-        DecodeSettings(**chosen)
-    except SettingsError as error:
-        raise RefusalError(name, str(error)) from None
-    return value
-
-
-def read_view(value: object, limits: Limits) -> list[str]:
+def read_view(value: object, limits: Limits | None = None) -> list[str]:
     """Return the validated methods to run, in the order of TITLES.
 
     The value is a list of names, or names separated by commas. Raises RefusalError.
@@ -146,160 +158,70 @@ def read_view(value: object, limits: Limits) -> list[str]:
     return [name for name in TITLES if name in wanted]
 
 
-def number(name: str, label: str, low: float, high: float, is_steered: bool = False) -> Control:
-    """Return a control for a number from ``low`` to ``high``. ``label`` is the start of its error
-    message.
+Prompt = Annotated[str, control(read_prompt)]
+System = Annotated[str, control(read_system)]
+Lanes = Annotated[list[str], control(read_view)]
+Whole = BeforeValidator(plain)
+"""Annotation of an integer, which a client may post as 4.0."""
+
+
+class Order(BaseModel):
+    """The validated values that a tab posts. Each tab has a subclass with its own controls.
+
+    auto: whether B is chosen automatically; ``settings`` has the result.
     """
 
-    def read(value: Any, limits: Limits) -> float:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:  # also true for NaN
-            raise RefusalError(
-                name, f"{label} must be a number from {low:g} to {high:g}, got {shown(value)}."
-            )
-        return float(value)
-
-    return Control(name, read, is_steered=is_steered)
-
-
-def count(name: str, label: str, low: int, high: int) -> Control:
-    """Return a control for a whole number from ``low`` to ``high``. ``label`` is the start of its
-    error message.
-    """
-
-    def read(value: Any, limits: Limits) -> int:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if type(value) is not int or not low <= value <= high:
-            raise RefusalError(
-                name,
-                f"{label} must be a whole number from {low} to {high}, got {shown(value)}.",
-            )
-        return value
-
-    return Control(name, read)
-
-
-def switch(name: str, label: str, is_steered: bool = False) -> Control:
-    """Return a control that is on or off. ``label`` is the start of its error message."""
-
-    def read(value: object, limits: Limits) -> bool:
-        if not isinstance(value, bool):
-            raise RefusalError(name, f"{label} must be on or off, got {shown(value)}.")
-        return value
-
-    return Control(name, read, is_steered=is_steered)
-
-
-def choice(name: str, titles: Mapping[str, str], ask: str = "Choose one of") -> Control:
-    """Return a control for one of the keys of ``titles``. Its error message is ``ask`` followed by
-    the titles.
-    """
-
-    def read(value: object, limits: Limits) -> str:
-        if not isinstance(value, str) or value not in titles:
-            raise RefusalError(name, f"{ask}: {', '.join(titles.values())}.")
-        return value
-
-    return Control(name, read)
-
-
-def read_checkpoint(value: object, limits: Limits) -> str:
-    """Return the checkpoint's name. It was validated when its limits were looked up."""
-    return str(value)
-
-
-def settings_with(*first: str) -> tuple[str, ...]:
-    """Return the names of all settings that have a control: ``first``, then the others in the order
-    of the table.
-    """
-    labelled = [name for name, line in SETTINGS.items() if line.label]
-    return tuple(dict.fromkeys((*first, *labelled)))
-
-
-def setting(name: str) -> Control:
-    line = SETTINGS[name]
-    read = partial(read_setting, name)
-    return Control(name, read, is_setting=True, is_steered=line.is_steered, link=line.link)
-
-
-PROMPT = Control("prompt", read_prompt, link="prompt", is_text=True)
-SYSTEM = Control("system", read_system, link="system", is_text=True)
-TAU = setting("tau")
-BLOCK_SIZE = setting("block_size")
-LOSSLESS = setting("lossless")
-MAX_NEW_TOKENS = setting("max_new_tokens")
-AUTO_BLOCK_SIZE = switch("auto", "Auto B", is_steered=True)
-CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
-
-LIVE_SETTINGS = settings_with(
-    *("tau", "block_size", "metric", "lossless", "mask_layout", "lookup"),
-    *("tau_policy", "agreement_target", "max_new_tokens", "temperature", "top_p"),
-)
-LIVE = (
-    PROMPT,
-    *map(setting, LIVE_SETTINGS),
-    Control("view", read_view, link="lanes", is_text=True),  # Gradio uses "view" for its API page
-    CHECKPOINT,
-    SYSTEM,
-    AUTO_BLOCK_SIZE,  # in links, this is the block size "auto"
-    number("pace", "Slow motion", 0, MAX_PACE, is_steered=True),
-)
-"""All controls of the Live tab. The other lists of controls are derived from this list."""
-POSTED = tuple(control.name for control in LIVE)
-STEERED = tuple(control.name for control in LIVE if control.is_steered)
-LINKED = {control.name: control for control in LIVE if control.link}
-SHARED = (*LINKED, "auto")
-SHOWN = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
-"""When a view starts a run, these controls are set to the values of the run. The view posts the
-prompt, the system prompt and the token limit itself.
-"""
-
-
-_STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveSettings:
-    """The settings that can change during a run. All other fields of ``settings`` have their
-    defaults.
-    """
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
     settings: DecodeSettings
-    pace: float
-
-    def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
-        """Return a copy of ``settings`` in which the settings that can change during a run have
-        this object's values.
-        """
-        changes = {name: getattr(self.settings, name) for name in _STEERED_SETTINGS}
-        return replace(settings, **changes)
+    checkpoint: str = ""  # validated when its limits were looked up
+    system: System = ""
+    auto: bool = False
 
 
-def read_live(values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """Validate the values of all controls of the Live tab. The result also has ``settings``, built
-    from the setting controls. Raises RefusalError.
+def read_controls(
+    kind: type[T],
+    values: Mapping[str, Any],
+    limits: Limits,
+    start: DecodeSettings = DecodeSettings(),  # noqa: B008
+) -> T:
+    """Validate what was posted. start: the settings that are not posted.
+
+    If B is automatic, the value of the B slider is ignored. Raises RefusalError for the first
+    invalid value.
     """
-    return _with_settings(LIVE, values, limits)
+    chosen = {name: values[name] for name in SETTINGS if name in values and name != "method"}
+    if values.get("auto") is True:
+        chosen["block_size"] = AUTO
+    try:
+        settings = replace(start, **chosen)
+        check_limits(chosen, limits)
+        return kind.model_validate({**values, "settings": settings}, context=limits)
+    except SettingsError as error:
+        name, sentence = error.field, str(error)
+    except ValidationError as error:
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if isinstance(cause, RefusalError):
+            raise cause from None
+        name, sentence = fault_of(error)
+    label = SHOWN[name].label if name in SHOWN else name
+    raise RefusalError(name, sentence.replace(name, label, 1))
 
 
-def read_steering(values: Mapping[str, Any], limits: Limits) -> LiveSettings:
-    """Validate the controls that can change during a run. Raises RefusalError."""
-    read = _with_settings([control for control in LIVE if control.is_steered], values, limits)
-    return LiveSettings(read["settings"], read["pace"])
-
-
-def _with_settings(
-    controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
-) -> dict[str, Any]:
-    """Validate these controls and add ``settings`` to the result. If B is automatic, the value of
-    the B slider is ignored.
-    """
-    is_auto = AUTO_BLOCK_SIZE.read(values.get("auto", False), limits)
-    chosen = {"block_size": AUTO} if is_auto else {}
-    read = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
-    settings = {name: value for name, value in read.items() if name in LIVE_SETTINGS}
-    return {**read, "settings": DecodeSettings(**settings)}
+def check_limits(values: Mapping[str, Any], limits: Limits) -> None:
+    """Raise RefusalError if B or the token limit is too large here."""
+    size, most = values.get("block_size", AUTO), limits.block_size
+    if size != AUTO and size > most:
+        raise RefusalError(
+            "block_size",
+            f"This model was trained for a B of at most {most}, but B is {size}. "
+            "Choose a smaller B.",
+        )
+    tokens, most = values.get("max_new_tokens", 1), limits.max_new_tokens
+    if tokens > most:
+        raise RefusalError(
+            "max_new_tokens", f"Choose at most {most} tokens to generate, got {tokens}."
+        )
 
 
 def title_of(settings: DecodeSettings) -> str:

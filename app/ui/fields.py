@@ -7,10 +7,8 @@ from typing import Any
 
 import gradio as gr
 
-from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE
-from app.ui.wiring import (
-    Field,
-)
+from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, SHOWN
+from app.ui.wiring import Field
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
@@ -23,22 +21,22 @@ def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
     """Return the field of a setting with its initial value. changes: constructor arguments to
     override.
     """
-    line = SETTINGS[name]
-    arguments = {"value": getattr(DEFAULTS, name), "label": line.label, "info": line.info or None}
+    schema, shown, value = SETTINGS[name], SHOWN[name], getattr(DEFAULTS, name)
+    arguments = {"value": value, "label": shown.label, "info": shown.info or None}
     arguments |= {"elem_id": elem_id, **changes}
-    if line.type is bool:
+    if schema.get("type") == "boolean":
         return gr.Checkbox(**arguments)
-    if line.low is None or line.high is None:
-        return gr.Radio(
-            [(line.titles.get(choice, choice), choice) for choice in line.choices], **arguments
-        )
-    if not line.step:
+    if "enum" in schema:
+        titles = [(shown.titles.get(choice, choice), choice) for choice in schema["enum"]]
+        return gr.Radio(titles, **arguments)
+    if not shown.step:
         return gr.Number(precision=0, **arguments)
+    limits, step = schema.get("anyOf", [schema])[0], shown.step  # of B, a number or "auto"
     ends = {
-        "minimum": _on_grid(math.ceil(line.low / line.step), line.step),
-        "maximum": _on_grid(math.floor(line.high / line.step), line.step),
+        "minimum": _on_grid(math.ceil(limits["minimum"] / step), step),
+        "maximum": _on_grid(math.floor(limits["maximum"] / step), step),
     }
-    return gr.Slider(**{**ends, **arguments}, step=line.step, buttons=[])
+    return gr.Slider(**{**ends, **arguments}, step=step, buttons=[])
 
 
 def _on_grid(count: int, step: float) -> float:

@@ -7,27 +7,14 @@ vary. Every second round has the reverse order, so that no method is always the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from app.engines.limits import Limits, RefusalError
-from app.ui.controls import Control
+from app.ui.controls import Whole
 
 ROUNDS = (3, 5)
 """Numbers of rounds that a visitor can choose. The first one is the default."""
+Rounds = Annotated[Literal[3, 5], Whole]
 T = TypeVar("T")
-
-
-def _read(value: object, limits: Limits) -> int:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if type(value) is not int or value not in ROUNDS:
-        choices = " or ".join(map(str, ROUNDS))
-        raise RefusalError("rounds", f"Choose {choices} rounds.")
-    return value
-
-
-CONTROL = Control("rounds", _read)
-TITLES = {number: str(number) for number in ROUNDS}
 
 
 def in_turn(items: Sequence[T], number: int) -> list[T]:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mars_runtime.runs.events import FINAL, End, Event
 from mars_runtime.settings import (
     RECOMMENDED,
     SETTINGS,
     DecodeSettings,
-    LogitBias,
-    Setting,
     SettingsError,
-    number,
+    parse_settings,
     recommended,
 )
 from mars_runtime.text import Context, TextError, check_system
@@ -46,26 +44,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=DEFAULT_CHECKPOINT,
         help="name or folder of the checkpoint (%(default)s)",
     )
-    for line in SETTINGS.values():
-        if line.type != LogitBias:
-            _add_setting(parser, line)
+    for name in SETTINGS:
+        if name != "logit_bias":
+            _add_setting(parser, name)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, one JSON object per line")
 
 
-def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
-    flag, default = f"--{line.name.replace('_', '-')}", getattr(RECOMMENDED, line.name)
-    if line.type is bool:
-        description = f"{line.says} ({'on' if default else 'off'})"
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=description)
-        return
-    parser.add_argument(
-        flag,
-        type=str if line.low is None else number,
-        metavar="|".join(line.choices) or None,
-        help=line.says if default == "" else f"{line.says} ({default})",
-    )
+def _add_setting(parser: argparse.ArgumentParser, name: str) -> None:
+    schema, default = SETTINGS[name], getattr(RECOMMENDED, name)
+    options: dict[str, Any] = {"metavar": "|".join(schema.get("enum", ())) or None}
+    if isinstance(default, bool):
+        options, default = {"action": argparse.BooleanOptionalAction}, "on" if default else "off"
+    says = schema["description"] + (f" ({default})" if default != "" else "")
+    parser.add_argument(f"--{name.replace('_', '-')}", help=says, **options)
 
 
 def settings_of(args: argparse.Namespace) -> DecodeSettings:
@@ -74,8 +67,8 @@ def settings_of(args: argparse.Namespace) -> DecodeSettings:
     Raises SettingsError.
     """
     values = vars(args)
-    chosen = {name: values[name] for name in SETTINGS if values.get(name) is not None}
-    return recommended(chosen)
+    chosen = {name: str(values[name]) for name in SETTINGS if values.get(name) is not None}
+    return recommended(parse_settings(chosen))
 
 
 def run(args: argparse.Namespace) -> int:

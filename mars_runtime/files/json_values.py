@@ -8,25 +8,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from reprlib import repr as shown
 from typing import Annotated, Any, cast
 
 from pydantic import FailFast, Field, PlainValidator, Strict, ValidationError
+from pydantic_core import ErrorDetails
 
 MAX_INT = 2**31 - 1
 NO_LIST = "expected a list that is not too long"
 NO_OBJECT = "expected an object"
 NO_TEXT = "expected a string"
 NO_WHOLE = "expected a whole number within its range"
-SENTENCES = {
-    "int_type": NO_WHOLE,
-    "greater_than_equal": NO_WHOLE,
-    "less_than_equal": NO_WHOLE,
-    "string_type": NO_TEXT,
-    "bool_type": "expected true or false",
-    "dict_type": NO_OBJECT,
-    "dataclass_type": NO_OBJECT,
-}
-"""Error type of pydantic -> message. ``words`` uses NO_LIST for all other error types."""
 
 
 def json_line(value: Any) -> str:
@@ -96,15 +88,29 @@ FIRST = FailFast()
 """Annotation for lists: validation stops at the first invalid value."""
 
 
-def words(error: ValidationError) -> str:
-    """Return a message for the first error that pydantic found, without the full stop."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    error_type, field = first["type"], first["loc"][-1] if first["loc"] else ""
-    if error_type == "value_error":
-        return str(first["ctx"]["error"]).rstrip(".")
-    if error_type == "literal_error":
-        choices = re.findall(r"'(\w+)'", first["ctx"]["expected"])
-        return f"expected one of {', '.join(choices)}"
-    if error_type == "missing" and isinstance(field, str):
-        return f"{field!r} is missing"
-    return SENTENCES.get(error_type, NO_LIST)
+def fault_of(error: ValidationError) -> tuple[str, str]:
+    """Return the path of the first invalid field, and one sentence that says what is wrong.
+
+    The sentence names the field, what pydantic expects there and the value.
+    """
+    first, *others = error.errors(include_url=False)
+    faults, place = [first], first["loc"]
+    for other in others:  # each alternative of a union has an error of its own about the same value
+        if len(place) > 1 and other["loc"][:-1] == place[:-1] and other["input"] is first["input"]:
+            faults.append(other)
+    path = ".".join(map(str, place[:-1] if faults[1:] else place))
+    if first["type"] == "value_error":
+        return path, str(first["ctx"]["error"])
+    if first["type"] == "missing":
+        return path, f"{path} is missing."
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return path, f"{path} is not supported. Remove it."
+    wanted, *more = dict.fromkeys(map(_expected, faults))
+    alternatives = "".join(f", or {other.removeprefix('be ')}" for other in more)
+    return path, f"{path} must {wanted}{alternatives}, got {shown(first['input'])}."
+
+
+def _expected(fault: ErrorDetails) -> str:
+    """Return what pydantic expects: "be a valid integer", "have at most 3 items"."""
+    expected = fault["msg"].partition(" should ")[2] or "be valid"
+    return re.split(", unable| after validation", expected)[0]

@@ -16,14 +16,13 @@ from mars_runtime.settings import (
     SETTINGS,
     DecodeSettings,
     SettingsError,
-    number,
+    parse_settings,
     read_settings,
 )
 
 MIN_METHODS, MAX_METHODS = 2, 12
 MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
-SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 EXAMPLE = "Write ar, lossless, or settings such as tau=0.8,B=4."
 UNREPEATABLE = (
     "With B = auto, the text of a method that is not lossless depends on the speed of this "
@@ -54,15 +53,15 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
 
     checkpoint, usual: the checkpoint and the settings that apply if no word sets them.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, str] = {}
     if not is_text(text):
         raise SettingsError(f"A method contains characters that are not valid text. {EXAMPLE}")
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in word.partition("="))
         if not equals and name in METHODS:
             values["method"] = name
-        elif not equals and name in SETTINGS and SETTINGS[name].type is bool:
-            values[name] = True
+        elif not equals and name in SETTINGS and SETTINGS[name].get("type") == "boolean":
+            values[name] = "true"
         elif equals and name == "checkpoint":
             checkpoint = value
         elif equals and (full := SHORT.get(name, name)) in SETTINGS:
@@ -71,7 +70,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
             raise SettingsError(f"{word[:MAX_NAME]!r} is not a method. {EXAMPLE}")
     if not values:
         raise SettingsError(f"The method is empty. {EXAMPLE}")
-    chosen = {name: _value(name, value) for name, value in values.items()}
+    chosen = parse_settings(values)
     if chosen.get("lossless"):
         usual = {"tau": 0.0, **usual}
     if chosen.get("method") == "ar" and chosen.pop("lookup", False):
@@ -81,18 +80,6 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     if settings.is_auto and not settings.is_verified:
         raise SettingsError(UNREPEATABLE)
     return ReviewMethod("".join(text.split())[:MAX_NAME], checkpoint, settings)
-
-
-def _value(name: str, text: str | bool) -> Any:
-    line = SETTINGS[name]
-    if isinstance(text, bool):
-        return text
-    if line.type is bool:
-        return SWITCH.get(text.lower(), text)
-    if line.type is float:
-        value = number(text)
-        return float(value) if isinstance(value, int) else value
-    return text if line.low is None else number(text)
 
 
 def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:

@@ -37,7 +37,7 @@ from mars_runtime.files.json_values import (
     as_mapping,
     as_real,
     as_text,
-    words,
+    fault_of,
 )
 from mars_runtime.runs.derived import DerivedFold
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Settings, Step
@@ -401,5 +401,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError) or type(error) is TypeError:
         return "it is not valid JSON of a trace"
     if isinstance(error, ValidationError):
-        return words(error)
+        return fault_of(error)[1].removesuffix(".")
     return str(error) if type(error) is ValueError else "it is damaged"

@@ -1,7 +1,7 @@
 """Parse and validate the endpoint's request bodies, and build the engine's requests from them.
 
 Each body is a pydantic model, which validates it and describes it in the OpenAPI document. The
-fields for decoding settings are generated from the table in ``settings.py``. An error is one
+fields for decoding settings are those of ``DecodeSettings``. An error is one
 sentence. As in OpenAI's API, a null field counts as absent. The bodies are closed: a field that is
 neither supported nor listed here as harmless is rejected by name.
 """
@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mars_runtime.engine.request import Request
-from mars_runtime.files.json_values import MAX_INT
+from mars_runtime.files.json_values import MAX_INT, fault_of
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import ServedModel
 from mars_runtime.settings import (
@@ -37,7 +37,9 @@ from mars_runtime.settings import (
     RECOMMENDED,
     SETTINGS,
     DecodeSettings,
+    LogitBias,
     SettingsError,
+    as_logit_bias,
 )
 from mars_runtime.text import Said, TextError, Tokenizer
 
@@ -64,15 +66,9 @@ TEXT_PARTS = ("text", "input_text", "output_text")
 MAX_RUNNERS_UP = 3  # number of alternatives per token in the events of a run
 NUM_SEEDS = 2**31
 NO_TOOLS = "Tools are not supported. Remove tools, tool_calls and messages with the role tool."
-SERVED = (
-    *(name for name, line in SETTINGS.items() if line.link and name != "max_new_tokens"),
-    *("presence_penalty", "frequency_penalty", "logit_bias"),
-    *("top_k", "min_p", "min_tokens", "ignore_eos"),
-    "method",
-)
-"""Settings that clients can choose. They have OpenAI's names where OpenAI has the same setting.
-``method`` is applied last because its validation depends on the requested B.
-"""
+NOT_SERVED = ("max_new_tokens", "draft", "masked", "auto_objective")
+SERVED = tuple(name for name in SETTINGS if name not in NOT_SERVED)
+"""Settings that clients can choose. They have OpenAI's names where OpenAI has the same setting."""
 _HALF = re.compile("[\ud800-\udfff]")  # a lone surrogate: valid in JSON, not in UTF-8
 Role = Literal["system", "developer", "user", "assistant"]
 Kind = Literal["chat", "text"]
@@ -347,15 +343,23 @@ def only(values: tuple[Any, ...], value: Any) -> Any:
     return value
 
 
+_TYPES = {
+    **get_type_hints(DecodeSettings, include_extras=True),
+    "seed": Seed,
+    "logit_bias": Annotated[
+        LogitBias, BeforeValidator(as_logit_bias, json_schema_input_type=dict[str, float])
+    ],
+}
+
+
 def body_of(base: type[B], neutral: Mapping[str, tuple[Any, ...]]) -> type[B]:
     """Return ``base`` with the fields of the decoding settings and those without effect."""
-    lines = {name: SETTINGS[name] for name in SERVED}
     chosen: dict[str, Any] = {
         name: (
-            Seed if name == "seed" else line.schema_type,
-            Field(default=getattr(RECOMMENDED, name), description=line.says),
+            _TYPES[name],
+            Field(default=getattr(RECOMMENDED, name), description=SETTINGS[name]["description"]),
         )
-        for name, line in lines.items()
+        for name in SERVED
     }
     for name in set(HARMLESS) - set(base.model_fields):
         chosen[name] = (Unused, None)
@@ -441,8 +445,8 @@ def _field_error(model: type[BaseModel], error: ValidationError) -> ApiError:
     field = ".".join(names)
     if fault["type"] == "string_unicode":  # a name of a field, or a text
         return ApiError(400, NO_TEXT, field or None)
-    if names[-1] in SETTINGS and names[-1] != "seed":
-        return ApiError(400, SETTINGS[names[-1]].refusal, names[-1])
+    if names[0] in SETTINGS:
+        return ApiError(400, fault_of(error)[1], names[0])
     if fault["type"] == "sentence":
         return ApiError(400, fault["msg"], field)
     why = fault["msg"] if fault["type"] == "why" else f"must be {_expected(node)}"
@@ -567,18 +571,12 @@ def _settings(body: AnswerBody) -> DecodeSettings:
 
 
 def changed(settings: DecodeSettings, body: Body, names: Iterable[str]) -> DecodeSettings:
-    """Return the settings, changed by the fields ``names`` that were posted. Raises ApiError.
-
-    The fields are applied one at a time, so that the error can name the one that conflicts.
-    """
-    for name in names:
-        if name in body.model_fields_set:
-            chosen: dict[str, Any] = {name: getattr(body, name)}
-            try:
-                settings = replace(settings, **chosen)
-            except SettingsError as error:
-                raise ApiError(400, str(error), name) from None
-    return settings
+    """Return the settings, changed by the fields ``names`` that were posted. Raises ApiError."""
+    chosen = {name: getattr(body, name) for name in names if name in body.model_fields_set}
+    try:
+        return replace(settings, **chosen)
+    except SettingsError as error:
+        raise ApiError(400, str(error), error.field) from None
 
 
 def _template_options(body: ChatFields) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def make_page(folder: Path, **caps: object) -> tuple[Handlers, BatchBackend]:
 def controls(**changes: object) -> dict[str, object]:
     """What the Throughput tab sends for a run, with changes."""
     return {
-        "rows": "4",
+        "rows": 4,
         "tau": 0.95,
         "block_size": 4,
         "lossless": False,

@@ -16,11 +16,12 @@ from app.engines.engines import Engines, LoadedModel
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
 from app.settings import AppSettings
+from app.ui.controls import SHOWN
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.fetch import Progress
 from mars_runtime.model.registry import REGISTRY, Entry
 from mars_runtime.model.source import Source
-from mars_runtime.settings import SETTINGS
+from mars_runtime.settings import DecodeSettings
 from tests.scripted_text import ScriptedBackend, write_tokenizer
 
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
@@ -107,7 +108,7 @@ def controls(**changes: object) -> dict[str, object]:
     """What the page sends for a run, with changes."""
     return {
         "prompt": "Say hello.",
-        **{name: line.default for name, line in SETTINGS.items() if line.label},
+        **{name: getattr(DecodeSettings(), name) for name in SHOWN},
         "block_size": 8,
         "auto": False,
         "pace": 0,

@@ -112,11 +112,10 @@ def test_batch_gives_a_result_a_prompt_and_totals(client, backend: BatchBackend)
         ("/generate", {"prompt": " "}, "Type a prompt"),
         ("/compare", {"prompt": "x" * 8001}, "Shorten the prompt"),
         ("/traces", {"prompt": "x", "tau": 2}, "threshold"),
-        ("/generate", {"prompt": "x", "method": "magic"}, "The method must be one of mars, ar, "),
-        ("/generate", {"prompt": "x", "method": ["mars"]}, "The method must be one of mars, ar, "),
-        ("/traces", {"prompt": "x", "method": "race"}, "The method must be one of mars, ar, "),
+        ("/generate", {"prompt": "x", "method": ["mars"]}, "method must be"),
+        ("/traces", {"prompt": "x", "method": "race"}, "method must be"),
         ("/batch", {"prompts": ["x", 5]}, "Prompt 2: The prompt must be text"),
-        ("/batch", {"prompts": ["x"], "method": "block"}, "The method must be one of"),
+        ("/batch", {"prompts": ["x"], "method": "block"}, "method must be"),
     ],
 )
 def test_each_endpoint_refuses_what_is_its_own(client, endpoint, change, sentence) -> None:

@@ -17,12 +17,12 @@ from app.engines.engines import Engines
 from app.engines.limits import Limits
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.live.order import read_live_order
+from app.live.order import LiveOrder
 from app.live.tab import live_tab
 from app.settings import AppSettings
 from app.throughput.order import read_order
 from app.tradeoff.grid_order import read_grid_order
-from app.ui.controls import DEFAULTS
+from app.ui.controls import DEFAULTS, read_controls
 from app.ui.examples import REQUESTS
 from app.ui.recordings import load
 from mars_runtime.__main__ import main
@@ -56,7 +56,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
     opening: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     throughput = {
-        "rows": "1", "tau": 0.3, "block_size": 4, "lossless": True, "follows": False, "rounds": 3,
+        "rows": 1, "tau": 0.3, "block_size": 4, "lossless": True, "follows": False, "rounds": 3,
         "checkpoint": "scripted",
     }  # fmt: skip
     grid = {
@@ -69,7 +69,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
     command = read_trace(capsys.readouterr().out.splitlines()).header
     ar = dict(read_grid_order(grid, LIMITS).turns(0)[0])["ar"]
     actual = {
-        "live": read_live_order(opening, LIMITS).settings,
+        "live": read_controls(LiveOrder, opening, LIMITS).settings,
         "throughput": read_order(throughput, LIMITS).settings,
         "grid": ar,
         "review": read_method("lossless", "scripted").settings,
@@ -90,7 +90,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
 def test_the_page_runs_masks_with_a_fixed_b_and_programs_choose_the_fastest(
     opening: dict[str, Any],
 ) -> None:
-    order = read_live_order({**opening, "prompt": "x"}, LIMITS)
+    order = read_controls(LiveOrder, {**opening, "prompt": "x"}, LIMITS)
     assert list(order.lanes) == ["mars", "ar"]
     mars = order.lanes["mars"]
     assert (mars.lossless, mars.block_size, mars.tau, mars.lookup) == (True, 4, 0.3, False)
@@ -121,7 +121,7 @@ def test_a_prompt_takes_the_same_passes_in_each_run_of_the_page(opening: dict[st
 
 
 def test_the_second_recording_of_the_opening_is_what_run_gives(opening: dict[str, Any]) -> None:
-    order = read_live_order(opening, LIMITS)
+    order = read_controls(LiveOrder, opening, LIMITS)
     scenario, recording = SCENARIOS[1], load()[1]
     assert order.lanes == {lane.name: lane.settings for lane in scenario.lanes}
     traces = recording.traces()

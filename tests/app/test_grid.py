@@ -123,7 +123,7 @@ def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) ->
 def test_what_the_checkpoint_does_not_support_is_left_out(page) -> None:
     grid, _ = page
     order = grid.validate(controls(columns=[2, 4, 8], max_new_tokens=300)).order
-    assert (order.columns, order.max_new_tokens) == ((2, 4, 8), 96)
+    assert (order.columns, order.settings.max_new_tokens) == ((2, 4, 8), 96)
     limits = grid.limits(controls())
     assert max(order.columns) <= limits.block_size
 

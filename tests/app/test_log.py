@@ -10,7 +10,7 @@ from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
 from app.handlers import Handlers
-from app.ui.controls import STEERED
+from app.live.order import STEERED
 from app.ui.stream import FAILED
 
 SECRET = "my-secret-words"

@@ -14,10 +14,11 @@ from scripted_page import page_served
 
 from app.engines.engines import Engines
 from app.handlers import make_handlers
+from app.live.order import LiveSteering
 from app.settings import AppSettings
-from app.ui.controls import LIVE_SETTINGS, LiveSettings, settings_for
+from app.ui.controls import SHOWN, STEERED_SETTINGS, settings_for
 from mars_runtime.decoders.methods import METHODS, Method
-from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, STEERED, DecodeSettings
+from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, DecodeSettings
 from tools.wire_types import WEB, files
 
 
@@ -53,9 +54,9 @@ def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_doe
         max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
         repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
-    actual = LiveSettings(moved, pace=0).applied_to(DecodeSettings())
-    for name in LIVE_SETTINGS:
-        expected = moved if name in STEERED else DecodeSettings()
+    actual = LiveSteering(settings=moved).applied_to(DecodeSettings())
+    for name in SHOWN:
+        expected = moved if name in STEERED_SETTINGS else DecodeSettings()
         assert getattr(actual, name) == getattr(expected, name), name
         assert getattr(moved, name) != getattr(DecodeSettings(), name), name
 

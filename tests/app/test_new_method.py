@@ -27,6 +27,7 @@ METHODS["two"] = LANES["two"] = AcceptTwo()
 """
 RUN = """
 import json
+from dataclasses import asdict
 from app.api.runs import generate
 from app.engines.engines import Engines
 from app.settings import AppSettings
@@ -36,7 +37,7 @@ from mars_runtime.decoders.cursor import decode
 from mars_runtime.runs.events import Step
 from mars_runtime.runs.folds import sources
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.settings import SETTINGS, DecodeSettings, describe
+from mars_runtime.settings import DecodeSettings, describe
 
 settings = DecodeSettings(method="two", max_new_tokens=9)
 checkpoint = load_checkpoint("checkpoints/mars-tiny")
@@ -56,7 +57,7 @@ def next_of(ids):
     return step.rows[0].accepted[0]
 
 engines = Engines(AppSettings(checkpoint="mars-tiny"))
-values = {name: line.default for name, line in SETTINGS.items()}
+values = asdict(DecodeSettings())
 values |= {"method": "two", "prompt": "Sort: cat, bee, ant", "max_new_tokens": 9,
            "checkpoint": "mars-tiny", "system": ""}
 *_, page = generate(engines, ExampleBook(), values)

@@ -63,7 +63,7 @@ def test_a_link_sets_what_it_names(query: dict[str, str], values: dict[str, obje
         ("tau", "2"),
         ("tau", "9" * 5000),
         ("block_size", "9"),  # of another checkpoint
-        ("lossless", "yes"),
+        ("lossless", "perhaps"),
         ("lanes", "both"),
         ("checkpoint", "../etc"),
         ("prompt", " "),

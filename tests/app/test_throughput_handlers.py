@@ -97,8 +97,6 @@ def test_settings_act_on_the_running_batch(page) -> None:
             backend.forward_seconds = 0.0
     moves = of_tag(whole(handlers, value)[1], "move")
     assert [(move["tau"], move["block_size"]) for move in moves] == [(1.0, 4), (0.5, 2)]
-    with pytest.raises(RefusalError):
-        read_order(controls(tau=2), LIMITS)
 
 
 def test_tau_follows_the_queue(page) -> None:
@@ -175,8 +173,8 @@ def test_live_figures_cover_the_last_seconds() -> None:
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"rows": "3"}, "rows"),
-        ({"rows": 4}, "rows"),
+        ({"rows": 3}, "rows"),
+        ({"rows": "4"}, "rows"),
         ({"tau": 2}, "tau"),
         ({"block_size": 9}, "block_size"),
         ({"follows": 1}, "follows"),

@@ -10,8 +10,7 @@ from typing import Any
 
 from scripted_page import controls
 
-from app.live.order import ORDERED
-from app.ui.controls import STEERED
+from app.live.order import ORDERED, STEERED
 
 SECONDS = 300  # for any answer
 RUN = (len(ORDERED), 2)  # the first event with so many inputs and outputs

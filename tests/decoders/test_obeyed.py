@@ -1,4 +1,4 @@
-"""Every line of the table of settings changes what a ``CursorBatch`` decodes."""
+"""Every setting changes what a ``CursorBatch`` decodes."""
 
 from __future__ import annotations
 
