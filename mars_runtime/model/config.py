@@ -1,14 +1,13 @@
 """The configuration of a model, read from ``config.json``.
 
-Llama, Qwen2 and Qwen3 are described by the same fields. Only Qwen2 has biases in its attention, and
-only Qwen3 norms the queries and keys of each head. A setting that would change the arithmetic and
-that ``transformer.py`` does not support is rejected, not ignored.
+A setting that would change the arithmetic and that ``transformer.py`` does not support is rejected,
+not ignored.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from reprlib import repr as shown
@@ -20,18 +19,13 @@ from mars_runtime.system.machine import is_memory_short
 
 # a2d-qwen2 is the type of the published MARS checkpoints: Qwen2 with remote code, which is not run.
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "a2d-qwen2")
-HEAD_SIZE_OF_QWEN3 = 128
-"""Head size of a Qwen3 model without ``head_dim`` in its configuration, as in transformers."""
-
-_log = logging.getLogger(__name__)
-
-MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
+HEAD_SIZE_OF_QWEN3 = 128  # of a Qwen3 model without ``head_dim``, as in transformers
+MIN_ANSWER = 12  # every context must have space for so many answer tokens after a short prompt
 MAX_NAME = 80
-MIN_ANSWER = 12
-"""The context of every model must have space for this many answer tokens after a short prompt."""
+# The largest numbers in a valid configuration, checked before any memory is allocated.
+MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
-"""Largest integer and largest real number in a valid configuration. Both are checked before any
-memory is allocated."""
+_log = logging.getLogger(__name__)
 
 
 class CheckpointError(MarsError, ValueError):
@@ -79,10 +73,9 @@ class RopeScaling:
 class ModelConfig:
     """The fields of a model's configuration that the forward pass needs.
 
-    attention_bias: whether query, key and value projections have a bias (always in Qwen2).
-    qk_norm: whether queries and keys of each head are normed before rotation (always in Qwen3).
-    max_positions: maximum number of tokens in a row, prompt and answer together.
-    rope_scaling: None, the scaling of Llama 3, or a divisor for each of the head_dim / 2 rotary
+    attention_bias: whether query, key and value projections have a bias (only in Qwen2).
+    qk_norm: whether queries and keys of each head are normed before rotation (only in Qwen3).
+    rope_scaling: the scaling of Llama 3, or a divisor for each of the head_dim / 2 rotary
         frequencies, as in GGUF files.
     """
 
@@ -103,29 +96,24 @@ class ModelConfig:
     rope_scaling: RopeScaling | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.num_heads % self.num_kv_heads:
-            raise CheckpointError(
-                "num_attention_heads in config.json must be a multiple of num_key_value_heads, got "
-                f"{self.num_heads} and {self.num_kv_heads}: fetch the checkpoint again."
-            )
-        if self.head_dim % 2:
-            raise CheckpointError(
-                f"head_dim in config.json must be even, got {self.head_dim}: fetch the checkpoint "
-                "again."
-            )
-        if self.rope_theta < 1.0:  # with a base below 1, rotations overflow
-            raise CheckpointError(
-                f"rope_theta in config.json must be at least 1, got {self.rope_theta:g}: fetch the "
-                "checkpoint again."
-            )
+        faults = {
+            "num_attention_heads in config.json must be a multiple of num_key_value_heads, got "
+            f"{self.num_heads} and {self.num_kv_heads}": self.num_heads % self.num_kv_heads,
+            f"head_dim in config.json must be even, got {self.head_dim}": self.head_dim % 2,
+            # With a base below 1, rotations overflow.
+            "rope_theta in config.json must be at least 1, got "
+            f"{self.rope_theta:g}": self.rope_theta < 1.0,
+        }
+        for fault, is_so in faults.items():
+            if is_so:
+                raise CheckpointError(f"{fault}: fetch the checkpoint again.")
 
     @property
     def group(self) -> int:
-        """Number of query heads that share one key-value head."""
+        """Number of query heads that share a key-value head."""
         return self.num_heads // self.num_kv_heads
 
     def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
-        """Return the shape of a KV cache for ``rows`` rows of at most ``capacity`` tokens each."""
         return self.num_layers, rows, capacity, self.num_kv_heads, self.head_dim
 
     @classmethod
@@ -137,13 +125,10 @@ class ModelConfig:
                 f"Models of type {shown(model_type)} are not supported: choose a checkpoint of "
                 f"type {', '.join(MODEL_TYPES)}."
             )
-        has_bias = model_type in ("qwen2", "a2d-qwen2")
+        has_bias, is_qwen3 = model_type in ("qwen2", "a2d-qwen2"), model_type == "qwen3"
         _reject_unsupported_settings(config, has_bias=has_bias)
-        hidden_size, num_heads = (
-            positive_int(config, "hidden_size"),
-            positive_int(config, "num_attention_heads"),
-        )
-        is_qwen3 = model_type == "qwen3"
+        hidden_size = positive_int(config, "hidden_size")
+        num_heads = positive_int(config, "num_attention_heads")
         head_dim = HEAD_SIZE_OF_QWEN3 if is_qwen3 else hidden_size // num_heads
         theta, scaling = _rope(config)
         return cls(
@@ -188,12 +173,8 @@ def _reject_unsupported_settings(config: Mapping[str, Any], *, has_bias: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Return the rotary base (``rope_theta``) and the rope scaling, or None for no scaling.
-
-    Both values are read from ``rope_scaling`` if it is present, else from ``rope_parameters``. A
-    base that is missing there is read from the top level of ``config.json``; its default is 10000.
-
-    Source: transformers 5, modeling_rope_utils.py, ``convert_rope_params_to_dict``.
+    """Return the rotary base and the scaling, from ``rope_scaling``, else from ``rope_parameters``,
+    else the base from the top level (transformers 5, ``convert_rope_params_to_dict``).
     """
     older, newer = config.get("rope_scaling"), config.get("rope_parameters")
     if older and newer and older != newer:
@@ -203,10 +184,7 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
         )
     rope = older or newer or {}
     if not isinstance(rope, Mapping):
-        raise CheckpointError(
-            f"rope_parameters in config.json must be an object, got {shown(rope)}: fetch the "
-            "checkpoint again."
-        )
+        raise _invalid("rope_parameters", "an object", rope)
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = _positive(rope, "rope_theta", _positive(config, "rope_theta", 10000.0))
     if kind == "default" and not any(isinstance(value, Mapping) for value in rope.values()):
@@ -216,53 +194,41 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
             f"Rope scaling of type {shown(kind)} is not supported: choose a checkpoint with "
             "type default or llama3."
         )
-    scaling = RopeScaling(
-        factor=_positive(rope, "factor"),
-        low_freq_factor=_positive(rope, "low_freq_factor"),
-        high_freq_factor=_positive(rope, "high_freq_factor"),
-        original_max_positions=positive_int(rope, "original_max_position_embeddings"),
-    )
-    return theta, scaling
+    factors = (_positive(rope, key) for key in ("factor", "low_freq_factor", "high_freq_factor"))
+    return theta, RopeScaling(*factors, positive_int(rope, "original_max_position_embeddings"))
 
 
 def positive_int(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
     """Return a positive integer of ``config.json``. Raises CheckpointError if it is invalid."""
-    value = config.get(key)
-    value = default if value is None else value
+    value = default if config.get(key) is None else config[key]
     limit = MOST.get(key, MOST_OF_ALL)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
-        raise CheckpointError(
-            f"{key} in config.json must be a whole number from 1 to {limit}, got {shown(value)}: "
-            "fetch the checkpoint again."
-        )
+        raise _invalid(key, f"a whole number from 1 to {limit}", value)
     return value
 
 
 def _truth(config: Mapping[str, Any], key: str) -> bool:
-    """Return a boolean of ``config.json``, False if it is missing. Raises CheckpointError."""
     value = config.get(key)
     if not isinstance(value, bool | None):
-        raise CheckpointError(
-            f"{key} in config.json must be true or false, got {shown(value)}: fetch the checkpoint "
-            "again."
-        )
+        raise _invalid(key, "true or false", value)
     return value is True
 
 
 def _positive(config: Mapping[str, Any], key: str, default: object = None) -> float:
-    value = config.get(key)
-    value = default if value is None else value
+    value: Any = default if config.get(key) is None else config[key]
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_real or not 0 < value <= MOST_REAL:  # type: ignore[operator]  # NaN compares false
-        raise CheckpointError(
-            f"{key} in config.json must be a positive number, got {shown(value)}: fetch the "
-            "checkpoint again."
-        )
-    return float(value)  # type: ignore[arg-type]
+    if not is_real or not 0 < value <= MOST_REAL:  # NaN compares false
+        raise _invalid(key, "a positive number", value)
+    return float(value)
+
+
+def _invalid(key: str, kind: str, value: object) -> CheckpointError:
+    fault = f"{key} in config.json must be {kind}, got {shown(value)}"
+    return CheckpointError(f"{fault}: fetch the checkpoint again.")
 
 
 def expected_names(config: ModelConfig) -> set[str]:
-    """Return the names of all weights in a transformers checkpoint with this configuration."""
+    """Return the names of all weights in a transformers checkpoint."""
     parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
     parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
     parts += [f"self_attn.{name}_norm.weight" for name in "qk" if config.qk_norm]
@@ -273,8 +239,17 @@ def expected_names(config: ModelConfig) -> set[str]:
     return names if config.tie_word_embeddings else names | {"lm_head.weight"}
 
 
+def differing_names(names: Set[str], config: ModelConfig) -> tuple[str, str] | None:
+    """Return what is wrong with the names of a checkpoint's weights, and the first such name."""
+    expected = expected_names(config)
+    for differing, fault in ((expected - names, "missing"), (names - expected, "unknown")):
+        if differing:
+            first = min(differing)
+            return f"{len(differing)} {fault} weights, such as {printable(first)}", first
+    return None
+
+
 def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
-    """Return the shape of the weight ``name`` in a transformers checkpoint."""
     hidden = config.hidden_size
     part = name.rsplit(".", 2)[-2]
     outs = {

@@ -1,14 +1,12 @@
-"""The files of a checkpoint or an adapter: weights (safetensors, plain or compressed, or GGUF),
+"""The files of a checkpoint or an adapter: weights (safetensors, plain or compressed, or GGUF) and
 checksums.
 
-The bundled weights are compressed, which makes the repository a third smaller. Each
-``NAME.safetensors.xz`` is decompressed when its folder is first used. The result is stored next to
-the archive, or in the cache folder if the archive's folder is read-only, as in a system's
-``site-packages``.
+The bundled weights are compressed. Each ``NAME.safetensors.xz`` is decompressed when its folder is
+first used: next to the archive, or to the cache folder if the archive's folder is read-only.
 
-A checkpoint's folder may contain ``SHA256SUMS``, written with ``sha256sum *.json *.jinja
-*.safetensors > SHA256SUMS``. The folder is then loaded only if all its files match. For compressed
-weights, the checksums are those of the decompressed files.
+A folder may contain ``SHA256SUMS``, written with ``sha256sum *.json *.jinja *.safetensors >
+SHA256SUMS``. It is then loaded only if all its files match. For compressed weights, the checksums
+are those of the decompressed files.
 """
 
 from __future__ import annotations
@@ -34,15 +32,14 @@ WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 SUMS = "SHA256SUMS"
-_SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
-_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf", re.IGNORECASE)
-GGUF_MAGIC = b"GGUF"
-"""The first bytes of a GGUF file."""
 ADAPTER = "adapter.json"
 """A folder that contains this file is an adapter."""
 ADAPTER_FILES = "adapter*.safetensors"
+GGUF_MAGIC = b"GGUF"
 MAX_EXPANSION = 8
 """Maximum ratio of an archive's decompressed to its compressed size; for weights it is below 2."""
+_SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
+_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf", re.IGNORECASE)
 _log = logging.getLogger(__name__)
 
 
@@ -50,8 +47,7 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
     """Return the safetensors files of ``folder``, sorted by name; decompress them if needed.
 
     A file that is older than its archive is decompressed again. Several threads and processes may
-    call this function at the same time. Raises CheckpointError if an archive is damaged or the
-    decompressed file cannot be written.
+    call this function. Raises CheckpointError.
     """
     files = {file.name: file for file in folder.glob(pattern)}
     for archive in folder.glob(pattern + ARCHIVE):
@@ -63,10 +59,8 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
 
 
 def weight_names(folder: Path) -> list[str]:
-    """Return the names of the files of weights of the checkpoint in a folder, decompressed:
-    ``model.safetensors``, else those that its index names.
-
-    Source: transformers, modeling_utils.py, ``_get_resolved_checkpoint_files``.
+    """Return the names of a checkpoint's weight files: ``model.safetensors``, else those that its
+    index names, as ``_get_resolved_checkpoint_files`` of transformers does.
 
     Raises CheckpointError if there is neither, or the index is damaged.
     """
@@ -90,10 +84,7 @@ def weight_names(folder: Path) -> list[str]:
 
 
 def chosen_weights(folder: Path) -> list[Path]:
-    """Return the files of ``weight_names``, decompressed if needed. Other files are ignored.
-
-    Raises CheckpointError.
-    """
+    """Return the files of ``weight_names``, decompressed if needed. Raises CheckpointError."""
     names, files = weight_names(folder), []
     if names == [WEIGHTS] and (folder / INDEX).exists():
         _log.warning(
@@ -117,11 +108,8 @@ def is_stored(folder: Path, pattern: str) -> bool:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Return the paths of all files of the split checkpoint that ``path`` belongs to.
-
-    If the name of ``path`` does not have the form of a split file, only ``path`` is returned.
-
-    Source: ggml-org/llama.cpp, src/llama.cpp, ``llama_split_path``.
+    """Return all files of the split GGUF checkpoint that ``path`` is named as a part of, or only
+    ``path``. The names are those of ``llama_split_path`` in llama.cpp.
     """
     match = _SHARD.fullmatch(path.name)
     if match is None:
@@ -135,8 +123,7 @@ def gguf_at(path: Path) -> Path | None:
     """Return the GGUF checkpoint at ``path``, a file or a folder with only one, or None.
 
     A file is recognised by its first bytes, or by its suffix so that a damaged file is reported as
-    such. In a folder, the parts of a split checkpoint count as one. Raises CheckpointError if a
-    folder contains several checkpoints.
+    such. Raises CheckpointError if a folder contains several checkpoints.
     """
     if path.is_file():
         return path if path.suffix.lower() == ".gguf" or _has_magic(path) else None
@@ -172,28 +159,23 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} is missing or damaged: fetch the checkpoint again."
-        ) from error
+        message = f"{path} is missing or damaged: fetch the checkpoint again."
+        raise CheckpointError(message) from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} must contain a JSON object: fetch the checkpoint again.")
     return value
 
 
 def _decompressed(archive: Path) -> Path:
-    """Decompress an archive and return the file.
-
-    The file is stored next to the archive if that folder is writable, otherwise in the cache
-    folder, in a subfolder named after the archive's hash.
+    """Decompress an archive and return the file. In the cache folder, its folder is named after the
+    archive's hash.
     """
     file = archive.with_suffix("")
     if os.access(archive.parent, os.W_OK):
         _decompress(archive, file)
         return file
     try:
-        check_regular(archive)
-        content = hashlib.sha256(archive.read_bytes()).hexdigest()
-        file = cache_folder() / "weights" / content[:16] / file.name
+        file = cache_folder() / "weights" / sha256_of(archive)[:16] / file.name
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(archive, file, error) from error
@@ -279,10 +261,7 @@ def check_sums(folder: Path) -> None:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file in ``SHA256SUMS``, as hexadecimal digits by file name.
-
-    Raises CheckpointError.
-    """
+    """Return the SHA-256 of each file in ``SHA256SUMS`` by name. Raises CheckpointError."""
     path = folder / SUMS
     try:
         lines = read_text(path).splitlines()
@@ -295,11 +274,7 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def _sum_error(path: Path, fault: str, folder: Path) -> CheckpointError:
-    """Return the error for a file that fails the check against the checksums of ``folder``.
-
-    The file can be outside ``folder``: an archive in a read-only folder is decompressed to the
-    cache folder.
-    """
+    """Return the error for a file of ``folder``, which may be decompressed in the cache folder."""
     archive = folder / (path.name + ARCHIVE)
     remedy = (
         f"delete it, and the next start decompresses {archive.name} again"

@@ -1,14 +1,9 @@
 """Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
-The supported architectures are those of ``transformer.py``. A file with a metadata key that would
-change the computation is rejected, and the error names the key. The only supported tokenizer is
-byte-level BPE (``gpt2`` in GGUF) with one of the pre-tokenizers listed in this module, because
-another pre-tokenizer would silently produce wrong token ids.
-
-This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
-and never ends for some damaged lengths. This parser rejects every length that goes beyond the end
-of the file. The gguf package provides the tensor types and their packing. Source: ggml-org/ggml,
-docs/gguf.md.
+A metadata key that would change the computation is rejected, and so is a pre-tokenizer that is not
+listed here, because its token ids would silently be wrong. The reader of the gguf package takes
+seconds for a vocabulary and never ends for some damaged lengths, so this module parses the header
+itself. Source: ggml-org/ggml, docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -17,7 +12,7 @@ import logging
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +30,7 @@ from torch import Tensor
 from mars_runtime.model.config import (
     CheckpointError,
     ModelConfig,
-    expected_names,
+    differing_names,
     expected_shape,
     printable,
 )
@@ -68,37 +63,33 @@ _PARTS = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Assumed, with a warning, if a file lacks them: the defaults of llama.cpp and transformers.
 DEFAULTS = {"rope.freq_base": 10000.0, "attention.layer_norm_rms_epsilon": 1e-6}
-"""Values that are assumed, with a warning, if a file lacks them. The rotary base is the default of
-llama.cpp, and epsilon is the default of transformers."""
+# Metadata keys, without the prefix that names the architecture: those that this module reads, those
+# without any effect, and those without effect if their value is 1. Any other has none if it is 0.
 READ = {
     *("block_count", "context_length", "embedding_length", "feed_forward_length"),
     *("attention.head_count", "attention.head_count_kv", "attention.key_length"),
     *("rope.dimension_count", "rope.scaling.type", *DEFAULTS),
 }
-"""Metadata keys that this module reads, without the prefix that names the architecture."""
 NO_EFFECT = {
     *("vocab_size", "tensor_data_layout", "pooling_type", "decoder_start_token_id"),
     *("attention.layer_norm_epsilon", "rope.scaling.original_context_length"),
     "rope.scaling.finetuned",
 }
-"""Metadata keys that are ignored, because none of their values affects a supported architecture."""
 UNIT_SCALES = {
     *("logit_scale", "residual_scale", "embedding_scale", "rope.scaling.factor"),
     *("rope.scaling.attn_factor", "rope.scale_linear"),
 }
-"""Metadata keys without effect if their value is 1. Any unlisted key has no effect if it is 0."""
 _log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """The checkpoint that was read from one or more GGUF files.
+    """A checkpoint with transformers' names. Weights in Q4_0, Q4_1 and Q8_0 stay quantised.
 
-    weights: named and ordered as in a transformers checkpoint; Q4_0, Q4_1 and Q8_0 stay quantised.
-    tokenizer, tokenizer_config: the arguments of ``Tokenizer``. files: the files that were read,
-    several for a split checkpoint.
+    tokenizer, tokenizer_config: the arguments of ``Tokenizer``.
     """
 
     config: ModelConfig
@@ -111,20 +102,27 @@ class GgufCheckpoint:
 def read_gguf(path: Path) -> GgufCheckpoint:
     """Read a checkpoint. If it is split into several files, ``path`` may be any of them.
 
-    Raises CheckpointError, with one sentence.
+    Raises CheckpointError.
     """
-    opened = _open(path)
-    files = _split_files(path, opened)
+    with _named(path):
+        opened = GgufFile.open(path)
+        count = _scalar(opened.metadata, "split.count", 1)
+        files = (path,) if count in (0, 1) else files_of(path)
+        if len(files) != (count or 1):
+            raise GgufError(
+                f"is one of {shown(count)} files of a split checkpoint, but its name does not end "
+                "with its number, as in -00001-of-00003.gguf"
+            )
     if len(files) > 1:
         opened = _join(files)
-    with _as_checkpoint_errors(path):
+    with _named(path):
         config = _config(opened, path)
         spec, spec_config = tokenizer_spec(opened.metadata)
         return GgufCheckpoint(config, _weights(opened, config), spec, spec_config, files)
 
 
 @contextmanager
-def _as_checkpoint_errors(path: Path) -> Iterator[None]:
+def _named(path: Path) -> Iterator[None]:
     """Convert GgufError and OSError to a CheckpointError that names the file."""
     try:
         yield
@@ -134,45 +132,23 @@ def _as_checkpoint_errors(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
 
 
-def _open(path: Path) -> GgufFile:
-    with _as_checkpoint_errors(path):
-        return GgufFile.open(path)
-
-
-def _split_files(path: Path, opened: GgufFile) -> tuple[Path, ...]:
-    """Return all files of the checkpoint that ``path`` belongs to, in order."""
-    with _as_checkpoint_errors(path):
-        count = _scalar(opened.metadata, "split.count", 1)
-        if count in (0, 1):
-            return (path,)
-        files = files_of(path)
-        if len(files) != count:
-            raise GgufError(
-                f"is one of {shown(count)} files of a split checkpoint, but its name does not end "
-                "with its number, as in -00001-of-00003.gguf"
-            )
-        return files
-
-
 def _join(files: Sequence[Path]) -> GgufFile:
-    """Combine the files of a split checkpoint: the metadata of the first and the tensors of all."""
+    """Return the metadata of the first file of a split checkpoint and the tensors of all."""
     tensors: dict[str, GgufTensor] = {}
-    first = None
+    parts = []
     for index, path in enumerate(files):
         if not path.is_file():
             raise CheckpointError(
                 f"{path.name} is missing in {path.parent}, but the checkpoint consists of "
                 f"{len(files)} files: fetch the missing file."
             )
-        part = _open(path)
-        with _as_checkpoint_errors(path):
-            stored_index, count = (
-                _scalar(part.metadata, f"split.{name}") for name in ("no", "count")
-            )
-            if (stored_index, count) != (index, len(files)):
+        with _named(path):
+            part = GgufFile.open(path)
+            number, count = (_scalar(part.metadata, f"split.{name}") for name in ("no", "count"))
+            if (number, count) != (index, len(files)):
                 raise GgufError(
-                    f"has split.no {shown(stored_index)} and split.count {shown(count)}, but its "
-                    f"name requires {index} and {len(files)}"
+                    f"has split.no {shown(number)} and split.count {shown(count)}, but its name "
+                    f"requires {index} and {len(files)}"
                 )
             if duplicates := tensors.keys() & part.tensors.keys():
                 raise GgufError(
@@ -180,22 +156,21 @@ def _join(files: Sequence[Path]) -> GgufFile:
                     "the checkpoint also contains"
                 )
         tensors |= part.tensors
-        first = first or part
-    assert first is not None, "a split checkpoint has files"
-    return GgufFile(first.metadata, tensors)
+        parts.append(part)
+    return GgufFile(parts[0].metadata, tensors)
 
 
 def _config(file: GgufFile, path: Path) -> ModelConfig:
     values = file.metadata
     kind = _scalar(values, "general.architecture")
+    scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
     if (file_type := _scalar(values, "general.type", "model")) != "model":
         raise UnsupportedError(f"has general.type {shown(file_type)} and is not a model")
     if kind not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
         raise UnsupportedError(
-            f"contains a model of type {shown(kind)}, but only {', '.join(ARCHITECTURES)} are "
-            "supported"
+            f"contains a model of type {shown(kind)}, but only {known} are supported"
         )
-    scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
     if scaling != "none":
         raise UnsupportedError(
             f"uses rope scaling of type {shown(scaling)}, which is not supported"
@@ -236,10 +211,7 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
 
 
 def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, ...] | None:
-    """Return the divisors of the rotary frequencies, or None if the file has none.
-
-    Files of Llama 3.1 and later have them. Raises GgufError.
-    """
+    """Return the divisors of the rotary frequencies, which files of Llama 3.1 and later have."""
     tensor = tensors.get(DIVISORS)
     if tensor is None:
         return None
@@ -255,7 +227,6 @@ def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, 
 
 
 def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """Return the string or number under ``key``, or ``default``. Raises GgufError for a list."""
     value = values.get(key, default)
     if isinstance(value, (list, np.ndarray)):
         raise GgufError(f"has a list under {key}, which must be a single value")
@@ -272,7 +243,6 @@ def _number(values: Mapping[str, Any], key: str, default: int | None = None) -> 
 
 
 def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
-    """Return the positive number under a key; warn and return its default if it is missing."""
     key, default = f"{kind}.{name}", DEFAULTS[name]
     value = values.get(key)
     if value is None:
@@ -292,38 +262,31 @@ def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
 def _reject_unsupported_keys(
     values: Mapping[str, Any], kind: str, config: Mapping[str, Any]
 ) -> None:
-    """Raise UnsupportedError for a key that would change the computation."""
+    head_dim = config["head_dim"]
+    neutral: dict[str, Callable[[Any], bool]] = {
+        "attention.causal": bool,
+        "attention.value_length": lambda value: bool(value == head_dim),
+        "attention.sliding_window": lambda value: bool(
+            value >= config["max_position_embeddings"] or value == 0
+        ),
+        "attention.scale": lambda value: (
+            value == 0 or math.isclose(value, head_dim**-0.5, rel_tol=1e-5)
+        ),
+        **dict.fromkeys(UNIT_SCALES, lambda value: value in (0, 1)),
+    }
     for key, value in values.items():
         name = key.removeprefix(f"{kind}.")
-        if name != key and not _has_no_effect(name, value, config):
+        if name == key or name in READ or name in NO_EFFECT:
+            continue
+        has_no_effect = neutral.get(name, lambda value: bool(value == 0))
+        if not isinstance(value, (bool, int, float)) or not has_no_effect(value):
             raise UnsupportedError(f"has {printable(key)} = {shown(value)}, which is not supported")
-
-
-def _has_no_effect(name: str, value: Any, config: Mapping[str, Any]) -> bool:
-    if name in READ or name in NO_EFFECT:
-        return True
-    if not isinstance(value, (bool, int, float)):
-        return False
-    if name == "attention.causal":
-        return bool(value)
-    if name == "attention.value_length":
-        return bool(value == config["head_dim"])
-    if name == "attention.sliding_window" and value >= config["max_position_embeddings"]:
-        return True
-    if name == "attention.scale" and math.isclose(value, config["head_dim"] ** -0.5, rel_tol=1e-5):
-        return True
-    return bool(value == 0 or (name in UNIT_SCALES and value == 1))
 
 
 def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedMatrix]:
     names = {_transformers_name(name): name for name in file.tensors if name != DIVISORS}
-    for differing, fault in (
-        (expected_names(config) - names.keys(), "missing"),
-        (names.keys() - expected_names(config), "unknown"),
-    ):
-        if differing:
-            first = printable(min(differing))
-            raise GgufError(f"has {len(differing)} {fault} weights, such as {first}")
+    if (differing := differing_names(names.keys(), config)) is not None:
+        raise GgufError(f"has {differing[0]}")
     weights: dict[str, Tensor | GroupedMatrix] = {}
     for name, stored in names.items():
         tensor = file.tensors[stored]
@@ -349,10 +312,7 @@ def _transformers_name(name: str) -> str:
 
 
 def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
-    """Return the values of a tensor exactly.
-
-    A type that no forward pass supports is converted to fp32.
-    """
+    """Return the values of a tensor exactly; a type that no forward pass supports becomes fp32."""
     if tensor.type in _TENSOR_TYPES:
         flat = torch.from_numpy(np.array(tensor.data).reshape(-1))
         return flat.view(_TENSOR_TYPES[tensor.type]).view(tensor.shape)
@@ -361,20 +321,15 @@ def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
     try:
         dense = dequantize(tensor.data, tensor.type)
     except NotImplementedError as error:
-        kind = tensor.type.name
-        raise UnsupportedError(
-            f"contains weights of type {kind}, which is not supported"
-        ) from error
+        fault = f"contains weights of type {tensor.type.name}, which is not supported"
+        raise UnsupportedError(fault) from error
     return torch.from_numpy(np.ascontiguousarray(dense, np.float32)).view(tensor.shape)
 
 
 def _grouped(tensor: GgufTensor) -> GroupedMatrix:
-    """Unpack a quantised matrix.
-
-    A block of 32 weights is stored as an fp16 scale, in Q4_1 also an fp16 minimum, then the
-    integers.
-
-    Source: ggml-org/ggml, ggml-common.h, block_q4_0, block_q4_1 and block_q8_0.
+    """Unpack a quantised matrix: for each 32 weights an fp16 scale, in Q4_1 an fp16 minimum, then
+    the integers (ggml-common.h: block_q4_0, block_q4_1, block_q8_0). Of 16 bytes with 4-bit
+    integers, the low halves are the first 16 and the high halves the last 16.
     """
     rows, columns = tensor.shape
     num_halves = 2 if tensor.type == Kind.Q4_1 else 1
@@ -383,29 +338,19 @@ def _grouped(tensor: GgufTensor) -> GroupedMatrix:
     scales = torch.from_numpy(halves[:, :, 0].copy())
     packed = blocks[:, :, 2 * num_halves :]
     if tensor.type == Kind.Q8_0:
-        integers = np.array(packed).view(np.int8).reshape(rows, columns)
-        return GroupedMatrix(torch.from_numpy(integers), scales, None, 8)
+        values = torch.from_numpy(np.array(packed).view(np.int8).reshape(rows, columns))
+        return GroupedMatrix(values, scales, None, 8)
     minimums = torch.from_numpy(halves[:, :, 1].copy()) if num_halves == 2 else -8 * scales
-    return GroupedMatrix(torch.from_numpy(_nibbles(packed, rows, columns)), scales, minimums, 4)
-
-
-def _nibbles(packed: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    """Unpack the 4-bit integers of blocks of 16 bytes.
-
-    The low 4 bits of a block's bytes are its first 16 integers, the high 4 bits its last 16.
-    """
     integers = np.empty((rows, columns // GROUP_SIZE, 2, GROUP_SIZE // 2), np.uint8)
     np.bitwise_and(packed, 15, out=integers[:, :, 0])
     np.right_shift(packed, 4, out=integers[:, :, 1])
-    return integers.reshape(rows, columns)
+    values = torch.from_numpy(integers.reshape(rows, columns))
+    return GroupedMatrix(values, scales, minimums, 4)
 
 
 def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
-    """Reorder the rows of Llama's query or key projection as transformers does.
-
-    GGUF stores the two features that are rotated together next to each other; transformers stores
-    one in each half of the head. This inverts ``LlamaModel.permute`` of convert_hf_to_gguf.py
-    (ggml-org/llama.cpp).
+    """Invert ``LlamaModel.permute`` of llama.cpp's convert_hf_to_gguf.py: GGUF stores the two
+    features that are rotated together next to each other, transformers in the halves of the head.
     """
     rows, row_bytes = tensor.data.shape
     pairs = tensor.data.reshape(num_heads, rows // num_heads // 2, 2, row_bytes)
@@ -426,10 +371,7 @@ class UnsupportedError(GgufError):
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor of a GGUF file that is mapped into memory.
-
-    shape: in PyTorch's order. data: the packed values, uint8 [rows, bytes per row].
-    """
+    """shape: in PyTorch's order. data: the packed values, uint8 [rows, bytes per row]."""
 
     type: Kind
     shape: tuple[int, ...]
@@ -438,10 +380,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """A GGUF file that is mapped into memory.
-
-    metadata: numbers, strings, lists of strings, and numpy arrays of numbers by key.
-    """
+    """metadata: numbers, strings, lists of strings, and numpy arrays of numbers by key."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, GgufTensor]
@@ -461,10 +400,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """Reads consecutive values from the bytes of a GGUF file.
-
-    Raises an error instead of reading past the end.
-    """
+    """Reads consecutive values; raises GgufError, struct.error or ValueError past the end."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self.data = data
@@ -478,17 +414,13 @@ class _Cursor:
         return value
 
     def take(self, size: int) -> memoryview:
-        """Read the next ``size`` bytes. Raises GgufError if the file is shorter."""
         if size > len(self._bytes) - self.at:
             raise GgufError(DAMAGED)
         self.at += size
         return self._bytes[self.at - size : self.at]
 
     def texts(self, count: int) -> list[str]:
-        """Read ``count`` length-prefixed strings.
-
-        Attributes are copied to local variables for speed: a vocabulary has 100,000 strings.
-        """
+        # Local variables for speed: a vocabulary has 100,000 strings.
         data, at, length = self._bytes, self.at, struct.Struct("<Q").unpack_from
         strings = []
         for _ in range(count):
@@ -501,11 +433,9 @@ class _Cursor:
         return strings
 
     def text(self) -> str:
-        """Read a length-prefixed string."""
         return self.texts(1)[0]
 
     def value(self, kind: GGUFValueType) -> Any:
-        """Read a metadata value: a scalar, a string or an array of either."""
         if kind == GGUFValueType.STRING:
             return self.text()
         if kind != GGUFValueType.ARRAY:
@@ -523,7 +453,6 @@ class _Cursor:
 
 
 def _read_header(cursor: _Cursor) -> GgufFile:
-    """Parse a GGUF header: metadata, then the table of tensors. Raises GgufError."""
     if bytes(cursor.take(4)) != GGUF_MAGIC:
         raise GgufError("is not a GGUF file")
     version = cursor.number("I")
@@ -561,7 +490,7 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
 
 
 def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
-    """Read the entry of one tensor in the table of tensors; return its type, shape and offset."""
+    """Return a tensor's type, shape and offset."""
     num_dimensions = cursor.number("I")
     if not 1 <= num_dimensions <= MAX_DIMENSIONS:
         raise GgufError(DAMAGED)
@@ -575,11 +504,7 @@ def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
 
 
 def _tensor(
-    data: NDArray[np.uint8],
-    start: int,
-    kind: Kind,
-    shape: tuple[int, ...],
-    offset: int,
+    data: NDArray[np.uint8], start: int, kind: Kind, shape: tuple[int, ...], offset: int
 ) -> GgufTensor:
     per_block, block_bytes = GGML_QUANT_SIZES[kind]
     if shape[-1] % per_block:
@@ -626,18 +551,16 @@ _PRE_TOKENIZERS = {
 }
 _NFC = {"qwen2", "deepseek-r1-qwen"}
 _LLAMA = {"llama-bpe"}
-"""Pre-tokenizers that look for whole words first, and begin texts with BOS unless a key forbids."""
+"""These look for whole words first, and begin texts with BOS unless a key forbids."""
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>")
-"""Control tokens that end a turn in any file that has them. Source: llama-vocab.cpp,
-``special_eog_ids``."""
+"""Control tokens that end a turn in any file that has them (llama-vocab.cpp, special_eog_ids)."""
 _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Convert GGUF metadata to the arguments of ``Tokenizer``.
 
-    Every token that is not plain text (control, unknown, user-defined) is an added token. Tokens
-    that are marked as unused are left out. Raises GgufError.
+    Every token that is not plain text is an added token; tokens marked as unused are left out.
     """
 
     def value(name: str, default: Any = None) -> Any:

@@ -1,8 +1,6 @@
 """Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
 
-Code in a checkpoint is never run and pickled weights are never opened. ``Drafts`` loads draft
-models for a target model. Speculative decoding compares token ids, so a draft model must have the
-vocabulary of its target.
+Code in a checkpoint is never run and pickled weights are never opened.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from mars_runtime.model.config import (
     MIN_ANSWER,
     CheckpointError,
     ModelConfig,
-    expected_names,
+    differing_names,
     memory_for,
     positive_int,
     printable,
@@ -52,10 +50,8 @@ DIFFUSION_KEY = "block_diffusion_size"
 _log = logging.getLogger(__name__)
 HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
 FLOATS_OF_8_BITS = {
-    torch.float8_e4m3fn,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2,
-    torch.float8_e5m2fnuz,
+    *(torch.float8_e4m3fn, torch.float8_e4m3fnuz),
+    *(torch.float8_e5m2, torch.float8_e5m2fnuz),
 }
 FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 UNTRAINED_BLOCK_SIZE = 1
@@ -66,11 +62,9 @@ UNTRAINED_BLOCK_SIZE = 1
 class Checkpoint:
     """A model with its tokenizer and metadata.
 
-    path: the folder or GGUF file of its weights.
     weight_files: all files with weights, including those of an adapter.
-    block_size: the block size B that the model was trained with, the most tokens it can propose
-        well.
-    diffusion_size: the block size that the model was trained with for block diffusion; 0 for none.
+    block_size: the block size B that the model was trained with. diffusion_size: the same for block
+        diffusion; 0 for none.
     """
 
     name: str
@@ -95,11 +89,10 @@ def load_checkpoint(
     """Load a checkpoint; download it first if necessary.
 
     checkpoint: a name or path, as for ``resolve``, or its source.
-    device: auto (CUDA if available), cpu, cuda, cuda:1 ...
-    dtype: as for ``build_model``. On a CPU, auto uses the dtype in the registry, if there is one.
-    progress: called with sentences.
+    device, dtype: as for ``choose_device`` and ``build_model``. On a CPU, the dtype auto is the one
+        in the registry, if there is one.
 
-    Raises CheckpointError, with one sentence, or its subclass MemoryShortError if memory runs out.
+    Raises CheckpointError, or its subclass MemoryShortError if memory runs out.
     """
     if isinstance(checkpoint, str):
         checkpoint = resolve(checkpoint, registry_path)
@@ -151,10 +144,7 @@ def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkp
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The contents of a checkpoint's folder or GGUF file.
-
-    spec, spec_config: the arguments of ``Tokenizer``.
-    """
+    """The contents of a checkpoint. spec, spec_config: the arguments of ``Tokenizer``."""
 
     config: ModelConfig
     weights: Mapping[str, Weight]
@@ -178,20 +168,15 @@ def _read_folder(folder: Path) -> _Parts:
 
 
 def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
-    """Return the configuration and the weights in a checkpoint's folder. Raises CheckpointError."""
     return _weights(folder, chosen_weights(folder), read_config(folder))
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Return the configuration in a checkpoint's folder. Raises CheckpointError."""
     return ModelConfig.from_dict(read_json(folder / "config.json"))
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
-    """Read a GGUF file. If ``entry`` lists its checksum, the file must match it.
-
-    Raises CheckpointError.
-    """
+    """Read a GGUF file. If ``entry`` lists its checksum, the file must match it."""
     if entry is not None and entry.gguf is not None and not is_intact(entry.gguf):
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
@@ -204,7 +189,6 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
 
 
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
-    """Return the adapter in ``folder`` and the files of its weights; (None, []) for no folder."""
     if folder is None:
         return None, []
     check_sums(folder)
@@ -232,11 +216,8 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """Return the tokenizer of a checkpoint.
-
-    The mask token is the adapter's or the one in the registry; if neither names one, an unused
-    token is chosen. Raises CheckpointError if the tokenizer does not fit the
-    model.
+    """Return the tokenizer. The mask token is the adapter's or the one in the registry; if neither
+    names one, an unused token is chosen. Raises CheckpointError if it does not fit the model.
     """
     mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
@@ -260,8 +241,7 @@ def _tokenizer(
 class FileWeights(Mapping[str, Tensor]):
     """The weights in safetensors files by name. Each weight is mapped into memory on access.
 
-    Weights in 8-bit floats are returned as bfloat16, which represents all their values exactly.
-    Raises CheckpointError for damaged files and for a weight that is in two files.
+    8-bit floats are returned as bfloat16, which represents all their values exactly.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -271,10 +251,9 @@ class FileWeights(Mapping[str, Tensor]):
                 names = list(file.keys())
             for name in names:
                 if name in self._files:
-                    first, second = printable(self._files[name][0].name), printable(path.name)
                     raise CheckpointError(
-                        f"{first} and {second} in {path.parent} both contain "
-                        f"{printable(name)}: remove the file that does not belong to the "
+                        f"{self.file_of(name)} and {printable(path.name)} in {path.parent} both "
+                        f"contain {printable(name)}: remove the file that does not belong to the "
                         "checkpoint."
                     )
                 self._files[name] = path, name
@@ -285,13 +264,13 @@ class FileWeights(Mapping[str, Tensor]):
             weight: Tensor = file.get_tensor(stored)
         if weight.dtype in FLOATS_OF_8_BITS:
             return weight.to(torch.bfloat16)
-        if weight.dtype not in FLOATS:
-            kind = str(weight.dtype).removeprefix("torch.")
-            raise CheckpointError(
-                f"{path} contains weights of type {kind}, which is not supported, such as "
-                f"{printable(stored)}: choose a checkpoint in bfloat16, float16 or float32."
-            )
-        return weight
+        if weight.dtype in FLOATS:
+            return weight
+        kind = str(weight.dtype).removeprefix("torch.")
+        raise CheckpointError(
+            f"{path} contains weights of type {kind}, which is not supported, such as "
+            f"{printable(stored)}: choose a checkpoint in bfloat16, float16 or float32."
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self._files  # Mapping's own method would read the weight
@@ -303,11 +282,9 @@ class FileWeights(Mapping[str, Tensor]):
         return len(self._files)
 
     def file_of(self, name: str) -> str:
-        """Return the printable name of the file that contains a weight."""
         return printable(self._files[name][0].name)
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Remove weights from the mapping; names that it lacks are ignored."""
         for name in names:
             self._files.pop(name, None)
 
@@ -331,34 +308,24 @@ def _opened(path: Path) -> Iterator[Any]:
 def _weights(
     folder: Path, files: Iterable[Path], config: ModelConfig
 ) -> tuple[ModelConfig, FileWeights]:
-    """Return the configuration, adjusted by ``_with_its_head``, and the weights by name.
-
-    Raises CheckpointError if a weight is missing or unknown.
-    """
+    """Return the configuration, adjusted by ``_with_its_head``, and the weights by name."""
     weights = FileWeights(files)
     weights.leave_out([name for name in weights if name.endswith("rotary_emb.inv_freq")])
     config = _with_its_head(folder, weights, config)
-    expected = expected_names(config)
-    for names, fault in (
-        (expected - weights.keys(), "missing"),
-        (weights.keys() - expected, "unknown"),
-    ):
-        if names:
-            where = f" in {weights.file_of(min(names))}" if fault == "unknown" else ""
-            raise CheckpointError(
-                f"The checkpoint in {folder} has {len(names)} {fault} weights, such as "
-                f"{printable(min(names))}{where}: fetch a complete checkpoint of type "
-                f"{config.model_type}."
-            )
+    if (differing := differing_names(weights.keys(), config)) is not None:
+        fault, name = differing
+        where = f" in {weights.file_of(name)}" if name in weights else ""
+        raise CheckpointError(
+            f"The checkpoint in {folder} has {fault}{where}: fetch a complete checkpoint of type "
+            f"{config.model_type}."
+        )
     return config, weights
 
 
 def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> ModelConfig:
-    """Resolve a checkpoint with ``tie_word_embeddings`` that also stores an output head.
-
-    A head that equals the embeddings is dropped. If it differs, it is used, and the returned
-    configuration is not tied. If there are no embeddings, the head is used as the embeddings too.
-    Source: transformers, modeling_utils.py, ``tie_weights``.
+    """Resolve a checkpoint with ``tie_word_embeddings`` that also stores an output head, as
+    ``tie_weights`` of transformers does: a head that equals the embeddings is dropped, another is
+    used, and the returned configuration is not tied. Without embeddings, the head serves as both.
     """
     if not config.tie_word_embeddings or HEAD not in weights:
         return config
@@ -383,7 +350,8 @@ class Drafts:
     """Loads and caches the draft checkpoints of one target checkpoint. Thread-safe.
 
     A name is accepted only if it is in the registry and its files are on this machine, so a visitor
-    cannot make the server download or read anything else.
+    cannot make the server download or read anything else. Speculative decoding compares token ids,
+    so a draft model must have the vocabulary of its target.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
@@ -393,10 +361,7 @@ class Drafts:
         self._loaded: dict[str, Checkpoint] = {}
 
     def load(self, name: str = "") -> Checkpoint:
-        """Return the draft checkpoint ``name``, or the target's default draft for an empty name.
-
-        Raises CheckpointError, with one sentence.
-        """
+        """Return the draft checkpoint ``name``, or the target's default draft for an empty name."""
         known = registry(self._registry_path)
         name = name or default_draft(self._target.name, self._registry_path)
         if not name:
@@ -415,10 +380,6 @@ class Drafts:
             return self._loaded[name]
 
     def _fitting(self, source: Source) -> Checkpoint:
-        """Load a draft checkpoint on the target's device.
-
-        Raises CheckpointError if its vocabulary differs from the target's.
-        """
         target = self._target
         if source.name == target.name:
             return target

@@ -1,8 +1,7 @@
-"""The registry: the checkpoints that can be loaded by name, and where their files are.
+"""The checkpoints that can be loaded by name. ``source.py`` finds their files.
 
-``source.py`` finds the files and ``fetch.py`` downloads them. Only the operator can name a Hub
-repository that is not in the registry. The page and the endpoint offer a fixed list of checkpoints,
-so no visitor can make this machine download anything else.
+Only the operator can name a Hub repository that is not in the registry. The page and the endpoint
+offer a fixed list of checkpoints, so no visitor can make this machine download anything else.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Gguf:
-    """A GGUF file that can be downloaded.
-
-    file: its name. size: in bytes. hub: the Hub repository that contains it. wheel: the wheel that
-    contains it, if there is one.
-    """
+    """A GGUF file in the Hub repository ``hub``, and perhaps in a wheel. size: in bytes."""
 
     file: str
     size: int
@@ -51,12 +46,11 @@ class Gguf:
 
     @property
     def path(self) -> Path:
-        """Path of the file in the cache folder; the file may not exist yet."""
         return cache_folder() / self.file
 
     @property
     def is_there(self) -> bool:
-        """Whether the file is there with its size; its content is verified when it is loaded."""
+        """Whether the file has its size; its content is verified when it is loaded."""
         return self.path.is_file() and self.path.stat().st_size == self.size
 
 
@@ -64,18 +58,15 @@ class Gguf:
 class Entry:
     """An entry of the registry.
 
-    path: folder of the checkpoint, relative to the registry's folder.
-    gguf: the checkpoint's GGUF file, if it has no ``path``.
-    hub, revision: the Hub repository of the checkpoint, if it has neither ``path`` nor ``gguf``.
-    adapter: folder of an adapter, relative to the registry's folder; it may not exist yet.
+    path: folder of the checkpoint. adapter: folder of an adapter, which may not exist yet. Both are
+        relative to the registry's folder.
+    gguf: used if there is no ``path``. hub, revision: used if there is neither.
     mask_token: an existing token to use as mask, if the checkpoint has no mask token.
     system: default system prompt; None uses the one in the checkpoint's chat template.
-    draft: name of the default draft model. It has the same vocabulary and makes decoding faster.
+    draft: name of a smaller checkpoint with the same vocabulary, the default draft model.
     dtype: the arithmetic used on a CPU, set if published figures depend on it.
     is_small_enough: whether a checkpoint on the Hub runs well on the CPU of any machine.
-    note: where the checkpoint comes from.
-    size, can, cannot: descriptions for visitors: the checkpoint's size, and what it can and cannot
-        do.
+    note, size, can, cannot: descriptions for visitors.
     """
 
     name: str
@@ -108,7 +99,7 @@ _ENTRIES = TypeAdapter(list[Entry], config=ConfigDict(strict=True, extra="forbid
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
-    """Return the entries of the registry by name, in order. Raises CheckpointError."""
+    """Return the entries by name, in order. Raises CheckpointError."""
     try:
         entries = _ENTRIES.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
@@ -119,21 +110,18 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
 
 
 def default_draft(name: str, path: Path = REGISTRY) -> str:
-    """Return the name of a checkpoint's default draft model, or "". Raises CheckpointError."""
+    """Return the name of a checkpoint's default draft model, or ""."""
     entry = registry(path).get(name)
     return (entry.draft if entry else None) or ""
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
-    """Return the registry's entry with this name or Hub id, or None. Raises CheckpointError."""
+    """Return the registry's entry with this name or Hub id, or None."""
     known = registry(path)
     return known.get(name) or next((entry for entry in known.values() if entry.hub == name), None)
 
 
 def unlisted_entry(name: str) -> Entry:
-    """Return a new entry for a path or Hub id (``owner/name``) that is not in the registry.
-
-    A path that exists takes precedence over a Hub id.
-    """
+    """Return a new entry for a path or Hub id. A path that exists is not taken as a Hub id."""
     is_hub = HUB_ID.fullmatch(name) is not None and not Path(name).exists()
     return Entry(name, DEFAULT_BLOCK_SIZE, hub=name if is_hub else None)

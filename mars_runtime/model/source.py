@@ -42,8 +42,8 @@ class Repository:
         """The newest complete snapshot in the cache of the Hub's client, or None."""
         from huggingface_hub import snapshot_download
 
+        options = {"revision": self.revision or "main", **PATTERNS}
         try:
-            options = {"revision": self.revision or "main", **PATTERNS}
             folder = Path(snapshot_download(self.id, local_files_only=True, **options))
         except Exception:  # the Hub client raises errors of many libraries
             return None
@@ -68,8 +68,7 @@ class Source:
     path: the folder with configuration, tokenizer, template and weights, or the GGUF file; it may
         not exist while something is missing.
     entry: the entry of the registry that describes ``path``, or None.
-    adapter: the folder of the adapter, or None. base: the base that an unlisted adapter names, or
-        "".
+    adapter: the folder of the adapter, or None. base: the base that an unlisted adapter names.
     origins: where the files can be downloaded. missing: those of the origins that have to be
         downloaded. Only a downloaded adapter tells its base, so the base may be missing then.
     """
@@ -117,20 +116,13 @@ def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
             f"The base {base.name} of the adapter in {source.adapter} is an adapter itself: write "
             f"the name of the base model into {ADAPTER}."
         )
-    return replace(
-        base,
-        name=source.name,
-        given=name_or_path,
-        adapter=source.adapter,
-        base=base.name,
-        origins=(*source.origins, *base.origins),
-    )
+    named = {"name": source.name, "given": name_or_path, "base": base.name}
+    origins = (*source.origins, *base.origins)
+    return replace(base, **named, adapter=source.adapter, origins=origins)
 
 
 def _find(name: str, registry_path: Path) -> Source:
-    """Find one checkpoint. If it is an adapter that names its base, ``path`` and ``adapter`` are
-    both its folder.
-    """
+    """Find one checkpoint. An unlisted adapter is both its ``path`` and its ``adapter``."""
     entry = entry_of(name, registry_path)
     if entry is not None:
         return _find_listed(entry, registry_path)
@@ -139,16 +131,14 @@ def _find(name: str, registry_path: Path) -> Source:
         return Source(path.name, name, registry_path, path, adapter=path)
     if (path / "config.json").is_file():
         return Source(path.name, name, registry_path, path)
-    gguf = gguf_at(path)
-    if gguf is not None:
+    if (gguf := gguf_at(path)) is not None:
         return Source(stem_of(gguf), name, registry_path, gguf)
-    hub = unlisted_entry(name).hub
-    if hub is None:
-        raise CheckpointError(
-            f"There is no checkpoint {name!r}: use a folder with a config.json or an {ADAPTER}, a "
-            f"GGUF file, a Hub id (owner/name) or one of {', '.join(registry(registry_path))}."
-        )
-    return _find_on_hub(name, registry_path, Repository(hub))
+    if (hub := unlisted_entry(name).hub) is not None:
+        return _find_on_hub(name, registry_path, Repository(hub))
+    raise CheckpointError(
+        f"There is no checkpoint {name!r}: use a folder with a config.json or an {ADAPTER}, a "
+        f"GGUF file, a Hub id (owner/name) or one of {', '.join(registry(registry_path))}."
+    )
 
 
 def _find_listed(entry: Entry, registry_path: Path) -> Source:
@@ -181,7 +171,7 @@ def _find_on_hub(name: str, registry_path: Path, repository: Repository) -> Sour
 
 
 def base_of(adapter: Path) -> str:
-    """Return the name of an adapter's base model. adapter: its folder. Raises CheckpointError."""
+    """Return the name of the base model that ``adapter.json`` in a folder names."""
     try:
         base = json.loads(read_text(adapter / ADAPTER))["base"]
     except (OSError, ValueError, RecursionError, LookupError, TypeError):

