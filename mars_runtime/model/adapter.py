@@ -1,7 +1,7 @@
 """Adapters: low-rank updates of a base model that act on mask tokens only.
 
 The folder of an adapter contains ``adapter.json`` and one or more ``adapter*.safetensors``. The
-weights of the base model stay unchanged. The low-rank products of real tokens are multiplied by
+low-rank products of real tokens are multiplied by
 zero before they are added, so the results of real tokens are bitwise those of the base model.
 Related: gated LoRA (arXiv 2507.11851), I-DLM (arXiv 2604.11035).
 """
@@ -36,7 +36,7 @@ SAMPLER = ("sampler.first.weight", "sampler.second.weight")
 class Update:
     """Low-rank update of one matrix W: y = W x + b (a x).
 
-    a: [rank, in]. b: [out, rank], already multiplied by the scale of the update, if it has one.
+    a: [rank, in]. b: [out, rank], multiplied by the scale of the update, if it has one.
     """
 
     a: Tensor
@@ -51,9 +51,6 @@ class Adapter:
         first n of a group use the last embedding.
     layers: for each layer, the updates by part. The rows of ``qkv`` are queries, keys and values in
         transformers' order; those of ``gate_up`` are gate, then up.
-    block_size: the block size B that the adapter was trained with.
-    mask_token: the token of the base model that is used as mask.
-    base: name of the base model that the adapter was trained on.
     """
 
     mask_embedding: Tensor
@@ -65,41 +62,26 @@ class Adapter:
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
-        """Load the adapter in ``folder`` for a base model with the configuration ``config``.
-
-        Raises CheckpointError.
-        """
+        """Load the adapter in ``folder`` for a base with ``config``. Raises CheckpointError."""
         description = _read_json(folder / ADAPTER)
         tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
-            raise CheckpointError(
-                _message(
-                    folder,
-                    f"has no {EMBEDDING} with rows of {config.hidden_size} numbers, the hidden "
-                    "size of its base",
-                )
-            )
+            size = f"{config.hidden_size} numbers, the hidden size of its base"
+            raise _error(folder, f"has no {EMBEDDING} with rows of {size}")
         sampler = _sampler(tensors, config, folder)
         layers = tuple(dict(_updates(tensors, i, config, folder)) for i in range(config.num_layers))
         if tensors:
-            raise CheckpointError(
-                _message(folder, f"contains the unknown weight {printable(min(tensors))}")
-            )
+            raise _error(folder, f"contains the unknown weight {printable(min(tensors))}")
         block_size, mask_token = description.get("block_size"), description.get("mask_token")
         if type(block_size) is not int or block_size < 1 or not isinstance(mask_token, str):
-            raise CheckpointError(
-                _message(
-                    folder,
-                    "must have a positive whole block_size and a mask_token in adapter.json, got "
-                    f"{shown(block_size)} and {shown(mask_token)}",
-                )
-            )
+            got = f"{shown(block_size)} and {shown(mask_token)}"
+            needs = "must have a positive whole block_size and a mask_token in adapter.json"
+            raise _error(folder, f"{needs}, got {got}")
         base = str(description.get("base", ""))
         return cls(embedding, layers, block_size, mask_token, base, sampler)
 
     def weights(self) -> Iterator[Tensor]:
-        """Yield every weight, for measurements and checks."""
         yield self.mask_embedding
         for layer in self.layers:
             for update in layer.values():
@@ -111,21 +93,14 @@ class Adapter:
 def _sampler(
     tensors: dict[str, Tensor], config: ModelConfig, folder: Path
 ) -> SamplerWeights | None:
-    """Remove the sampler head from ``tensors`` and return it, or None. Raises CheckpointError."""
+    """Remove the sampler head from ``tensors`` and return it, or None."""
     weights = [tensors.pop(name) for name in SAMPLER if name in tensors]
     if not weights:
         return None
-    hidden = config.hidden_size
-    fits = [tensor.shape for tensor in weights] == [
-        (len(weights[0]), 2 * hidden),
-        (hidden, len(weights[0])),
-    ]
-    if not fits:
-        raise CheckpointError(
-            _message(
-                folder,
-                f"has a sampler head that does not fit the base's hidden size, {hidden}",
-            )
+    hidden, width = config.hidden_size, len(weights[0])
+    if [tensor.shape for tensor in weights] != [(width, 2 * hidden), (hidden, width)]:
+        raise _error(
+            folder, f"has a sampler head that does not fit the base's hidden size, {hidden}"
         )
     return SamplerWeights(*weights)
 
@@ -133,22 +108,16 @@ def _sampler(
 def _updates(
     tensors: dict[str, Tensor], layer: int, config: ModelConfig, folder: Path
 ) -> Iterator[tuple[str, Update]]:
-    """Remove a layer's updates from ``tensors`` and yield them by part.
-
-    A part may have no update. Raises CheckpointError for an update that is incomplete or does not
-    fit the matrix of its part.
-    """
+    """Remove a layer's updates from ``tensors`` and yield them. A part may have no update."""
     for part, (outputs, inputs) in part_shapes(config).items():
         a, b = (tensors.pop(f"layers.{layer}.{part}.{name}", None) for name in "ab")
         if a is None and b is None:
             continue
         if a is None or b is None or a.dim() != 2 or not _fits(a, b, inputs, outputs):
-            raise CheckpointError(
-                _message(
-                    folder,
-                    f"has an update of {part} in layer {layer} that is incomplete or does not fit "
-                    f"the base's {outputs} x {inputs} matrix",
-                )
+            raise _error(
+                folder,
+                f"has an update of {part} in layer {layer} that is incomplete or does not fit the "
+                f"base's {outputs} x {inputs} matrix",
             )
         yield part, Update(a, b)
 
@@ -158,7 +127,7 @@ def _fits(a: Tensor, b: Tensor, inputs: int, outputs: int) -> bool:
 
 
 def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """Return the shape (outputs, inputs) of each matrix of a layer, by its name in ``PARTS``."""
+    """Return (outputs, inputs) of each matrix of a layer."""
     hidden, heads = config.hidden_size, config.num_heads * config.head_dim
     both = heads + 2 * config.num_kv_heads * config.head_dim
     return {
@@ -170,7 +139,7 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors in an adapter's folder, converted to fp32. Raises CheckpointError."""
+    """Return all tensors in an adapter's folder in fp32. Raises CheckpointError."""
     tensors: dict[str, Tensor] = {}
     for path in weight_files(folder, ADAPTER_FILES):
         try:
@@ -178,14 +147,12 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             with safe_open(path, framework="pt") as file:
                 of_file = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError) as error:
-            fault = f"has the unreadable file {printable(path.name)}"
-            raise CheckpointError(_message(folder, fault)) from error
+            raise _error(folder, f"has the unreadable file {printable(path.name)}") from error
         if duplicates := tensors.keys() & of_file.keys():
-            fault = f"contains {printable(min(duplicates))} in two files"
-            raise CheckpointError(_message(folder, fault))
+            raise _error(folder, f"contains {printable(min(duplicates))} in two files")
         tensors |= of_file
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-        raise CheckpointError(_message(folder, "has weights that are not finite"))
+        raise _error(folder, "has weights that are not finite")
     return tensors
 
 
@@ -193,23 +160,22 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(_message(path.parent, "has no readable adapter.json")) from error
+        raise _error(path.parent, "has no readable adapter.json") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        fault = f"does not have format {FORMAT} in adapter.json"
-        raise CheckpointError(_message(path.parent, fault))
+        raise _error(path.parent, f"does not have format {FORMAT} in adapter.json")
     return value
 
 
-def _message(folder: Path, fault: str) -> str:
-    return f"The adapter in {folder} {fault}: restore it from the repository."
+def _error(folder: Path, fault: str) -> CheckpointError:
+    return CheckpointError(f"The adapter in {folder} {fault}: restore it from the repository.")
 
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
     """The masks among the N tokens of one forward pass, and the adapter's weights for them.
 
-    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], the mask embedding for each token's
-    index in its group. updates: for each layer, (a [in, rank], b [rank, out]) by part.
+    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], by each token's index in its group.
+    updates: for each layer, (a [in, rank], b [rank, out]) by part.
     """
 
     gate: Tensor
@@ -217,7 +183,6 @@ class MaskRows:
     updates: Sequence[Mapping[str, tuple[Tensor, Tensor]]]
 
     def embed(self, x: Tensor) -> Tensor:
-        """Return ``x`` [N, hidden] with the rows of masks replaced by their mask embeddings."""
         return torch.where(self.gate.bool(), self.embedding, x)
 
     def add(self, y: Tensor, x: Tensor, layer: int, part: str) -> None:
@@ -231,10 +196,7 @@ class MaskRows:
 
 
 class MaskAdapter:
-    """An adapter prepared for one model.
-
-    Its weights are on the model's device, in the model's dtype and order of features.
-    """
+    """An adapter on a model's device, in the model's dtype and order of features."""
 
     def __init__(
         self,
@@ -248,20 +210,20 @@ class MaskAdapter:
         self._dtype = dtype
         self._is_cpu = device.type == "cpu"
         self._embedding = adapter.mask_embedding.to(device, dtype)
+
+        def prepared(part: str, update: Update) -> tuple[Tensor, Tensor]:
+            a, b = update.a.to(device, dtype), update.b.to(device, dtype)
+            return _prepared(part, a, b, config)
+
         self._updates = [
-            {
-                part: _prepared(
-                    part, update.a.to(device, dtype), update.b.to(device, dtype), config
-                )
-                for part, update in layer.items()
-            }
+            {part: prepared(part, update) for part, update in layer.items()}
             for layer in adapter.layers
         ]
 
     def groups(self, tokens: Tensor) -> Branches:
         """Return the branches of tokens [R, Q], with each run of consecutive masks as one group.
 
-        Real tokens are causal. ``positions - roots`` is the index of each mask in its group.
+        ``positions - roots`` is the index of each mask in its group.
         """
         slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         is_mask = tokens == self._mask_id
@@ -285,10 +247,7 @@ class MaskAdapter:
 
 
 def _prepared(part: str, a: Tensor, b: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """Return the matrices ``a`` [in, rank] and ``b`` [rank, out] of an update.
-
-    Their features are in the order that the model's matrices use.
-    """
+    """Return ``a`` [in, rank] and ``b`` [rank, out], with features in the model's order."""
     dim = config.head_dim
     heads = packed_order(config.num_heads, config.num_kv_heads)
     if part == "qkv":

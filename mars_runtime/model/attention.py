@@ -38,7 +38,6 @@ class Window:
     targets: per layer, where new keys and values are written. If all rows have the same cursor,
         these are exactly the new slots, [R, Q, 2*Hkv, D]. Otherwise they are all slots of all rows,
         [R*capacity, 2*Hkv, D], to be indexed with ``slot_ids``.
-    bias: added to the attention scores; None if Q = 1.
     """
 
     num_rows: int
@@ -73,9 +72,8 @@ class Positions:
         num_queries: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Return the window of a forward pass of the first ``num_rows`` rows of the cache.
-
-        num_queries: number of tokens per row. Raises ValueError if the tokens do not fit the cache.
+        """Return the window for the first ``num_rows`` rows. Raises ValueError if the tokens do not
+        fit.
         """
         cursors = cache.cursors[:num_rows]
         start, end = min(cursors), max(cursors) + num_queries
@@ -138,9 +136,8 @@ class Positions:
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
         """Return the bias [R, 1, Q * group, T], which hides slots from tokens.
 
-        Without branches, a token attends to all slots up to its own. In a tree, a token attends to
-        the slots before its root and to its branch. In a diffusion block, a token attends to the
-        whole block.
+        In a tree, a token attends to the slots before its root and to its branch; in a diffusion
+        block, to the whole block.
         """
         slot = torch.arange(end, device=self._device)
         ends = slots
@@ -159,7 +156,7 @@ class Positions:
         """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
 
         The last ``end`` columns of a longer table are the same bias, so one table per
-        ``num_queries`` is enough. Tables for at most MAX_CACHED_WIDTH queries are cached.
+        ``num_queries`` is enough.
         """
         is_cached = num_queries <= MAX_CACHED_WIDTH
         bias = self._biases.get(num_queries)
@@ -176,7 +173,6 @@ class Positions:
         return bias if self._device.type == "cpu" else bias.contiguous()
 
     def extend(self, length: int) -> None:
-        """Extend the tables of rotations to at least ``length`` positions."""
         if length > len(self._turns):
             if self._device.type == "cuda":
                 length = max(length, 2 * len(self._turns))
@@ -197,10 +193,7 @@ class Positions:
 def _readable(
     cache: BlockKVCache, num_rows: int, end: int
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return views of the keys and of the values in the first ``end`` slots.
-
-    Each is a tuple with one tensor [R, Hkv, end, D] per layer.
-    """
+    """Return views [R, Hkv, end, D] of the keys and of the values, one per layer."""
     slots = cache.store[:, :num_rows, :end].transpose(2, 3)
     return slots[:, :, : cache.num_kv_heads].unbind(0), slots[:, :, cache.num_kv_heads :].unbind(0)
 
@@ -236,15 +229,14 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Return an order of a head's features in which features i and i + D/2 are adjacent.
-
-    These two features are rotated together.
+    """Return an order of a head's features in which i and i + D/2, which are rotated together, are
+    adjacent.
     """
     return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
 
 
 def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
-    """Return an order of the query heads, sorted by index in the group, then by key-value head."""
+    """Return an order of the query heads: by index in the group, then by key-value head."""
     return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
 
 

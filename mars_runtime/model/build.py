@@ -58,15 +58,14 @@ def build_model(
     mask_id: int | None = None,
     tell: Tell = lambda share: None,
 ) -> Model:
-    """Build a model from its weights.
+    """Build a model from its weights, named as in a transformers checkpoint.
 
-    weights: named as in a transformers checkpoint.
     dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
         integer weights unchanged and uses ``dense_dtype`` for dense weights.
     adapter: acts only on tokens with the id ``mask_id``.
-    tell: called during packing with the share of the weights packed so far.
+    tell: called with the share of the weights packed so far.
 
-    Raises CheckpointError, with one sentence.
+    Raises CheckpointError.
     """
     if dtype in BITS and device.type != "cpu":
         raise CheckpointError(f"The dtype {dtype} needs a CPU: choose bf16 on a GPU.")
@@ -90,10 +89,7 @@ def build_model(
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Return the PyTorch dtype for a name: fp32, bf16 or auto (bf16 on CUDA, fp32 on a CPU).
-
-    Raises CheckpointError for any other name.
-    """
+    """Return the PyTorch dtype for fp32, bf16 or auto (bf16 on CUDA, fp32 on a CPU)."""
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:
@@ -103,7 +99,6 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 
 def has_native() -> bool:
-    """Return whether the native forward pass is available on this machine."""
     try:
         native_library()
     except CompileError:
@@ -157,9 +152,8 @@ def native_library() -> Any:
 def compile_in_background(then: Callable[[], None]) -> bool:
     """Start to compile the library in a thread; return whether a compilation is running.
 
-    Until the library is ready, models are built without it. The function does nothing if the
-    library was compiled earlier or there is no compiler. then: called in the compiling thread when
-    the library is ready.
+    Until the library is ready, models are built without it. Does nothing if the library was
+    compiled earlier or there is no compiler. then: called in the compiling thread at the end.
     """
     try:
         if not _in_background.is_set() and is_compiled(_folder()):
@@ -212,9 +206,7 @@ def _quantised(
     mask_id: int | None,
     tell: Tell,
 ) -> Model:
-    """Build a quantised model for a CPU.
-
-    bits: the number of bits per weight in the layer matrices. None leaves integer matrices
+    """Build a quantised model for a CPU. bits: of the layer matrices; None leaves integer matrices
     unchanged and quantises dense ones to 8 bits.
     """
     reason = why_not_native(config)
@@ -269,7 +261,7 @@ CHECKED = ModelConfig(
 
 @torch.inference_mode()
 def check_library(library: Any) -> None:
-    """Run small random models with the compiled library and with PyTorch, and compare the logits.
+    """Compare the logits of small random models in the compiled library and in PyTorch.
 
     Raises CompileError if they differ too much, or if the logits of a token depend on whether other
     tokens are in the same forward pass.

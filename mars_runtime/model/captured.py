@@ -42,10 +42,7 @@ hidden]. All tensors are on the device, and the host must not wait for the devic
 
 
 class Bucket(NamedTuple):
-    """The shape of a captured forward pass.
-
-    num_tokens: number of tokens per row. context: number of cache slots that attention reads.
-    """
+    """The shape of a captured forward pass. context: number of cache slots that attention reads."""
 
     num_rows: int
     num_tokens: int
@@ -53,10 +50,7 @@ class Bucket(NamedTuple):
 
 
 def run_again(function: Callable[[], None]) -> Callable[[], None]:
-    """Return ``function`` unchanged, so that a replay runs it again.
-
-    This recorder works on any device, because it captures nothing.
-    """
+    """A recorder for any device: a replay runs the function again."""
     return function
 
 
@@ -94,7 +88,6 @@ class GraphRecorder:
         return graph.replay
 
     def _capture(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """Warm up a function and capture it on the recorder's stream."""
         if self._stream is None:
             self._pool = torch.cuda.graph_pool_handle()
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -129,7 +122,6 @@ class CapturedForward:
     def __init__(
         self, rows: int, capacity: int, hidden_size: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        """Allocate memory for a cache of ``rows`` rows of ``capacity`` slots each."""
         self._rows, self._capacity = rows, capacity
         size = rows * (1 + 5 * MAX_FED)
         self._numbers = torch.zeros(size, dtype=torch.long, device=device)
@@ -141,10 +133,7 @@ class CapturedForward:
         self._replays: dict[Bucket, Callable[[], None]] = {}
 
     def bucket(self, num_rows: int, num_tokens: int, cursors: Sequence[int]) -> Bucket | None:
-        """Return the bucket of a forward pass, or None if no bucket fits its tokens and the cache.
-
-        num_tokens: number of tokens per row before padding. cursors: the cursors of the rows.
-        """
+        """Return the bucket of a forward pass, or None if none fits its tokens and the cache."""
         fitting = [size for size in TOKENS if size >= num_tokens]
         if not fitting or max(cursors) + fitting[0] > self._capacity:
             return None
@@ -165,9 +154,8 @@ class CapturedForward:
     ) -> Tensor:
         """Run a forward pass. The first forward pass in each bucket is recorded.
 
-        tokens: [R, Q], on the host. make_run: returns the function to record; called only if this
-        bucket is not recorded yet. Returns the hidden states [R, Q, hidden] as a view that the next
-        forward pass on this cache overwrites.
+        tokens: [R, Q], on the host. make_run: returns the function to record. Returns the hidden
+        states [R, Q, hidden] as a view that the next forward pass on this cache overwrites.
         """
         rows, width = tokens.shape
         self._send(bucket, tokens, cursors, branches)
@@ -179,7 +167,6 @@ class CapturedForward:
     def _send(
         self, bucket: Bucket, tokens: Tensor, cursors: Sequence[int], branches: Branches | None
     ) -> None:
-        """Copy the inputs of a forward pass to the device, padded to its bucket."""
         rows, width = tokens.shape
         source = self._host_buffers[0]
         self._host_buffers.reverse()
@@ -207,9 +194,8 @@ class CapturedForward:
 
 
 def _split(numbers: Tensor, bucket: Bucket) -> tuple[Tensor, Tensor]:
-    """Return two views of an input buffer: the cursors [R], and all other inputs [5, R, Q].
-
-    The other inputs are the token ids, then positions, roots, starts and ends of ``Branches``.
+    """Return two views of an input buffer: the cursors [R], and [5, R, Q]: the token ids, then
+    positions, roots, starts and ends of ``Branches``.
     """
     rows, width = bucket.num_rows, bucket.num_tokens
     parts = numbers[rows : rows + 5 * rows * width]

@@ -194,8 +194,9 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
             f"Rope scaling of type {shown(kind)} is not supported: choose a checkpoint with "
             "type default or llama3."
         )
-    factors = (_positive(rope, key) for key in ("factor", "low_freq_factor", "high_freq_factor"))
-    return theta, RopeScaling(*factors, positive_int(rope, "original_max_position_embeddings"))
+    low, high = _positive(rope, "low_freq_factor"), _positive(rope, "high_freq_factor")
+    positions = positive_int(rope, "original_max_position_embeddings")
+    return theta, RopeScaling(_positive(rope, "factor"), low, high, positions)
 
 
 def positive_int(config: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -34,32 +34,27 @@ class CausalModel(ABC):
 
     @abstractmethod
     def new_cache(self, rows: int, capacity: int) -> Any:
-        """Return an empty KV cache for ``rows`` rows of at most ``capacity`` tokens."""
+        pass
 
     @abstractmethod
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
-        """Run the layers on Q tokens for each of the first R rows of the cache.
+        """Run the layers on tokens, int64 [R, Q], of the first R rows of the cache.
 
-        tokens: int64 [R, Q]. The keys and values of token q of row r are written into slot
-            cache.cursors[r] + q. Without ``branches``, the number of this slot is also the token's
-            position, and the token attends to all slots up to its own.
-
-        Returns the hidden states [R, Q, hidden]. The cursors do not change. Raises ValueError if
-        the cache is too small.
+        The keys and values of token q of row r are written into slot cache.cursors[r] + q. Without
+        ``branches``, this is also the token's position, and the token attends to all slots up to
+        its own. Returns the hidden states [R, Q, hidden]. The cursors do not change. Raises
+        ValueError if the cache is too small.
         """
 
     @abstractmethod
     def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
-        """Return the logits [R, S, V] of some slots, in the model's dtype.
-
-        hidden: the result of ``hidden``. head: the slots to read, int64 [R, S] or a slice of Q.
-        """
+        """Return the logits [R, S, V] of the slots ``head``, int64 [R, S] or a slice of Q."""
 
     @abstractmethod
     def predict(
         self, hidden: Any, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        """Return the predictions at some slots, for each row. hidden, head: as for ``logits``."""
+        """Return the predictions at the slots ``head``, for each row."""
 
     def forward(
         self,
@@ -68,7 +63,6 @@ class CausalModel(ABC):
         head: Tensor | slice | None,
         branches: Branches | None = None,
     ) -> Tensor | None:
-        """Run a forward pass; return the logits of the slots ``head``, or None without ``head``."""
         hidden = self.hidden(tokens, cache, branches)
         return None if head is None else self.logits(hidden, head)
 
@@ -95,24 +89,21 @@ class Branches:
 
     @classmethod
     def of_block(cls, num_pending: int, size: int) -> Branches:
-        """Return the branches of one row of block diffusion, on the host.
-
-        The ``num_pending`` real tokens are causal. The ``size`` tokens of the block attend to
-        everything before the block and to the whole block. The result is cached: do not modify it.
+        """Return the branches of one row of block diffusion, on the host: causal tokens, then a
+        block that attends to itself in both directions. The result is cached: do not modify it.
         """
         return _block(num_pending, size)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Return one row of branches per layout, as tensors on the host.
+        """Return one row of branches per layout, on the host, padded to ``num_fed`` tokens.
 
-        num_fed: number of tokens per row, padding included. The result is cached: do not modify it.
+        The result is cached: do not modify it.
         """
         return _branches(tuple(layouts), num_fed)
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """The fields as a tuple, without ``ends`` if it is None."""
         plain = (self.positions, self.roots, self.starts)
         return plain if self.ends is None else (*plain, self.ends)
 
@@ -137,7 +128,6 @@ class Layout:
         return self.num_pending + sum(self.groups)
 
     def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
-        """Return the positions, roots and starts of a row padded to ``num_fed`` tokens."""
         return _numbers(self.num_pending, self.groups, num_fed)
 
 
@@ -188,12 +178,9 @@ class MaskGroup:
 class SamplingMetadata:
     """How the logits of a forward pass are turned into tokens.
 
-    forbidden: int64 ids that are never emitted.
-    metrics: the confidence metric of each row.
-    draws: for each row, how it samples, or None for greedy decoding; empty if all rows are greedy.
-    groups: the groups of masks that the sampler head fills from left to right, if the model has
-        such a head.
-    penalties: for each row, the penalty on its logits, or None; empty if no row has a penalty.
+    forbidden: int64 ids that are never emitted. metrics: one per row.
+    draws, penalties: one per row or None, empty if no row has one.
+    groups: the masks that the sampler head fills from left to right, if the model has such a head.
     """
 
     forbidden: Tensor
@@ -203,10 +190,7 @@ class SamplingMetadata:
     penalties: Sequence[Penalty | None] = ()
 
     def proposals(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
-        """Return the predictions of logits [R, S, V]; see ``proposals_from_logits``.
-
-        ``rank`` reranks the candidates of mask groups; this method ignores ``groups``.
-        """
+        """Return the predictions of logits [R, S, V]. This method ignores ``groups``."""
         rows = self.metrics, self.draws, self.penalties
         return proposals_from_logits(logits, self.forbidden, *rows, rank)
 
@@ -222,10 +206,7 @@ class SamplingMetadata:
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """Return the hidden states [R, S, H] at the slots ``head``.
-
-    hidden: the states at all slots, [R, Q, H]. head: int64 [R, S] or a slice of Q.
-    """
+    """Return the states [R, S, H] at the slots ``head``, int64 [R, S] or a slice of Q."""
     if isinstance(head, slice):
         return hidden[:, head].contiguous()
     slots = to_device(head, hidden.device).unsqueeze(-1)

@@ -31,11 +31,9 @@ NO_NUMBER = (
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row samples: a temperature above 0, and noise that depends on (seed, position).
+    """How one row samples, with noise that depends on (seed, position). Filters as in ``filtered``.
 
     positions: for each slot, the absolute position (prompt included) of the token that it predicts.
-        Slots without a position are ignored.
-    top_k, top_p, min_p: as in ``filtered``.
     """
 
     temperature: float
@@ -47,7 +45,6 @@ class Draw:
 
     @classmethod
     def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
-        """Return how a row with these settings samples, or None if it is greedy."""
         if settings.temperature == 0:
             return None
         filters = settings.top_p, settings.top_k, settings.min_p
@@ -56,11 +53,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Values to add to the logits of one slot.
-
-    ids: int32 [N], in ascending order.
-    amounts: fp32 [N], one for each id.
-    """
+    """Values to add to the logits of one slot. ids: int32 [N], ascending. amounts: fp32 [N]."""
 
     ids: Tensor
     amounts: Tensor
@@ -98,8 +91,7 @@ class Penalty:
 
     first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
         None without a repetition penalty.
-    known: for each slot, the number of text tokens before the predicted position. Slots
-        without an entry are ignored.
+    known: for each slot, the number of text tokens before the predicted position.
     additions: one for each slot; empty if nothing is added.
     """
 
@@ -119,12 +111,11 @@ class Penalty:
         eos_ids: frozenset[int] = frozenset(),
         positions: Sequence[int] = (),
     ) -> Penalty | None:
-        """Return the changes to the logits of a row with this text, or None for no changes.
+        """Return the changes for a row with this text, which includes drafts, or None for no
+        changes.
 
-        The text includes drafts.
-
-        num_prompt: number of prompt tokens in the text. Presence and frequency penalties and the
-            minimum number of tokens do not count them.
+        num_prompt: prompt tokens in the text, which presence and frequency penalties and the
+            minimum number of tokens do not count.
         positions: for each slot, the position of the token that it predicts; needed for masks,
             where it differs from ``known``.
         """
@@ -184,9 +175,7 @@ def proposals_from_logits(
 
     logits: [R, H, V] of any float dtype, on any device; the host waits for the device once.
     forbidden: int64 ids that are never emitted.
-    metrics: one for each row.
-    draws: for each row, how it samples (None: greedy); empty if all rows are greedy.
-    penalties: for each row, changes to its logits; empty if there are none.
+    metrics, draws, penalties: as in ``SamplingMetadata``.
     rank: reranks the best candidates of all slots before the results are built.
 
     Confidence and runners-up refer to the distribution at temperature 1 even if a token was
@@ -247,7 +236,7 @@ def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 
 
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place, on any device."""
+    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place."""
     slots = table.shape[1]
     ids, first_positions = _occurring(penalties)
     num_known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]
@@ -266,8 +255,7 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
     """Return the tokens of each row's text, int64 [R, N], and their first positions, int32 [R, N].
 
-    Shorter rows repeat their tokens up to length N. A row without a penalty has token 0 with
-    the position NEVER.
+    Shorter rows repeat their tokens. A row without a penalty has token 0 with the position NEVER.
     """
     rows = []
     for penalty in penalties:
@@ -286,10 +274,8 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
-    """Convert the numbers that ``proposals_from_logits`` computed for one slot to a Proposal.
-
-    A slot is [probabilities, ids, (sampled id, its probability), (certainty)]; the parts in
-    parentheses are optional.
+    """Convert [probabilities, ids, (sampled id, its probability), (certainty)] of a slot; the parts
+    in parentheses are optional.
     """
     ranked = [
         (int(slot[width + i]), slot[i]) for i in range(width) if slot[i]
@@ -307,8 +293,7 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
 
 
 def certainty(probabilities: Tensor, num_allowed: int) -> Tensor:
-    """Return the certainty 1 - H / ln V of each slot as [..., 1], clamped to 0..1 against
-    rounding."""
+    """Return 1 - H / ln V of each slot as [..., 1], clamped to 0..1 against rounding."""
     entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
     value: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
     return value.clamp_(0.0, 1.0)
@@ -349,10 +334,8 @@ def draw_tokens(
     For the same logits, every forward pass, slot and batch that predicts a position draws the same
     sample, because the noise depends only on seed, position and token (Gumbel-max trick).
 
-    table: fp32 logits [R, H, V].
-    temperatures, seeds: [R]; temperature 0 selects the best token.
+    table: fp32 logits [R, H, V]. temperatures, seeds: [R]; temperature 0 selects the best token.
     positions: [R, H], the absolute position that each slot predicts.
-    top_ps, top_ks, min_ps: as in ``filtered``.
     """
     is_drawn = (temperatures > 0).view(-1, 1, 1)
     scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
@@ -366,10 +349,9 @@ def filtered(
 ) -> Tensor:
     """Return logits [R, H, V] with -inf for the tokens that must not be sampled.
 
-    Each filter is [R], or None or empty if no row uses it. The order is that of transformers'
-    ``generate``: first the ``top_ks`` most probable tokens, then the ``nucleus`` of these,
-    renormalised, then those that are at least min_ps times as probable as the best one. Each filter
-    leaves at least the best token and includes ties.
+    The order is that of transformers' ``generate``: first the ``top_ks`` most probable tokens, then
+    the ``nucleus`` of these, renormalised, then those that are at least min_ps times as probable as
+    the best one. Each filter leaves at least the best token and includes ties.
     """
     if top_ks:
         table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
@@ -382,10 +364,10 @@ def filtered(
 
 
 def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
-    """Return which tokens of logits [R, H, V] are among the k most probable of their slot.
+    """Return which tokens of logits [R, H, V] are among the k most probable of their slot, with
+    ties.
 
-    ``top_ks`` contains k for each row; values below 1 allow all tokens. Ties with the last token
-    are included.
+    ``top_ks`` contains k for each row; values below 1 allow all tokens.
     """
     _, slots, size = table.shape
     most = min(max(1, *top_ks), size)
@@ -397,11 +379,8 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 
 
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
-    """Return which tokens of logits [R, H, V] belong to the nucleus (top-p sampling).
-
-    The nucleus consists of the most probable tokens until the sum of their probabilities reaches
-    the row's entry in ``top_ps`` [R], and of ties with the last of them. The best token always
-    belongs to it.
+    """Return which tokens belong to the nucleus: the most probable ones until the sum of their
+    probabilities reaches the row's entry in ``top_ps`` [R], and ties with the last of them.
     """
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values
@@ -414,8 +393,8 @@ def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
     """Return Gumbel noise [..., V] that depends only on (seed, position, token id).
 
-    It uses a counter-based hash (the finaliser of splitmix64, in wrapping int64 arithmetic) instead
-    of a stateful generator, so the values are the same on every device and in any order.
+    A counter-based hash (the finaliser of splitmix64) replaces a stateful generator, so the values
+    are the same on every device and in any order.
     """
     tokens = torch.arange(vocab_size, device=positions.device)
     key = mix(mix(seeds + 1).bitwise_xor(positions))
@@ -425,7 +404,6 @@ def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
 
 
 def mix(value: Tensor) -> Tensor:
-    """Return a hash of each int64 (the finaliser of splitmix64), the same on every device."""
     value = (value ^ ((value >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     value = (value ^ ((value >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
     return value ^ ((value >> 31) & 0x1FFFFFFFF)

@@ -3,15 +3,10 @@
 ``GroupedMatrix`` is used by the native forward pass. Groups of 32 weights in a row share a scale,
 as in GGUF files.
 
-``Int8Matrix`` is used by PyTorch's fbgemm kernels, which exist on x86 only, if there is no native
-forward pass. Weights and inputs have 8 bits, which needs a quarter of the memory traffic of fp32.
-Every output and every token has its own scale, so the product of a token does not depend on the
-other tokens of the forward pass.
-
-The arithmetic of ``Int8Matrix`` differs from fp32, so answers may differ from those in fp32. With
-``Int8Matrix``, the answers of lossless decoding methods may differ from those of AR in 8 bits:
-attention over one token and over several tokens differs in the last bits, and rounding to 8 bits
-can amplify this difference. Almost every answer is equal.
+``Int8Matrix`` is used by PyTorch's fbgemm kernels (x86 only) if there is no native forward pass.
+Every output and every token has its own scale, so a product does not depend on the other tokens of
+the forward pass. But attention over one token and over several differs in the last bits, and
+rounding to 8 bits can amplify this: few answers of lossless methods differ from AR's in 8 bits.
 """
 
 from __future__ import annotations
@@ -62,7 +57,6 @@ class GroupedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of the matrix, (out, in)."""
         return self.values.shape[0], self.values.shape[1]
 
     def dense(self) -> Tensor:
@@ -74,16 +68,14 @@ class GroupedMatrix:
         return grouped.view(rows, columns)
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """Return the rows with the indices ``index``, int64 [n].
-
-        For an embedding matrix, ``rows(ids).dense()`` are the embeddings of ``ids``.
+        """Return the rows ``index``, int64 [n]. Those of an embedding matrix are the embeddings of
+        ids.
         """
         minimums = None if self.minimums is None else self.minimums.index_select(0, index)
         values, scales = self.values.index_select(0, index), self.scales.index_select(0, index)
         return GroupedMatrix(values, scales, minimums, self.bits)
 
     def ordered(self, order: Tensor) -> GroupedMatrix:
-        """Return the matrix with its rows in another order. order: int64 [out]."""
         return self.rows(order)
 
     def is_finite(self) -> bool:
@@ -113,9 +105,8 @@ class GroupedMatrix:
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
         """Quantise a dense matrix [out, in], where in is a multiple of 32, by rounding to nearest.
 
-        With 4 bits, the integers of a group of 32 cover the range from its minimum to its maximum,
-        as in Q4_1. With 8 bits the range is symmetric around zero, up to the group's largest
-        absolute value, as in Q8_0.
+        With 4 bits, the integers of a group cover the range from its minimum to its maximum, as in
+        Q4_1. With 8 bits the range is symmetric around zero, as in Q8_0.
         """
         grouped = dense.float().view(len(dense), -1, GROUP_SIZE)
         if bits == 8:
@@ -132,7 +123,6 @@ Weight = Tensor | GroupedMatrix
 
 
 def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
-    """Return all weights as ordinary tensors; grouped matrices are converted to fp32."""
     return {
         name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
         for name, weight in weights.items()
@@ -141,10 +131,9 @@ def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Int8Matrix:
-    """An 8-bit matrix [in, out] for PyTorch's kernels.
+    """An 8-bit matrix [in, out] for PyTorch's kernels. weight: its integers, int8 [out, in].
 
-    weight: its integers, int8 [out, in]. packed: the integers and one scale per output, in the
-    layout of the kernel. step, zero: scale and zero point for inputs from -1 to 1.
+    step, zero: scale and zero point for inputs from -1 to 1.
     """
 
     weight: Tensor
@@ -188,5 +177,4 @@ def multiply(x: Tensor, matrix: Int8Matrix) -> Tensor:
 
 
 def add_product(total: Tensor, x: Tensor, matrix: Int8Matrix) -> Tensor:
-    """Add x @ matrix to ``total``, in place."""
     return total.add_(multiply(x, matrix))

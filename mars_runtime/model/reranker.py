@@ -28,11 +28,8 @@ Embed = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class SamplerWeights:
-    """Weights of a sampler head.
-
-    first: W1 [width, 2 H]; its first H columns are for the embedding, the others for the hidden
-    state.
-    second: W2 [H, width].
+    """first: W1 [width, 2 H]; its first H columns are for the embedding, the others for the hidden
+    state. second: W2 [H, width].
     """
 
     first: Tensor
@@ -57,15 +54,13 @@ class QuantizedTable:
         return cls(torch.cat(values), torch.cat(scales))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Return the rows of ``ids`` [N], float32 [N, width]."""
         return self.values.index_select(0, ids).float().mul_(self.scales.index_select(0, ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Precomputed products of the embedding with both layers of a sampler head.
+    """Precomputed products of the embedding with both layers of a sampler head, for all tokens.
 
-    The products do not depend on the text, so they are computed once for the whole vocabulary.
     Reranking then reads a few rows and multiplies by one matrix. state: the half of W1 that is
     multiplied with hidden states, [width, H].
     """
@@ -76,7 +71,6 @@ class Tables:
 
     @classmethod
     def of(cls, sampler: SamplerWeights, embed: Embed, vocab_size: int) -> Tables:
-        """Compute the tables of a sampler head. embed: returns embeddings of its base model."""
         hidden = len(sampler.second)
         return cls(
             QuantizedTable.of(sampler.first[:, :hidden].t(), embed, vocab_size),
@@ -86,11 +80,6 @@ class Tables:
 
 
 class Reranker:
-    """Reranks the candidates of masks with a sampler head.
-
-    The final norm of the base model is applied to the hidden states first.
-    """
-
     def __init__(self, tables: Tables, final_norm: Tensor, eps: float) -> None:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
 
@@ -98,8 +87,7 @@ class Reranker:
         """Rerank the candidates of all masks in ``groups``, in place.
 
         states: [R, S, H], the hidden states at the slots that are read, before the final norm.
-        best: [R, S, C], the probabilities of the candidates, highest first. ids: int64 [R, S, C],
-        their tokens. The host does not wait for the device.
+        best: [R, S, C], the probabilities of the candidates, highest first. ids: int64 [R, S, C].
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
@@ -122,8 +110,7 @@ class Reranker:
     ) -> tuple[Tensor, Tensor]:
         """Redistribute the total probability of the candidates ``ids`` [N, C] by their scores.
 
-        Returns the new probabilities, highest first, and the indices that sort the candidates in
-        this order. A candidate with probability zero keeps probability zero.
+        Returns the new probabilities, highest first, and the indices that sort the candidates.
         """
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
@@ -138,8 +125,8 @@ def _mask_steps(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the masks that can be filled at the same time: all first masks, all second masks, ...
 
-    Each item is a pair of int64 tensors [N]: the slots of the masks, and the slots that predict the
-    token before each of them. Slots are counted across all rows, ``slots`` per row.
+    Each item is int64 [N], [N]: the slots of the masks, and of the predictions of the token before
+    each. Slots are counted across all rows, ``slots`` per row.
     """
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]
@@ -153,10 +140,8 @@ def _mask_steps(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one PyTorch thread within the context.
-
-    After a small matrix product, idle threads would keep spinning and slow down the next forward
-    pass.
+    """Use one PyTorch thread: after a small matrix product, idle threads would keep spinning and
+    slow down the next forward pass.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

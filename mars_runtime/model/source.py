@@ -116,9 +116,9 @@ def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
             f"The base {base.name} of the adapter in {source.adapter} is an adapter itself: write "
             f"the name of the base model into {ADAPTER}."
         )
-    named = {"name": source.name, "given": name_or_path, "base": base.name}
     origins = (*source.origins, *base.origins)
-    return replace(base, **named, adapter=source.adapter, origins=origins)
+    own = replace(base, name=source.name, given=name_or_path, base=base.name)
+    return replace(own, adapter=source.adapter, origins=origins)
 
 
 def _find(name: str, registry_path: Path) -> Source:

@@ -9,10 +9,8 @@ from torch import Tensor
 
 
 def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Return ``values`` (numbers or a tensor) as a tensor on ``device``.
-
-    On CUDA the copy is enqueued from pinned memory, so the host does not wait. A tensor that is
-    already on the device is returned unchanged.
+    """Return ``values`` (numbers or a tensor) as a tensor on ``device``. On CUDA the copy is
+    enqueued from pinned memory, so the host does not wait.
     """
     source = values if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
     if source.device == device or device.type == "cpu":

@@ -47,7 +47,6 @@ MAX_IDLE = 2
 
 
 def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
-    """Store the memory of an unused cache for the next cache of the same size."""
     idle.append(cache)
     del idle[:-MAX_IDLE]
 
@@ -57,7 +56,7 @@ class Layer:
     """The weights of one layer. Matrices are [in, out], for x @ W.
 
     head_norms: norm weights of the query heads, then of the key heads, [Hq + Hkv, D], with features
-    in ``rotary_order``; None if heads are not normed.
+        in ``rotary_order``; None if heads are not normed.
     """
 
     attention_norm: Tensor
@@ -77,7 +76,7 @@ class Transformer(CausalModel):
     is_int8: whether to store the matrices in 8 bits. Needs a CPU and fp32 as ``dtype``.
     adapter: acts only on tokens with the id ``mask_id``.
 
-    Raises CheckpointError if a weight is missing or its shape does not fit the configuration.
+    Raises CheckpointError.
     """
 
     record: Record | None = None
@@ -125,11 +124,7 @@ class Transformer(CausalModel):
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether logits do not depend, to the last bit, on the other tokens of the forward pass.
-
-        If False, logits may differ in the last bits, which can change a token if two logits nearly
-        tie.
-        """
+        """Whether logits do not depend, to the last bit, on the other tokens of a forward pass."""
         return False
 
     @property
@@ -138,11 +133,10 @@ class Transformer(CausalModel):
 
     @property
     def arithmetic(self) -> str:
-        """Name of the arithmetic of matrix products: float32, bfloat16 or int8."""
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
-        """Return an empty cache for ``rows`` rows of at most ``capacity`` tokens.
+        """Return an empty cache.
 
         If forward passes are captured, the memory of an unused cache of the same size is reused,
         together with the forward passes that were captured on it.
@@ -191,10 +185,7 @@ class Transformer(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``, as ``proposals_from_logits`` does.
-
-        If there is a sampler head, it reranks the candidates of the masks in groups.
-        """
+        """Return predictions at the slots ``head``. A sampler head reranks the masks in groups."""
         rank: Rank | None = None
         if self._reranker is not None and sampling.groups:
             rank = partial(self._reranker.rank, chosen(hidden, head), sampling.groups)
@@ -203,10 +194,6 @@ class Transformer(CausalModel):
     def _replay(
         self, bucket: Bucket, tokens: Tensor, cache: BlockKVCache, branches: Branches | None
     ) -> Tensor:
-        """Run the layers by replaying the recording of ``bucket``.
-
-        The first call for a bucket makes the recording.
-        """
         assert self.record is not None, "the caller checks that forward passes are recorded"
         if branches is None and self._adapter is not None:
             branches = self._adapter.groups(tokens)
@@ -243,7 +230,6 @@ class Transformer(CausalModel):
         window: Window,
         branches: Branches | None = None,
     ) -> Tensor:
-        """Run all layers; return the hidden states [R, Q, hidden]."""
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
         x = F.embedding(tokens.reshape(-1), self._embedding)
         x = x if masks is None else masks.embed(x)
@@ -270,7 +256,6 @@ class Transformer(CausalModel):
         return x.view(*tokens.shape, -1)
 
     def _project(self, x: Tensor, layer: Layer) -> Tensor:
-        """Return the queries, keys and values of all tokens."""
         if layer.projection_bias is None or self._is_int8:
             projected: Tensor = self._multiply(x, layer.projection)
             return projected if layer.projection_bias is None else projected + layer.projection_bias
@@ -287,7 +272,6 @@ class Transformer(CausalModel):
             x.copy_(F.rms_norm(x, (dim,), None, self.config.rms_norm_eps).mul_(weight))
 
     def weights(self) -> Iterator[Tensor]:
-        """Yield every weight as it is stored, for measurements and checks."""
         yield from (self._embedding, self._final_norm)
         matrices: list[Matrix | None] = [self._head]
         for layer in self._layers:
@@ -300,8 +284,7 @@ class Transformer(CausalModel):
         """Apply root-mean-square norm.
 
         On a CPU ``F.rms_norm`` runs seven small operations. Dividing by the vector's length needs
-        only three operations: ``hypot`` adds eps to the length, and the stored weight is multiplied
-        by sqrt(H).
+        three: ``hypot`` adds eps to the length, and the stored weight is multiplied by sqrt(H).
         """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
@@ -366,7 +349,6 @@ class Transformer(CausalModel):
         return torch.cat(norms)
 
     def _take(self, name: str) -> Tensor:
-        """Return a weight in the model's dtype and on its device. Raises CheckpointError."""
         weight: Tensor = checked_weight(self._weights, name, self.config)
         return weight.to(device=self.device, dtype=self.dtype)
 
@@ -375,7 +357,7 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """Return a weight [out, in] as a matrix [in, out], quantised if ``is_int8`` is set.
+        """Return a weight [out, in] as a matrix [in, out].
 
         On a CPU the memory is transposed too. A product with 5 rows then takes nearly the same time
         as with 1 row; without this step it can take twice as long.

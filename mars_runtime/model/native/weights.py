@@ -50,14 +50,10 @@ class DenseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of the matrix, (out, in)."""
         return sum(len(part) for part in self.parts), self.parts[0].shape[1]
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """Return the rows with the indices ``index``, int64 [n], quantised.
-
-        The matrix must have a single part.
-        """
+        """Return the rows ``index``, int64 [n], quantised. The matrix must have a single part."""
         (part,) = self.parts
         return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
 
@@ -65,9 +61,8 @@ class DenseRows:
         return replace(self, order=order)
 
     def pack_into(self, target: Tensor, library: Any) -> None:
-        """Quantise the matrix and write it to ``target`` in the packed layout.
-
-        Raises CheckpointError for weights that are not finite.
+        """Quantise the matrix into ``target``. Raises CheckpointError for weights that are not
+        finite.
         """
         parts = [_readable(part) for part in self.parts]
         starts = [
@@ -93,7 +88,6 @@ Matrix = GroupedMatrix | DenseRows
 
 
 def _readable(part: Tensor) -> Tensor:
-    """Return the weight as contiguous rows of a dtype that the library can read."""
     return (part if part.dtype in KINDS else part.float()).contiguous()
 
 
@@ -101,7 +95,7 @@ def _readable(part: Tensor) -> Tensor:
 class LayerWeights:
     """The weights of one layer, ready to be packed.
 
-    head_norms: norm weights of query heads and of key heads; empty if heads are not normed.
+    head_norms: of query heads and of key heads; empty if heads are not normed.
     low: the low-rank matrices a and b of an adapter, for each part that it updates.
     """
 
@@ -116,7 +110,6 @@ class LayerWeights:
     low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
 
     def base(self) -> tuple[Matrix, ...]:
-        """Return the matrices of the base model, which are applied to every token."""
         return self.qkv, self.output, self.gate_up, self.down
 
 
@@ -124,9 +117,8 @@ class Weights:
     """The weights of a checkpoint. Layer weights are read from ``source`` when they are accessed.
 
     bits: number of bits per weight in the layer matrices. None leaves quantised matrices unchanged
-    and uses 8 for dense ones. Dense embeddings and output heads always use 8.
-
-    Raises CheckpointError if a weight is missing, has the wrong shape, or is not finite.
+    and uses 8 for dense ones. Dense embeddings and output heads always use 8. Raises
+    CheckpointError.
     """
 
     def __init__(
@@ -145,7 +137,7 @@ class Weights:
 
     @property
     def most_bytes(self) -> int:
-        """Upper bound of the size of all packed weights in bytes, including an adapter's."""
+        """Upper bound of the size of all packed weights in bytes."""
         shapes = [expected_shape(name, self._config) for name in expected_names(self._config)]
         low = [
             update.a.shape + update.b.shape for layer in self._updates for update in layer.values()
@@ -224,10 +216,7 @@ def _grouped(matrix: Matrix) -> GroupedMatrix:
 
 
 def feed_order(size: int) -> Tensor:
-    """Return the row order in which gate and up alternate in groups of 32 rows.
-
-    Each group of gate rows is followed by the up rows that its outputs are multiplied with.
-    """
+    """Return the row order in which gate and up alternate in groups of 32 rows."""
     return torch.arange(2 * size).view(2, -1, GROUP_SIZE).transpose(0, 1).flatten()
 
 
@@ -246,7 +235,7 @@ TILE, PAIR = 16, 32
 class Arena:
     """One block of memory in which all packed matrices are stored, one after the other.
 
-    num_bytes: the size to reserve. The operating system allocates only the pages that are written.
+    The operating system allocates only the pages that are written.
     """
 
     def __init__(self, num_bytes: int, library: Any) -> None:
@@ -255,10 +244,7 @@ class Arena:
         self._library = library
 
     def put(self, matrix: Matrix) -> Tensor:
-        """Pack a matrix after the previous ones; return a uint8 view of its memory.
-
-        Raises CheckpointError for weights that are not finite.
-        """
+        """Pack a matrix after the previous ones; return a uint8 view of its memory."""
         end = self._used + packed_bytes(matrix)
         view = self._memory[self._used : end]
         self._used = end
