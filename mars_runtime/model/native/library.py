@@ -1,7 +1,7 @@
 """Compile the C++ sources in this folder to a library, cache the library, and declare its API.
 
 The compiler is this machine's own, or the one in the package ziglang. The ctypes structures mirror
-those in ``model.h`` and ``read.h``, where the fields are documented.
+those in ``model.h`` and ``predict.h``, where the fields are documented.
 """
 
 from __future__ import annotations
@@ -364,7 +364,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_new": (c_void_p, [POINTER(ModelStruct)]),
     "mars_free": (None, [c_void_p]),
     "mars_hidden": (c_int64, [c_void_p, POINTER(FeedStruct), c_void_p]),
-    "mars_read": (
+    "mars_predict": (
         None,
         [c_void_p, c_int64, c_void_p, c_int64, c_int64, *[c_void_p] * 2, c_int64, *[c_void_p] * 5],
     ),

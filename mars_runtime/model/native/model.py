@@ -194,7 +194,7 @@ class NativeModel(CausalModel):
         return self.threads.run(
             "read",
             *(states.shape[:2].numel(), self.most_threads),
-            partial(self._read, states, sampling),
+            partial(self._predict, states, sampling),
         )
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
@@ -206,7 +206,7 @@ class NativeModel(CausalModel):
         )
         return out
 
-    def _read(
+    def _predict(
         self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
         """Return the predictions of hidden states [R, S, hidden].
@@ -245,7 +245,7 @@ class NativeModel(CausalModel):
         probabilities = torch.empty(count, BEST)
         entropies = torch.empty(count) if "entropy" in sampling.metrics else None
         is_finite = torch.empty(count, dtype=torch.bool)
-        self._library.mars_read(
+        self._library.mars_predict(
             self._model,
             num_threads,
             states.data_ptr(),
@@ -411,7 +411,7 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` structures (``read.h``), one for each slot of each row.
+    """Return an array of ``Penalty`` structures (``predict.h``), one for each slot of each row.
 
     Returns None if no row has a penalty. The structures point into tensors of ``penalties``, which
     must live as long as the array is used.

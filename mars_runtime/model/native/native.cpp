@@ -2,7 +2,7 @@
 // it.
 #include "forward.h"
 #include "quantise.h"
-#include "read.h"
+#include "predict.h"
 
 #ifdef _WIN32
 #define EXPORTED __declspec(dllexport)
@@ -44,11 +44,11 @@ EXPORTED int64_t mars_hidden(void* model, const Feed* feed, float* out) {
   return 0;
 }
 
-EXPORTED void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t count,
+EXPORTED void mars_predict(void* model, int64_t num_threads, const float* hidden, int64_t count,
                int64_t num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                int64_t num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
                float* entropies, bool* is_finite) {
-  run_read(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, (int)num_forbidden,
+  run_predict(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, (int)num_forbidden,
            forbidden, penalties, (int)num_groups, groups, ids, probabilities, entropies, is_finite);
 }
 

@@ -11,7 +11,7 @@
 
 #include "forward.h"
 #include "quantise.h"
-#include "read.h"
+#include "predict.h"
 
 static int num_failures = 0;
 
@@ -475,7 +475,7 @@ static void check_forward() {
   std::vector<float> probabilities(NUM_TOKENS * BEST), entropies(NUM_TOKENS);
   bool is_finite[NUM_TOKENS];
   const int64_t forbidden[] = {3, 77};
-  run_read(model, 2, whole.data(), NUM_TOKENS, 2, forbidden, nullptr, 0, nullptr, best.data(),
+  run_predict(model, 2, whole.data(), NUM_TOKENS, 2, forbidden, nullptr, 0, nullptr, best.data(),
            probabilities.data(), entropies.data(), is_finite);
   for (int t = 0; t < NUM_TOKENS; t++) {
     float* row = &logits[(size_t)t * small.shape.vocab];
@@ -561,7 +561,7 @@ static void run_forwards(int count, int width) {
   std::unique_ptr<bool[]> is_finite(new bool[width]);
   for (int i = 0; i < count; i++) {
     session.feed(ids.data(), width, Session::CAPACITY - width, 1, out.data());
-    run_read(model, 1, out.data(), width, 0, nullptr, nullptr, 0, nullptr, best.data(),
+    run_predict(model, 1, out.data(), width, 0, nullptr, nullptr, 0, nullptr, best.data(),
              probabilities.data(), nullptr, is_finite.get());
   }
 }

@@ -132,7 +132,7 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
 // probabilities, the entropy over all allowed tokens in nats, and whether the row is finite. Then
 // reranks the masks in groups. forbidden: ids in ascending order. penalties: one per row, or null.
 // entropies: may be null.
-static void run_read(Model& m, int num_threads, const float* hidden, int count,
+static void run_predict(Model& m, int num_threads, const float* hidden, int count,
                      int num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                      int num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
                      float* entropies, bool* is_finite) {
