@@ -72,14 +72,14 @@ def words(ids: Sequence[int]) -> Callable[[int], object]:
 
 
 def keep(store: BlockPrefixCache, *ids: int) -> None:
-    store.keep(ids, words(ids))
+    store.store(ids, words(ids))
 
 
 def test_two_texts_share_the_blocks_of_their_beginning() -> None:
     store = store_of()
     keep(store, 1, 2, 3, 4)
     copied: list[int] = []
-    store.keep([1, 2, 5, 6, 7, 8, 9], lambda index: copied.append(index) or index)
+    store.store([1, 2, 5, 6, 7, 8, 9], lambda index: copied.append(index) or index)
     assert copied == [1, 2], "a stored block is not copied again, and a partial one never"
     assert store.num_bytes == 4 * BLOCK_BYTES
     assert store.find([1, 2, 3, 4]) == [(1, 2), (1, 2, 3, 4)]
@@ -99,7 +99,7 @@ def test_a_copy_that_fails_adds_nothing_of_its_text() -> None:
         return index
 
     with pytest.raises(MemoryError):
-        store.keep([1, 2, 3, 4, 5, 6], copy)
+        store.store([1, 2, 3, 4, 5, 6], copy)
     assert store.find([1, 2, 3, 4, 5, 6]) == [(1, 2)]
     keep(store, 1, 2, 3, 4)
     assert store.find([1, 2, 3, 4]) == [(1, 2), (1, 2, 3, 4)]
@@ -131,7 +131,7 @@ def test_the_store_is_bounded_evicts_the_least_recently_used_and_is_never_wrong(
             assert store.find(ids) == remaining
             use(ids, len(remaining))
         else:
-            store.keep(ids, words(ids))
+            store.store(ids, words(ids))
             use(ids, min(len(beginnings), num_blocks))
             del recent[: max(0, len(recent) - num_blocks)]
         assert store.num_bytes == len(recent) * BLOCK_BYTES <= store.most_bytes

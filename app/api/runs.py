@@ -102,7 +102,7 @@ def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Itera
     try:
         while run.end is None:
             run.run.wait(HEARTBEAT_SECONDS)
-            run.take()
+            run.new_events()
             tokenizer = served.checkpoint.tokenizer
             results = [_result(run, row, tokenizer) for row in range(len(prompts))]
             yield _batch_item(results, run.events, end=run.end)
@@ -171,10 +171,10 @@ class ReadLane:
         self._text = ""
         self._detokenizer = Detokenizer(token_bytes)
 
-    def read(self) -> bool:
+    def read_new_events(self) -> bool:
         """Read new events. Return whether there were any."""
         num_read = len(self.transcript.events)
-        lines = self.transcript.read()
+        lines = self.transcript.new_lines()
         self.lines += lines
         for step, _ in folds.row_steps(self.transcript.events[num_read:]):
             self._text += self._detokenizer.push(folds.visible_tokens(step))
@@ -296,7 +296,7 @@ def _news(lanes: Sequence[ReadLane], seconds: float) -> Iterator[None]:
     shown = time.monotonic()
     while running := [lane for lane in lanes if lane.transcript.end is None]:
         running[0].transcript.run.wait(seconds)
-        num_news = sum(lane.read() for lane in running)
+        num_news = sum(lane.read_new_events() for lane in running)
         if num_news or time.monotonic() - shown > HEARTBEAT_SECONDS:
             shown = time.monotonic()
             yield

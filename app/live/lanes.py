@@ -98,7 +98,7 @@ class LiveRun(TabRun):
         self.collect()
         if self.running:
             is_begun = any(lane.tokens[0] for lane in self.transcripts)
-            self.log.say(situation, "note" if is_begun else "waiting")
+            self.log.set_status(situation, "note" if is_begun else "waiting")
 
     def steer(self, steering: LiveSteering) -> None:
         """Apply changed settings and pace from the next forward pass on."""

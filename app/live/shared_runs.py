@@ -64,7 +64,7 @@ class SharedRuns:
         value = self._stored(fields["name"])
         return {"error": GONE} if value is None else self._rewritten(value, address)
 
-    def keep(self, request: object, address: str) -> dict[str, Any]:
+    def store(self, request: object, address: str) -> dict[str, Any]:
         """Store a run and return ``{"name": its name}``, or ``{"error": sentence}``."""
         if self._folder is None:
             return {"error": NOT_KEPT}

@@ -49,7 +49,7 @@ from mars_runtime.model.registry import Entry
 
 KNOWS_TASKS = "{} can only do tasks like these. Other prompts give nonsense."
 KNOWS_LANGUAGE = "This small model often gets facts wrong."
-ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
+ASK = f"(...values) => window.mars.runValues({json.dumps(ORDERED)}, values)"
 """Script that runs when Run is pressed. It adds the page's conversation to the posted values."""
 FIRST_EXAMPLES = 4
 """Number of examples below the prompt. The others are under "More examples"."""
@@ -119,7 +119,7 @@ def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
         return runs.read(posted, owner_of(request))
 
     def keep(value: Any, request: gr.Request) -> Any:
-        return runs.keep(value, owner_of(request))
+        return runs.store(value, owner_of(request))
 
     return shared, keep
 

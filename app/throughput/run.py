@@ -99,14 +99,14 @@ class ThroughputRun(TabRun):
         yield from self._measure(served) if self.order.rounds else self._live(served)
         end = self.transcripts[-1].end
         if self.is_cancelled:
-            self.log.say(STOPPED, "stopped")
+            self.log.set_status(STOPPED, "stopped")
         elif self._num_rounds:
             text = rounds_text(self._num_rounds, self.order.rounds)
-            self.log.say(f"Finished, {text}.", "finished")
+            self.log.set_status(f"Finished, {text}.", "finished")
         elif end is not None and end.message:
-            self.log.say(end.message, "error" if end.reason == "error" else "stopped")
+            self.log.set_status(end.message, "error" if end.reason == "error" else "stopped")
         else:
-            self.log.say(f"Finished: {len(self._prompts)} answers.", "finished")
+            self.log.set_status(f"Finished: {len(self._prompts)} answers.", "finished")
 
     def _live(self, served: LoadedModel) -> Iterator[None]:
         key = self.order.checkpoint, self.order.rows
@@ -202,7 +202,7 @@ class ThroughputRun(TabRun):
 
     def collect(self) -> bool:
         """Log new passes and the figures after them. Return whether there were any."""
-        events = self.transcripts[-1].take() if self.transcripts else ()
+        events = self.transcripts[-1].new_events() if self.transcripts else ()
         passes = [event for event in events if isinstance(event, Step)]
         for event in events:
             self._meter.add(event)

@@ -65,7 +65,7 @@ class GridRun(TabRun):
         until = time.monotonic() + self.max_seconds
         for number in range(NUM_ROUNDS):
             for turn in self.order.turns(number):
-                if not (yield from self._turn(served, turn, until)):
+                if not (yield from self._run_group(served, turn, until)):
                     break
             else:
                 self._num_rounds += 1
@@ -74,7 +74,7 @@ class GridRun(TabRun):
         self._say_how_it_ended()
         self.log_verdicts(served, "cell", self.order.prompt)
 
-    def _turn(
+    def _run_group(
         self, served: LoadedModel, turn: Sequence[tuple[str, DecodeSettings]], until: float
     ) -> Generator[None, None, bool]:
         """Run AR and one group of cells, then log how they compare. Return False if one of them
@@ -114,7 +114,7 @@ class GridRun(TabRun):
             except EngineBusy:
                 if not self.transcripts:
                     raise
-            self.log.say(FULL)
+            self.log.set_status(FULL)
             yield
             time.sleep(HEARTBEAT_SECONDS)
         return None
@@ -143,14 +143,14 @@ class GridRun(TabRun):
         counted = f"{self.num_done} of {self.order.num_cells} cells done"
         end = self.transcripts[-1].end if self.transcripts else None
         if end is not None and end.reason == "error":
-            self.log.say(end.message, "error")
+            self.log.set_status(end.message, "error")
         elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
-            self.log.say(f"Stopped: {counted}.", "stopped")
+            self.log.set_status(f"Stopped: {counted}.", "stopped")
         elif self.num_done < self.order.num_cells:
-            self.log.say(f"{self.time_is_over}: {counted}.", "stopped")
+            self.log.set_status(f"{self.time_is_over}: {counted}.", "stopped")
         else:
             timed = rounds_text(self._num_rounds, NUM_ROUNDS)
-            self.log.say(f"Finished: {counted}, {timed}.", "finished")
+            self.log.set_status(f"Finished: {counted}, {timed}.", "finished")
 
     def _running_sentence(self, name: str, settings: DecodeSettings) -> str:
         if name == REFERENCE:

@@ -93,7 +93,7 @@ class RunLog:
         self._lines.append(f"{tag}\t{text.rstrip()}\n")
         self._num_chars += len(self._lines[-1])
 
-    def say(self, text: str, kind: str = "waiting") -> None:
+    def set_status(self, text: str, kind: str = "waiting") -> None:
         """Append a status, unless its text equals the previous one. kind: a kind of status that the
         view of the tab can display.
         """
@@ -103,11 +103,11 @@ class RunLog:
 
     def refuse(self, text: str) -> None:
         """Append an error that explains why the run cannot start or continue."""
-        self.say(text, "error")
+        self.set_status(text, "error")
 
     def stop(self) -> None:
         """Append the message that the visitor stopped the run before it began."""
-        self.say("Stopped before the first pass.", "stopped")
+        self.set_status("Stopped before the first pass.", "stopped")
 
     @property
     def has_news(self) -> bool:
@@ -148,7 +148,7 @@ class RunLogs:
         self._by_run: WeakValueDictionary[str, RunLog] = WeakValueDictionary()
         self._latest: deque[RunLog] = deque(maxlen=NUM_KEPT)
 
-    def keep(self, log: RunLog) -> RunLog:
+    def store(self, log: RunLog) -> RunLog:
         """Store the log under the id of its run, and return it."""
         self._by_run[log.run] = log
         self._latest.append(log)
@@ -209,7 +209,7 @@ class TabRun(ABC):
     def collect(self) -> bool:
         """Append new events to the log. Return whether there were any."""
         lines = [
-            (transcript, line) for transcript in self.transcripts for line in transcript.read()
+            (transcript, line) for transcript in self.transcripts for line in transcript.new_lines()
         ]
         for transcript, line in lines:
             if transcript.is_drawn:
@@ -227,7 +227,7 @@ class TabRun(ABC):
         """
         situation = waiting_sentence([self.transcripts[-1].run])
         if situation or running:
-            self.log.say(situation or running, "waiting" if situation else "running")
+            self.log.set_status(situation or running, "waiting" if situation else "running")
 
     def log_verdicts(self, served: LoadedModel, kind: str, prompt: str) -> None:
         """Log whether the answers of all complete transcripts are correct, if the prompt is a task
@@ -428,7 +428,7 @@ class TabHandlers(ABC, Generic[R]):
             run.owner = owner
             self._settle(session)
             self.runs.clear(session)
-            log = self.logs.keep(run.log)
+            log = self.logs.store(run.log)
             self.runs.begin(session, run)
             for _ in self._decoded(run):
                 if self.runs.of(session) is not run:  # the visitor has started another run
@@ -458,7 +458,7 @@ class TabHandlers(ABC, Generic[R]):
         starts with the new value. Raises UnavailableError.
         """
         with self.engines.kept(run.checkpoint):
-            served = yield from loaded(self.engines, run.checkpoint, run.log.say)
+            served = yield from loaded(self.engines, run.checkpoint, run.log.set_status)
             yield from run.decode(served)
 
 
@@ -488,7 +488,7 @@ def waiting_sentence(runs: Iterable[Run]) -> str:
     neither applies.
     """
     runs = tuple(runs)
-    num_ahead = max((run.place for run in runs), default=0)
+    num_ahead = max((run.num_ahead for run in runs), default=0)
     if num_ahead:
         return f"Waiting: {num_ahead} {'run is' if num_ahead == 1 else 'runs are'} ahead of yours."
     if any(run.is_awaiting_device for run in runs):
@@ -549,7 +549,7 @@ class Transcript:
         """
         return self.end is not None and self.end.reason in FINAL
 
-    def take(self) -> tuple[Event, ...]:
+    def new_events(self) -> tuple[Event, ...]:
         """Return the events that arrived since the last call."""
         events = self.run.events_since(len(self.events))
         for event in events:
@@ -558,12 +558,12 @@ class Transcript:
         self.events.extend(events)
         return events
 
-    def read(self) -> list[str]:
+    def new_lines(self) -> list[str]:
         """Return the trace lines of events that arrived since the last call. The first call that
         returns lines also returns the header.
         """
         assert self._writer is not None, "this transcript has no writer"
-        is_first, events = not self.events, self.take()
+        is_first, events = not self.events, self.new_events()
         lines = [self._writer.header_line()] if events and is_first else []
         return [*lines, *map(self._writer.line, events)]
 

@@ -35,7 +35,7 @@ class PrefixCache(Protocol):
     def find(self, ids: Sequence[int]) -> list[object]:
         """Return the cached blocks of the longest cached prefix of ``ids``."""
 
-    def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
+    def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
         """Store a text; ``copy(i)`` returns its block number i."""
 
 
@@ -76,7 +76,7 @@ class BlockPrefixCache(PrefixCache):
         used."""
         return [self._blocks[key].content for key in self._path(self._cut(ids))]
 
-    def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
+    def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
         """Store the complete blocks of a text; evict the least recently used ones to make space.
 
         ``copy(i)`` is called for each block that is not stored yet. If it raises, no block of this
@@ -149,8 +149,8 @@ class PrefixHit(PrefixCache):
         """Return the granted blocks; ``ids`` must be the tokens of the prompt."""
         return self._found[: self._granted]
 
-    def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        self._cache.keep(ids, copy)
+    def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
+        self._cache.store(ids, copy)
 
 
 def grant_alike(hits: Sequence[PrefixHit]) -> None:

@@ -210,7 +210,7 @@ class Rows:
         if self._mask_id in final:
             del final[final.index(self._mask_id) :]
         try:
-            self._prefix_cache.keep(final, lambda number: self._cache.block(index, number))
+            self._prefix_cache.store(final, lambda number: self._cache.block(index, number))
         except (MemoryError, RuntimeError) as error:
             _log.warning("A run was not added to the prefix cache (%s)", type(error).__name__)
 

@@ -116,10 +116,10 @@ class Run(Lane):
         self._on_change()
 
     @property
-    def place(self) -> int:
+    def num_ahead(self) -> int:
         """Number of jobs that must end before this run starts; 0 if it does not wait for others."""
         with self._condition:
-            return self._scheduler.place(self.job)
+            return self._scheduler.num_ahead(self.job)
 
     @property
     def is_held_up(self) -> bool:

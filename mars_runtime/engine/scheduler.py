@@ -186,7 +186,7 @@ class Scheduler(Generic[L]):
         yield from self._active
         yield from self._waiting
 
-    def place(self, job: Job[L]) -> int:
+    def num_ahead(self, job: Job[L]) -> int:
         """Return how many jobs must end before the first turn of this one.
 
         The result is 0 if the job does not wait for others. An active exclusive job may still wait

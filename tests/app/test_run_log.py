@@ -54,13 +54,13 @@ def test_each_line_is_json_for_any_text() -> None:
 
 def log_of(text: str) -> LiveLog:
     made = LiveLog({"mars": "MARS"}, 0.0)
-    made.say(text)
+    made.set_status(text)
     return made
 
 
 def test_a_run_is_given_whole_to_a_page_that_knows_its_id() -> None:
     logs = RunLogs()
-    first, second = logs.keep(log_of("first")), logs.keep(log_of("second"))
+    first, second = logs.store(log_of("first")), logs.store(log_of("second"))
     assert logs.missed(first.run) == first.whole()
     assert '"first"' in first.whole()
     assert logs.missed(second.run) == second.whole()
@@ -71,8 +71,8 @@ def test_a_run_is_given_whole_to_a_page_that_knows_its_id() -> None:
 
 def test_the_latest_outlive_their_stream_and_a_stream_outlives_the_latest() -> None:
     logs = RunLogs()
-    streaming = logs.keep(log_of("streams still"))
-    ended = [logs.keep(log_of("ended")).run for _ in range(NUM_KEPT + 1)]
+    streaming = logs.store(log_of("streams still"))
+    ended = [logs.store(log_of("ended")).run for _ in range(NUM_KEPT + 1)]
     gc.collect()
     assert logs.missed(streaming.run)
     assert not logs.missed(ended[0])

@@ -134,23 +134,23 @@ def test_what_is_no_run_is_one_sentence(broken: object) -> None:
 
 def test_a_run_is_kept_under_a_name_that_cannot_be_guessed(value: str, tmp_path: Path) -> None:
     runs = SharedRuns(tmp_path / "data", MOST)
-    names = [runs.keep(value, "a")["name"] for _ in range(2)]
+    names = [runs.store(value, "a")["name"] for _ in range(2)]
     assert len(set(names)) == 2
     assert all(len(name) == 22 for name in names)
     actual = runs.read({"name": names[0]}, "b")["value"]
     assert actual.splitlines()[1:] == runs.read({"value": value}, "")["value"].splitlines()[1:]
     for name in ("A" * 22, "../" + names[0], names[0] + ".run.gz", "", 7, None):
         assert runs.read({"name": name}, "b") == {"error": GONE}
-    assert runs.keep("no run", "a") == {"error": UNREADABLE}
+    assert runs.store("no run", "a") == {"error": UNREADABLE}
     assert len(list((tmp_path / "data").iterdir())) == 2
-    assert SharedRuns(None, MOST).keep(value, "") == {"error": NOT_KEPT}
+    assert SharedRuns(None, MOST).store(value, "") == {"error": NOT_KEPT}
     (tmp_path / "file").write_text("")
-    assert SharedRuns(tmp_path / "file", MOST).keep(value, "") == {"error": FULL}
+    assert SharedRuns(tmp_path / "file", MOST).store(value, "") == {"error": FULL}
 
 
 def test_what_was_kept_is_not_trusted_either(value: str, tmp_path: Path) -> None:
     runs = SharedRuns(tmp_path, MOST)
-    name = runs.keep(value, "a")["name"]
+    name = runs.store(value, "a")["name"]
     (path,) = tmp_path.iterdir()
     path.write_bytes(gzip.compress(b'{"lanes": [{"lane": "mars"}]}\nmars\t{"type": "evil"}'))
     assert "cannot be read" in runs.read({"name": name}, "b")["error"]
@@ -166,18 +166,18 @@ def test_few_of_one_address_and_so_many_in_all(
     monkeypatch.setattr(module, "MAX_OF_ONE", 3)
     monkeypatch.setattr(module, "MAX_KEPT", 4)
     runs = SharedRuns(tmp_path, MOST)
-    names = [runs.keep(value, "a").get("name") for _ in range(4)]
+    names = [runs.store(value, "a").get("name") for _ in range(4)]
     assert names[3] is None
-    assert runs.keep(value, "a") == {"error": OFTEN}
+    assert runs.store(value, "a") == {"error": OFTEN}
     for age, name in enumerate(names[:3]):
         os.utime(tmp_path / f"{name}.run.gz", (1000 + age, 1000 + age))
     for _ in range(2):
-        assert "name" in runs.keep(value, "b")
+        assert "name" in runs.store(value, "b")
     assert len(list(tmp_path.iterdir())) == 4
     assert runs.read({"name": names[0]}, "b") == {"error": GONE}  # the oldest
     assert "value" in runs.read({"name": names[1]}, "b")
     monkeypatch.setattr(module, "MAX_KEPT_BYTES", 1)
-    runs.keep(value, "c")
+    runs.store(value, "c")
     assert len(list(tmp_path.iterdir())) == 1
 
 

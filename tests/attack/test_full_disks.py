@@ -20,7 +20,7 @@ run = load()[0].value
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 tasks = {
     "text": lambda: write_text(folder / "a.json", "text"),
-    "run": lambda: print(SharedRuns(folder, 10**6).keep(run, "a")),
+    "run": lambda: print(SharedRuns(folder, 10**6).store(run, "a")),
 }
 try:
     tasks[task]()

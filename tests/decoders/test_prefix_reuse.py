@@ -146,7 +146,7 @@ def test_a_prompt_is_kept_up_to_the_token_of_the_mask() -> None:
 
 def test_a_store_that_cannot_copy_lets_the_row_go(caplog: pytest.LogCaptureFixture) -> None:
     class Full(BlockPrefixCache):
-        def keep(self, ids, copy):  # type: ignore[no-untyped-def]
+        def store(self, ids, copy):  # type: ignore[no-untyped-def]
             raise MemoryError("the words of a prompt")
 
     batch = batch_of(ScriptedModel(foresight_script(1)), Full(KEPT_BLOCK, 1, 9))

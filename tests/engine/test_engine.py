@@ -39,7 +39,7 @@ def test_a_run_from_prefill_to_end() -> None:
     assert all(step.seconds >= 0.002 for step in steps(run))
     assert run.clock == pytest.approx(sum(e.seconds for e in events if not isinstance(e, End)))
     assert run.is_finished
-    assert run.place == 0
+    assert run.num_ahead == 0
     assert len(script.threads) == 1
 
 
@@ -50,7 +50,7 @@ def test_plain_runs_share_every_forward_and_races_none() -> None:
         runs = [engine.submit(request(token, 50)) for token in (1, 2)]
         runs += engine.race([request(3, 40)])  # no run to race against
         lanes = engine.race([request(4, 20), request(5, 20)])
-        assert [lane.place for lane in lanes] == [3, 3]
+        assert [lane.num_ahead for lane in lanes] == [3, 3]
         assert not any(run.is_held_up for run in (*runs, *lanes))
         start.set()
         assert all(run.wait(120) for run in (*runs, *lanes))
@@ -195,16 +195,16 @@ def test_cancel_ends_within_one_forward(pace: float) -> None:
 def test_cancel_while_waiting_and_place_in_the_line() -> None:
     with Engine(Script(seconds={1: 0.002}), max_runs=1, max_waiting=2) as engine:
         served, first, second = (engine.submit(request(1, FOREVER)) for _ in range(3))
-        assert [run.place for run in (served, first, second)] == [0, 1, 2]
+        assert [run.num_ahead for run in (served, first, second)] == [0, 1, 2]
         with pytest.raises(EngineBusy, match=r"again in a moment\.$"):
             engine.submit(request())
         first.cancel()
         assert first.wait(120)
         assert first.events_since(0) == (End("cancelled"),)
-        assert [run.place for run in (served, first, second)] == [0, 0, 1]
+        assert [run.num_ahead for run in (served, first, second)] == [0, 0, 1]
         served.cancel()
         assert eventually(lambda: len(steps(second)) > 0)
-        assert second.place == 0
+        assert second.num_ahead == 0
         engine.submit(request(1, 1))
 
 

@@ -192,13 +192,13 @@ def test_a_run_that_waits_for_a_device_shows_it_and_can_be_cancelled(lent: Setti
     first, second, third = (engine.submit(request(1, 5)) for _ in range(3))
     with pytest.raises(EngineBusy, match="Try again"):
         engine.submit(request(1))
-    assert [run.place for run in (first, second, third)] == [0, 1, 2]
+    assert [run.num_ahead for run in (first, second, third)] == [0, 1, 2]
     assert [run.is_awaiting_device for run in (first, second, third)] == [True, False, False]
     for run in (second, first):
         run.cancel()
         assert run.wait(5)
         assert list(run) == [End("cancelled")]
-    assert third.place == 0
+    assert third.num_ahead == 0
     late = engine.submit(request(1, 5, deadline=0.05))
     assert late.wait(5)
     assert last(late) == End("deadline", "The time limit of 0.05 s was reached.")

@@ -116,7 +116,7 @@ def test_the_nth_job_of_one_owner_comes_no_sooner_than_the_nth_of_another() -> N
     jobs = [job(owner) for owner in "aaaabbc"]
     for item in jobs:
         scheduler.add(item)
-    assert [scheduler.place(entry) for entry in jobs] == [0, 3, 5, 6, 1, 4, 2]
+    assert [scheduler.num_ahead(entry) for entry in jobs] == [0, 3, 5, 6, 1, 4, 2]
     order = "".join(finish_next(scheduler, jobs)[0].owner for _ in jobs)
     assert order == "abcabaa"
 
@@ -295,7 +295,7 @@ class Machine(RuleBasedStateMachine):
         self.scheduler.finish(job, lane)
         if job.is_finished:
             self.jobs.remove(job)
-            assert self.scheduler.place(job) == 0
+            assert self.scheduler.num_ahead(job) == 0
             assert not self.scheduler.is_held_up(job)
 
     @invariant()
@@ -303,7 +303,9 @@ class Machine(RuleBasedStateMachine):
         assert len(self.scheduler) == len(self.jobs)
         assert self.scheduler.num_active == len(self.active)
         waiting = self.jobs[self.MAX_ACTIVE :]
-        assert [self.scheduler.place(job) for job in waiting] == list(range(1, len(waiting) + 1))
+        assert [self.scheduler.num_ahead(job) for job in waiting] == list(
+            range(1, len(waiting) + 1)
+        )
         unfinished = {lane for job in self.jobs for lane in job.lanes if not lane.is_finished}
         assert set(self.scheduler.lanes()) == unfinished
 

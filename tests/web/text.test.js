@@ -115,7 +115,7 @@ test("a count stands beneath the last inked token of its group, unless the one b
 test("fenced code is followed through tokens, wherever they are cut", () => {
   const codeOf = (tokens) => {
     const fences = new Fences();
-    return tokens.map((text) => (fences.read(text) ? "c" : "p")).join("");
+    return tokens.map((text) => (fences.append(text) ? "c" : "p")).join("");
   };
   assert.equal(codeOf(["Here:\n", "```", "python", "\n", "x = 1", "\n", "```", "\n", "It is one."]), "pcccccc" + "pp");
   assert.equal(codeOf(["``", "`\n", "a\n", "``", "`", "\nb"]), "pcccc" + "p");

@@ -101,7 +101,7 @@ def generate(
                 is_done = bool(stopping_criteria(run.text, None).all())
                 if is_done:
                     break
-        run.keep(run.text.shape[1] - 1)
+        run.crop(run.text.shape[1] - 1)
         if streamer is not None:
             streamer.end()
         if not generation_config.return_dict_in_generate:
@@ -169,9 +169,9 @@ class DecodeState:
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         # Set by mask_adapter.py for an adapter with a sampler head.
         self._rank = getattr(model, "rank_mask_candidates", None)
-        self.keep(text.shape[1] - 1)
+        self.crop(text.shape[1] - 1)
 
-    def keep(self, length: int) -> None:
+    def crop(self, length: int) -> None:
         """Drop the keys and values after the first ``length`` tokens."""
         surplus = self._cache.get_seq_length() - length
         if surplus > 0:
@@ -191,7 +191,7 @@ class DecodeState:
             num_sure += (*sure, False).index(False)
         num_emitted = num_agreed + 1 if settings.lossless else num_sure
         self._drafts = tokens[num_emitted:num_sure].view(1, -1)
-        self.keep(num_text + num_agreed)
+        self.crop(num_text + num_agreed)
         return tokens[:num_emitted]
 
     def _propose(self, drafts: Tensor, num_masks: int) -> tuple[Tensor, Tensor]:

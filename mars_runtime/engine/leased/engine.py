@@ -130,7 +130,9 @@ class LeasedEngine(BaseEngine):
         end = End("error", LOST)
         try:
             with self._condition:
-                self._condition.wait_for(lambda: job.is_finished or not self._scheduler.place(job))
+                self._condition.wait_for(
+                    lambda: job.is_finished or not self._scheduler.num_ahead(job)
+                )
             if not job.is_finished:
                 self._call(runs, slot)
         except LeaseError as error:
@@ -208,7 +210,7 @@ class LeasedRun(Run):
 
     @property
     def is_awaiting_device(self) -> bool:
-        return not self.is_begun and not self.is_finished and not self.place
+        return not self.is_begun and not self.is_finished and not self.num_ahead
 
     @property
     def is_held_up(self) -> bool:
