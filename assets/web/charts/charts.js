@@ -93,8 +93,8 @@ export class Charts {
     const step = selected?.lane.steps[selected.step];
     for (const { plot, veil, chosen, isByPass } of this.charts) {
       const at = isByPass ? playhead.now : playhead.seconds;
-      place(veil, plot.node, playhead.isAtEnd ? null : { from: at, to: MOST });
-      place(chosen, plot.node, step && isByPass ? { from: step.index, to: step.index + 1 } : null);
+      placeMark(veil, plot.node, playhead.isAtEnd ? null : { from: at, to: MOST });
+      placeMark(chosen, plot.node, step && isByPass ? { from: step.index, to: step.index + 1 } : null);
     }
   }
 }
@@ -111,7 +111,7 @@ function passesOfRun(lanes, c) {
  * @param {PlotNode} node
  * @param {Span | null} span
  */
-function place(mark, node, span) {
+function placeMark(mark, node, span) {
   const { xaxis, yaxis } = node._fullLayout ?? {};
   mark.hidden = !span || !xaxis || !yaxis;
   if (!span || mark.hidden) return;

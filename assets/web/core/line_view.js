@@ -137,7 +137,7 @@ export class LineView {
   /** @param {string} value */
   read(value) {
     this.latest = value;
-    this.take(value);
+    this.parse(value);
     if (this.reader.isBehind) this.catchUp();
   }
 
@@ -148,7 +148,7 @@ export class LineView {
   }
 
   /** @param {string} value */
-  take(value) {
+  parse(value) {
     try {
       this.reader.read(value);
     } catch {
@@ -167,7 +167,7 @@ export class LineView {
     this.isAsking = false;
     if (this.reader.run !== run) return;
     if (whole) {
-      this.take(whole);
+      this.parse(whole);
       return this.read(this.latest); // may be newer than the server's answer, and the last value of the run
     }
     this.fail(STATUS.lost);
@@ -227,7 +227,7 @@ export class PhaseView extends LineView {
   // Shows the state before a run, then the recorded result.
   showOpening() {
     const { empty } = /** @type {typeof PhaseView} */ (this.constructor);
-    this.say({ text: empty, kind: "empty" });
+    this.showStatus({ text: empty, kind: "empty" });
     void this.replay();
   }
 
@@ -243,7 +243,7 @@ export class PhaseView extends LineView {
   fail(
     text = `${/** @type {typeof PhaseView} */ (this.constructor).what} cannot be drawn because one of its lines is invalid. Run it again.`,
   ) {
-    this.say({ text, kind: "error" });
+    this.showStatus({ text, kind: "error" });
   }
 
   get isOver() {
@@ -277,11 +277,11 @@ export class PhaseView extends LineView {
   // Shows the status at the start of a run, before the run's first line.
   /** @param {Head} head */
   begin({ run, recorded }) {
-    this.say({ text: run && !recorded ? STATUS.starting : "", kind: "waiting" });
+    this.showStatus({ text: run && !recorded ? STATUS.starting : "", kind: "waiting" });
   }
 
   /** @param {Note} given */
-  say({ text, kind }) {
+  showStatus({ text, kind }) {
     const { recorded } = this.reader;
     this.hold(kind === "waiting" || kind === "running");
     this.root.dataset.phase = kind;

@@ -86,7 +86,7 @@ export class Lane {
     this.settings = this.header.settings || null;
     this.learn(header.vocabulary);
     this.given = this.givenIds()
-      .map((id) => this.take(id))
+      .map((id) => this.decode(id))
       .join("");
   }
 
@@ -108,7 +108,7 @@ export class Lane {
    * Decodes one more token. Returns the text that its bytes complete.
    * @param {number} id
    */
-  take(id) {
+  decode(id) {
     const bytes = this.bytes(id);
     this.tail = incompleteTail(joinBytes(this.tail, bytes));
     return this.decoder.decode(bytes, { stream: true });
@@ -182,7 +182,7 @@ export class Lane {
   readToken(step, id, position, count) {
     const isEnd = step.stop === "eos" && position === count - 1;
     const proposal = step.proposals[position];
-    const text = isEnd ? "" : this.take(id);
+    const text = isEnd ? "" : this.decode(id);
     const joins = this.tokens.findLastIndex((other) => other.text);
     const last = this.tokens[joins];
     const joined = last && text ? text.slice(0, joinedLength(last.text, text)) : "";

@@ -8,10 +8,10 @@ export class Fences {
   line = "";
 
   /**
-   * Reads the next token. Returns whether any part of it is fenced code or a fence.
+   * Appends a token. Returns whether any part of it is fenced code or a fence.
    * @param {string} text
    */
-  read(text) {
+  append(text) {
     let isCode = this.isOpen;
     for (const letter of text) {
       if (letter === "\n") this.line = "";

@@ -78,8 +78,8 @@ export class TextPane {
 
   // Chooses the first token that differs.
   openDifference() {
-    const { lane, place, report } = this;
-    const index = place - lane.givenIds().length;
+    const { lane, firstDifference, report } = this;
+    const index = firstDifference - lane.givenIds().length;
     if (lane.tokens[index]) report.choose?.(lane, lane.tokens[index].step.index, index);
   }
 
@@ -101,7 +101,7 @@ export class TextPane {
 
   // The index among all output tokens of the first one that differs from `against` or, without `against`, of the first
   // one that AR would not have chosen.
-  get place() {
+  get firstDifference() {
     const { firstWrong } = this.view;
     return this.against || firstWrong < 0 ? this.differs : this.lane.givenIds().length + firstWrong;
   }
@@ -162,16 +162,16 @@ export class TextPane {
 
   /** @param {Lane} [shown] */
   drawDifference(shown = this.lane) {
-    const { against, comparison, place } = this;
+    const { against, comparison, firstDifference } = this;
     const { differs } = this.parts;
     const isSame = Boolean(comparison?.isSame);
-    const index = place - this.lane.givenIds().length; // negative if the difference is a given token
+    const index = firstDifference - this.lane.givenIds().length; // negative if the difference is a given token
     const isShown = against ? Boolean(comparison?.isShown) : index >= 0 && index < shown.tokens.length;
     differs.classList.toggle("rv-same", isSame);
     differs.disabled = !isShown || index < 0;
     const whom = this.name && ` ${isSame ? "as" : "from"} ${this.name}`;
     const words = isSame ? "same text" : against ? "differs" : "AR differs";
-    put(differs, isSame ? words + whom : isShown ? `${words}${whom} at token ${whole(place + 1)}` : "");
+    put(differs, isSame ? words + whom : isShown ? `${words}${whom} at token ${whole(firstDifference + 1)}` : "");
     this.all.hidden = !comparison?.isShown;
   }
 

@@ -162,7 +162,7 @@ export class TokenView {
       child.rvToken = i;
       if (token.confidence !== null) child.style.setProperty("--p", String(token.confidence));
       const text = token.joined + token.text;
-      if (this.fences.read(text)) {
+      if (this.fences.append(text)) {
         node.classList.add("rv-fenced");
         this.element.classList.add("rv-fences");
       } else this.recent += text;

@@ -94,7 +94,7 @@ class ConversationView {
    * @param {string[]} names
    * @param {unknown[]} values
    */
-  turn(names, values) {
+  runValues(names, values) {
     const of = Object.fromEntries(names.map((name, i) => [name, values[i]]));
     this.keepAnswer();
     const canFollow = this.checkpoint && this.turns.at(-1)?.answer?.checkpoint === of.checkpoint;
@@ -158,7 +158,7 @@ export function mountConversationView(element, props, watch) {
  * @param {string[]} names
  * @param {unknown[]} values
  */
-export const turn = (names, values) => (current ? current.turn(names, values) : values);
+export const runValues = (names, values) => (current ? current.runValues(names, values) : values);
 
 /**
  * Returns the prompt that the displayed answers should belong to; null if they belong to a turn of the conversation and

@@ -110,7 +110,7 @@ class GridView extends PhaseView {
    */
   line(target, data, text) {
     const cell = this.named.get(data.cell || target);
-    if (target === "status") this.say(data);
+    if (target === "status") this.showStatus(data);
     else if (!cell) throw new Error(`The grid has no cell ${target}.`);
     else if (target === "verdict") cell.lane.verdict = data.right;
     else if (target === "rounds") cell.rounds = data;

@@ -14,7 +14,7 @@ import { openLink, queryOf } from "../../export/link.js";
 import { mountPins } from "../review/pins.js";
 import { mountBoxes } from "./boxes.js";
 import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
-import { questionOnShow, turn, wantedOf } from "../conversation/view.js";
+import { questionOnShow, runValues, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
 const RUNS = {
@@ -53,7 +53,7 @@ export function mountPage() {
     checkpointBefore,
     share,
     shareSetup,
-    turn,
+    runValues,
     prompt: mountPrompt(),
   });
 }

@@ -203,7 +203,7 @@ export class Voice {
    * @param {Lane} main in its displayed state
    * @param {Playhead} playhead
    */
-  say(state, sentence, main, playhead) {
+  announce(state, sentence, main, playhead) {
     const now = performance.now();
     const isEnd = playhead.isFollowing && playhead.isAtEnd && !["running", "slow", "waiting"].includes(state);
     if (!isEnd && now - this.saidAt < PAUSE) return;

@@ -226,7 +226,7 @@ export class Player {
     if (isLanding) this.advanceFollowed(passed);
     else this.advanceReplay(passed);
     const isLast = isLanding ? playhead.drawn === Infinity : !this.isPlaying;
-    if (isLast || this.place !== this.drawnAt) {
+    if (isLast || this.drawnPosition !== this.drawnAt) {
       if (!isLanding) this.report.moved(); // a live run that advances keeps the pass that the visitor chose
       this.report.landed();
     }
@@ -235,7 +235,7 @@ export class Player {
 
   // The index of the displayed pass, plus a half if everything received is displayed. The half changes the value when
   // the end is reached, so that the end is drawn.
-  get place() {
+  get drawnPosition() {
     return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }
 
@@ -285,7 +285,7 @@ export class Player {
   draw() {
     const { playhead, scrubber } = this;
     if (!this.isShown) return;
-    this.drawnAt = this.place;
+    this.drawnAt = this.drawnPosition;
     this.tape.draw(/** @type {Run} */ (playhead.run));
     const text = positionText(playhead);
     put(this.position, text);

@@ -268,7 +268,7 @@ export class RaceView extends LineView {
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.isByKey;
-    if (!isHeard && !this.opening.sentence) this.voice.say(state, sentence, this.shown(main), this.playhead);
+    if (!isHeard && !this.opening.sentence) this.voice.announce(state, sentence, this.shown(main), this.playhead);
   }
 
   // Slows the run of the page down, or stops slowing it down, so that about as many passes are made per second as the

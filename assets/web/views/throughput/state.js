@@ -29,7 +29,7 @@ export class State {
    */
   apply(tag, data) {
     if (tag === "begin") this.restart(data);
-    else if (tag === "pass") for (const row of data.rows) this.read(row);
+    else if (tag === "pass") for (const row of data.rows) this.addRow(row);
     else if (tag === "move")
       this.moves.push({ at: data.at, text: moveText(this.moves.at(-1)?.move, data), move: data });
     else if (tag === "figures") this.points.push(data);
@@ -48,10 +48,10 @@ export class State {
   }
 
   /**
-   * Reads what a pass wrote for a prompt. A new prompt takes the first free slot.
+   * Adds what a pass wrote for a prompt. A new prompt takes the first free slot.
    * @param {PassRow} row
    */
-  read([prompt, count, text, end = ""]) {
+  addRow([prompt, count, text, end = ""]) {
     let slot = this.slots.find((candidate) => candidate?.prompt === prompt);
     if (!slot) {
       slot = { prompt, pieces: [], tokens: 0, end: "" };

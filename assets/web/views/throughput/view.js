@@ -105,7 +105,7 @@ class ThroughputView extends PhaseView {
    * @param {any} data
    */
   apply(tag, data) {
-    if (tag === "status") this.say(data);
+    if (tag === "status") this.showStatus(data);
     else this.state.apply(tag, data);
     if (tag === "begin") this.played = 0;
     if (tag === "figures" || tag === "begin" || tag === "level") this.plot.refresh();
