@@ -67,6 +67,8 @@ def plain(value: Any) -> Any:
 
     JSON and sliders do not distinguish 4 and 4.0.
     """
+    if type(value) in (int, str, bool):
+        return value
     if getattr(value, "shape", None) == ():
         value = value.item()
     return int(value) if isinstance(value, float) and value.is_integer() else value
