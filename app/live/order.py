@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from app.engines.limits import Limits, RefusalError
 from app.ui.controls import (
@@ -82,49 +82,39 @@ def read_given(value: Any, limits: Limits | None = None) -> tuple[int, ...]:
     return tuple(value)
 
 
+class PostedTurn(BaseModel):
+    """An earlier turn. A branch can be longer than the token limit of its run."""
+
+    model_config = ConfigDict(strict=True)
+
+    prompt: Prompt
+    tokens: Annotated[list[int], Field(max_length=MAX_NEW_TOKENS)]
+
+
+Turns = Annotated[list[PostedTurn], Field(max_length=MAX_TURNS)]
+_HISTORY: TypeAdapter[list[PostedTurn] | dict[str, list[PostedTurn]]] = TypeAdapter(
+    Turns | dict[str, Turns]
+)
+
+
 def read_history(value: object, limits: Limits) -> Histories:
-    """Validate earlier turns, each ``{"prompt": text, "tokens": ids of the answer}``. Raises
-    RefusalError.
+    """Validate earlier turns. Raises RefusalError.
 
     The value is one list for all lanes, or ``{lane: list}``, as JSON text or already parsed. A lane
     without a list uses the list of AR. ``lanes.check_order`` checks later whether the checkpoint
     has the tokens.
     """
-    posted = _parsed(value) if isinstance(value, str) else value
-    if isinstance(posted, dict):
-        return {lane: _turns(posted.get(lane, posted.get("ar")), limits) for lane in TITLES}
-    return dict.fromkeys(TITLES, _turns(posted, limits))
-
-
-def _parsed(value: str) -> Any:
     try:
-        return json.loads(value) if value else None
+        parsed = json.loads(value) if isinstance(value, str) and value else value
+        posted = _HISTORY.validate_python(parsed or [], context=limits)
     except (ValueError, RecursionError):
         raise RefusalError("prompt", UNREADABLE) from None
-
-
-def _turns(posted: object, limits: Limits) -> tuple[Turn, ...]:
-    if posted is None:
-        return ()
-    if not isinstance(posted, list) or len(posted) > MAX_TURNS:
-        raise RefusalError("prompt", UNREADABLE)
-    return tuple(_turn(turn, limits) for turn in posted)
-
-
-def _turn(posted: object, limits: Limits) -> Turn:
-    """Validate one turn. Its answer may have up to MAX_NEW_TOKENS tokens, because a branch can be
-    longer than the token limit of its run.
-    """
-    turn = posted if isinstance(posted, dict) else {}
-    tokens = turn.get("tokens")
-    if not isinstance(tokens, list) or len(tokens) > MAX_NEW_TOKENS:
-        raise RefusalError("prompt", UNREADABLE)
-    if not all(type(token) is int for token in tokens):
-        raise RefusalError("prompt", UNREADABLE)
-    try:
-        return Turn(read_prompt(turn.get("prompt"), limits), tuple(tokens))
-    except RefusalError:
-        raise RefusalError("prompt", UNREADABLE) from None
+    own = posted if isinstance(posted, dict) else {"ar": posted}
+    lanes = {lane: own.get(lane, own.get("ar", [])) for lane in TITLES}
+    return {
+        lane: tuple(Turn(turn.prompt, tuple(turn.tokens)) for turn in turns)
+        for lane, turns in lanes.items()
+    }
 
 
 class LiveSteering(Order):

@@ -11,16 +11,16 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from app.engines.engines import Engines, LoadedModel
-from app.throughput.order import ThroughputOrder, read_order
-from app.ui.controls import TITLES, settings_for
+from app.engines.limits import Limits
+from app.ui.controls import PLAIN, TITLES, Order, Whole, read_controls, settings_for
 from app.ui.examples import ExampleBook, set_for
-from app.ui.rounds import in_turn, rounds_text
+from app.ui.rounds import NumRounds, in_turn, rounds_text
 from app.ui.stream import STOPPED, RunLog, RunLogs, TabHandlers, TabRun, Transcript
 from mars_runtime.engine.busy import BusyRule, next_level
 from mars_runtime.engine.header import Facts, facts_of
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.model.forward import CausalModel
 
+ROWS = (1, 2, 4, 8, 16)
+STEERED = ("tau", "block_size", "lossless", "follows")
+"""Controls that act on a run in progress."""
+CONTROLS = ("rows", *STEERED, "rounds", "checkpoint", "system")
+MAX_TOKENS = 96  # of each answer
 NUM_QUEUED = 48  # prompts of a live run
 MIN_MEASURED = 8  # prompts of a measurement, at least
 WINDOW_SECONDS = 2.0  # seconds that the live figures cover
@@ -44,6 +49,28 @@ LOW_TAU = 0.5  # τ while the queue is long, if it follows the queue
 RUNNING = {"ar": "Measuring plain AR first…", "mars": "Running…"}
 Levels = dict[tuple[str, int], tuple[float, float]]
 """AR's tokens per second and the time of its measurement, by checkpoint and number of rows."""
+
+
+class ThroughputSteering(Order):
+    """follows: lower τ while prompts wait."""
+
+    follows: bool
+
+
+class ThroughputOrder(ThroughputSteering):
+    """A validated run.
+
+    rows: number of prompts decoded at once.
+    rounds: number of paired rounds to measure; 0 for a live run.
+    """
+
+    rows: Annotated[Literal[1, 2, 4, 8, 16], Whole]
+    rounds: NumRounds
+
+    def steered(self, values: Mapping[str, Any], limits: Limits) -> ThroughputOrder:
+        """Return the order with new values of the steered controls. Raises RefusalError."""
+        read = read_controls(ThroughputSteering, values, limits, self.settings)
+        return self.model_copy(update={"settings": read.settings, "follows": read.follows})
 
 
 class Meter:
@@ -253,7 +280,10 @@ class ThroughputHandlers(TabHandlers[ThroughputRun]):
 
     def validate(self, values: Mapping[str, Any]) -> ThroughputRun:
         limits = self.limits(values)
-        order = read_order(values, limits)
+        start = replace(PLAIN, max_new_tokens=min(MAX_TOKENS, limits.max_new_tokens))
+        order = read_controls(ThroughputOrder, values, limits, start)
+        if not values.get("measure"):
+            order = order.model_copy(update={"rounds": 0})
         prompts = self._prompts(order.checkpoint)
         rest = self.engines.settings.max_seconds, prompts, self._levels, limits.block_size
         return ThroughputRun(order, self.book, *rest)

@@ -7,8 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.throughput.order import CONTROLS, ROWS, STEERED
-from app.throughput.run import ThroughputHandlers
+from app.throughput.run import CONTROLS, ROWS, STEERED, ThroughputHandlers
 from app.ui import rounds
 from app.ui.fields import TEXTS, block_size_field, block_size_update, setting_field
 from app.ui.views import ThroughputView

@@ -11,20 +11,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 from app.engines.engines import LoadedModel
-from app.engines.limits import RefusalError
-from app.tradeoff.grid_order import (
-    CONTROLS,
-    LOSSLESS,
-    NUM_ROUNDS,
-    REFERENCE,
-    GridOrder,
-    read_grid_order,
-)
+from app.engines.limits import Limits, RefusalError
+from app.ui.controls import DEFAULTS, Order, Prompt, control, read_controls, settings_for
 from app.ui.examples import ExampleBook
-from app.ui.rounds import rounds_text
+from app.ui.rounds import in_turn, rounds_text
 from app.ui.stream import HEARTBEAT_SECONDS, RunLog, TabHandlers, TabRun, Transcript, writer_of
 from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.engine.engine import EngineBusy
@@ -33,8 +27,86 @@ from mars_runtime.runs.speedup import Rounds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Context
 
+LOSSLESS = "lossless"
+"""The row whose cells write AR's text; the other rows are values of τ without verification."""
+ROWS = (LOSSLESS, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3)
+COLUMNS = (2, 3, 4, 6, 8)
+CONTROLS = ("rows", "columns")
+GRID = (*CONTROLS, "prompt", "max_new_tokens", "checkpoint", "system")
+MAX_TOKENS = 96
+NUM_ROUNDS = 3
+REFERENCE = "ar"
+"""Name of the cell with plain AR, with which all other cells are compared."""
+ONE_TOKEN = (
+    "This model predicts one token per pass, so there is nothing to compare. Choose another."
+)
+Cells = list[tuple[str, DecodeSettings]]
 REFERENCES = {REFERENCE, LOOKUP}
 FULL = "Waiting for a free slot to run the next cell."
+
+
+def _chosen(name: str, value: object, choices: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    """Return the chosen ones, of which there must be at least one. Raises RefusalError."""
+    chosen = value if isinstance(value, (list, tuple)) else ()
+    if not chosen or not all(item in choices for item in chosen):
+        raise RefusalError(name, f"Choose at least one {what}.")
+    return tuple(choice for choice in choices if choice in chosen)
+
+
+def _rows(value: object, limits: Limits) -> tuple[Any, ...]:
+    return _chosen("rows", value, ROWS, "row")
+
+
+def _columns(value: object, limits: Limits) -> tuple[int, ...]:
+    """Validate values of B. Those that the checkpoint does not support are left out."""
+    if limits.block_size < min(COLUMNS):
+        raise RefusalError("checkpoint", ONE_TOKEN)
+    chosen = _chosen("columns", value, COLUMNS, "B")
+    return tuple(size for size in chosen if size <= limits.block_size) or (limits.block_size,)
+
+
+class GridOrder(Order):
+    """A validated request. rows: ``LOSSLESS`` or values of τ. columns: values of B."""
+
+    prompt: Prompt
+    rows: Annotated[tuple[Any, ...], control(_rows)]
+    columns: Annotated[tuple[int, ...], control(_columns)]
+
+    @property
+    def num_cells(self) -> int:
+        return len(self.rows) * len(self.columns)
+
+    @property
+    def start(self) -> DecodeSettings:
+        """The settings with which the page opens."""
+        tokens = min(self.settings.max_new_tokens, MAX_TOKENS)
+        return replace(self.settings, max_new_tokens=tokens)
+
+    def groups(self) -> Iterator[Cells]:
+        """Yield AR + lookup, then the cells of each row."""
+        yield [(LOOKUP, settings_for(LOOKUP, self.start))]
+        for row, kind in enumerate(self.rows):
+            chosen = {} if kind == LOSSLESS else {"lossless": False, "tau": kind}
+            of_row = replace(self.start, **chosen)
+            yield [
+                (f"r{row}c{column}", settings_for("mars", replace(of_row, block_size=block_size)))
+                for column, block_size in enumerate(self.columns)
+            ]
+
+    def turns(self, number: int) -> list[Cells]:
+        """Return the groups of round ``number`` (from 0) in the order in which they run, each with
+        its own run of AR, so that compared runs are close in time.
+        """
+        reference = (REFERENCE, settings_for(REFERENCE, self.start))
+        return [in_turn([reference, *group], number) for group in in_turn([*self.groups()], number)]
+
+    def head(self) -> dict[str, Any]:
+        """Return the head of the run's log."""
+        rows = [
+            {"tau": self.start.tau if row == LOSSLESS else row, "lossless": row == LOSSLESS}
+            for row in self.rows
+        ]
+        return {"prompt": self.prompt, "rows": rows, "columns": list(self.columns)}
 
 
 class GridRun(TabRun):
@@ -175,7 +247,7 @@ class GridHandlers(TabHandlers[GridRun]):
         return refusal if is_here else None
 
     def validate(self, values: Mapping[str, Any]) -> GridRun:
-        order = read_grid_order(values, self.limits(values))
+        order = read_controls(GridOrder, values, self.limits(values), DEFAULTS)
         return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:

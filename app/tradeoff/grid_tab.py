@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import gradio as gr
 
-from app.tradeoff.grid import GridHandlers
-from app.tradeoff.grid_order import COLUMNS, GRID, LOSSLESS, ROWS
+from app.tradeoff.grid import COLUMNS, GRID, LOSSLESS, ROWS, GridHandlers
 from app.ui.views import GridView
 from app.ui.wiring import Field, pass_prompt_to_view, wire_memory
 

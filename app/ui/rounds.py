@@ -13,7 +13,7 @@ from app.ui.controls import Whole
 
 ROUNDS = (3, 5)
 """Numbers of rounds that a visitor can choose. The first one is the default."""
-Rounds = Annotated[Literal[3, 5], Whole]
+NumRounds = Annotated[Literal[3, 5], Whole]
 T = TypeVar("T")
 
 

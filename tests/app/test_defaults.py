@@ -20,8 +20,6 @@ from app.handlers import make_handlers as handlers_over
 from app.live.order import LiveOrder
 from app.live.tab import live_tab
 from app.settings import AppSettings
-from app.throughput.order import read_order
-from app.tradeoff.grid_order import read_grid_order
 from app.ui.controls import DEFAULTS, read_controls
 from app.ui.examples import REQUESTS
 from app.ui.recordings import load
@@ -53,7 +51,7 @@ def opening(handlers: Handlers) -> dict[str, Any]:
 
 
 def test_what_changes_the_text_is_the_same_everywhere(
-    opening: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    handlers: Handlers, opening: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     throughput = {
         "rows": 1, "tau": 0.3, "block_size": 4, "lossless": True, "follows": False, "rounds": 3,
@@ -67,10 +65,10 @@ def test_what_changes_the_text_is_the_same_everywhere(
     request = ("--prompt", "Hi", "--max-new-tokens", "2", "--json")
     assert main(["generate", "--checkpoint", folder, *request]) == 0
     command = read_trace(capsys.readouterr().out.splitlines()).header
-    ar = dict(read_grid_order(grid, LIMITS).turns(0)[0])["ar"]
+    ar = dict(handlers.grid.validate(grid).order.turns(0)[0])["ar"]
     actual = {
         "live": read_controls(LiveOrder, opening, LIMITS).settings,
-        "throughput": read_order(throughput, LIMITS).settings,
+        "throughput": handlers.throughput.validate(throughput).order.settings,
         "grid": ar,
         "review": read_method("lossless", "scripted").settings,
         "command": command.settings,

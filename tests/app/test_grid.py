@@ -12,8 +12,7 @@ from live_page import lane_trace, lines_of, only_run, open_tab, over
 from scripted_page import page_served
 
 from app.handlers import Handlers
-from app.tradeoff.grid import FULL, GridHandlers
-from app.tradeoff.grid_order import NUM_ROUNDS
+from app.tradeoff.grid import FULL, NUM_ROUNDS, GridHandlers
 from app.ui.results import read_points
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -123,7 +122,7 @@ def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) ->
 def test_what_the_checkpoint_does_not_support_is_left_out(page) -> None:
     grid, _ = page
     order = grid.validate(controls(columns=[2, 4, 8], max_new_tokens=300)).order
-    assert (order.columns, order.settings.max_new_tokens) == ((2, 4, 8), 96)
+    assert (order.columns, order.start.max_new_tokens) == ((2, 4, 8), 96)
     limits = grid.limits(controls())
     assert max(order.columns) <= limits.block_size
 
