@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from app import gradio_compat
 from app.handlers import Handlers
 from app.page import build
-from app.serving.documents import PACKED, Documents
+from app.serving.documents import Documents
 from app.serving.endpoint import PathRouter, make_endpoint
 from app.serving.routes import OTHER_VALUES, AcceptedValues, Refusals, Routes
 from app.serving.run_limits import RunLimits
@@ -35,11 +35,13 @@ from app.ui.wiring import RUN
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
-from mars_runtime.serving.limits import BodyLimit, Proxies
+from mars_runtime.serving.limits import AddressCounter, BodyLimit, Proxies, address_of
 from mars_runtime.serving.server import AddressInUseError, Server, bound, url_of
 
 FILES = Middleware(PathRouter, endpoint=serve_file, paths=ADDRESSES)
 """Middleware that serves the files of the page, including plotly.js."""
+PACKED = 4
+"""Compression level, except of streams. It is low, because decoding uses the same cores."""
 START_SECONDS = 0.01  # time between two checks of whether the server has started
 CLOSE_SECONDS = 5.0  # maximum time to wait for the server to end
 
@@ -82,7 +84,8 @@ def serve(
     page = build(handlers, first)
     app = make_app(handlers, page, url)
     handlers.engines.before_serving()
-    server = Server(app, partial(page.close, verbose=False), is_proxied=settings.num_proxies > 0)
+    close = partial(page.close, verbose=False)
+    server = Server(app, settings.host, close, is_proxied=settings.num_proxies > 0)
     # The server runs in a thread, so that the main thread can receive signals and close the
     # engines before the server ends.
     thread = threading.Thread(target=server.run, args=[[listening]], daemon=True)
@@ -148,28 +151,31 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """
     engines = handlers.engines
     settings = engines.settings
+    queue = gradio_compat.GradioQueue(page)
     imports = {gradio_compat.CALLS: 2 * settings.max_import_bytes}
 
     def is_run(event: object) -> bool:
         function = page.fns.get(event) if isinstance(event, int) else None
         return function is not None and function.concurrency_id == RUN
 
+    def num_queued(address: str) -> int:
+        clients = (client for number, client in queue.events() if is_run(number))
+        return sum(address_of(client) == address for client in clients)
+
+    runs = AddressCounter(settings.max_runs_per_address, elsewhere=num_queued)
     return [
         Middleware(Faults, respond=_respond),
         Middleware(Proxies, number=settings.num_proxies),
-        Middleware(PathRouter, endpoint=make_endpoint(engines), paths=ENDPOINT),
+        Middleware(PathRouter, endpoint=make_endpoint(engines, runs), paths=ENDPOINT),
         FILES,
         Middleware(GZipMiddleware, compresslevel=PACKED),
-        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
+        Middleware(
+            BodyLimit, max_bytes=settings.max_body_bytes, respond=_respond, elsewhere=imports
+        ),
         Middleware(Refusals),
         Middleware(Routes, _accepted_values(page), has_tools=page.mcp_server),
         Middleware(Documents, edit=_edit_document),
-        Middleware(
-            RunLimits,
-            queue=gradio_compat.GradioQueue(page),
-            is_run=is_run,
-            max_runs=settings.max_runs_per_address,
-        ),
+        Middleware(RunLimits, queue=queue, is_run=is_run, runs=runs),
         # Pages of other origins must not read responses. A mounted Gradio app uses the CORS rules
         # of the outer app; Gradio's own rules would allow every port of localhost.
         Middleware(CORSMiddleware, allow_origins=()),
@@ -199,7 +205,7 @@ def _accepted_values(page: gr.Blocks) -> AcceptedValues:
 
 
 def _respond(refusal: ApiError) -> Response:
-    return JSONResponse({"detail": str(refusal)}, refusal.status)
+    return JSONResponse({"detail": str(refusal)}, refusal.status, refusal.headers)
 
 
 async def _wrong_values(request: Request, error: Exception) -> Response:

@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Sequence
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from app.engines.engines import Engines, UnavailableError
 from app.engines.limits import RefusalError
 from mars_runtime.serving.addresses import read_origins
 from mars_runtime.serving.app import make_app
-from mars_runtime.serving.limits import Application, Message, Receive, Send
+from mars_runtime.serving.limits import AddressCounter
 from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
 from mars_runtime.serving.requests import Caps
 
@@ -54,12 +56,12 @@ class PathRouter:
     to the page.
     """
 
-    def __init__(self, app: Application, endpoint: Application, paths: re.Pattern[str]) -> None:
+    def __init__(self, app: ASGIApp, endpoint: ASGIApp, paths: re.Pattern[str]) -> None:
         self._app = app
         self._endpoint = endpoint
         self._paths = paths
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_own = scope["type"] == "http" and self._paths.fullmatch(scope["path"])
         await (self._endpoint if is_own else self._app)(scope, receive, send)
 
@@ -70,10 +72,10 @@ class OpenRequests:
     def __init__(self) -> None:
         self._number = 0
 
-    def counted(self, app: Application) -> Application:
+    def counted(self, app: ASGIApp) -> ASGIApp:
         """Return an app that counts its requests and passes them to ``app``."""
 
-        async def counting(scope: Message, receive: Receive, send: Send) -> None:
+        async def counting(scope: Scope, receive: Receive, send: Send) -> None:
             self._number += 1
             try:
                 await app(scope, receive, send)
@@ -95,8 +97,11 @@ OPEN_REQUESTS = OpenRequests()
 """Requests to the endpoint of this process. The process waits for them before it exits."""
 
 
-def make_endpoint(engines: Engines) -> Application:
-    """Return the endpoint on the page's engines, with the limits of the page."""
+def make_endpoint(engines: Engines, runs: AddressCounter) -> ASGIApp:
+    """Return the endpoint on the page's engines, with the limits of the page.
+
+    runs: counts the runs of each address, those of the page included.
+    """
     settings = engines.settings
     caps = Caps(
         settings.max_new_tokens,
@@ -107,6 +112,6 @@ def make_endpoint(engines: Engines) -> Application:
     )
     origins = read_origins(settings.allowed_origins)
     endpoint = make_app(
-        PageModels(engines), caps, settings.api_key, engines.metrics.expose, origins
+        PageModels(engines), caps, settings.api_key, engines.metrics.expose, origins, runs
     )
     return OPEN_REQUESTS.counted(endpoint)

@@ -15,16 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from app.gradio_compat import CALLS, EVENT, EVENTS, NAMED, READ, TOOLS, WRITTEN
-from mars_runtime.serving.limits import (
-    Application,
-    Message,
-    Receive,
-    Send,
-    is_json,
-    replayed,
-    whole_body,
-)
+from mars_runtime.serving.limits import is_json, replayed
 
 NOTHING = "This address does not exist."
 NO_OBJECT = "The request must be one JSON object."
@@ -91,12 +85,12 @@ class Routes:
     has_tools: whether the app serves MCP.
     """
 
-    def __init__(self, app: Application, takes: AcceptedValues, has_tools: bool) -> None:
+    def __init__(self, app: ASGIApp, takes: AcceptedValues, has_tools: bool) -> None:
         self._app = app
         self._takes = takes
         self._has_tools = has_tools
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
@@ -121,13 +115,9 @@ class Routes:
             return WRITTEN.fullmatch(path) is not None
         return method in ("GET", "HEAD") and READ.fullmatch(path) is not None
 
-    async def _check(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Read the body, whose size ``limits.py`` has limited, and pass the request on if the body
-        is valid.
-        """
-        body = await whole_body(receive)
-        if body is None:
-            return
+    async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on if its body is valid, which ``BodyLimit`` has read whole."""
+        body = (await receive()).get("body", b"")
         path, posted = scope["path"], parsed(body)
         is_call = path.startswith(CALLS)  # Gradio does not process the values of a call
         status, fault = 400, session_fault(posted) or ("" if is_call else fault_of(posted))
@@ -146,10 +136,10 @@ class Refusals:
     An internal error has no message (``show_error`` is off) and remains a 500.
     """
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(EVENT):
             await self._app(scope, receive, send)
             return
@@ -181,7 +171,7 @@ def _is_session(name: object) -> bool:
     return name is None or (isinstance(name, str) and len(name) <= MAX_SESSION)
 
 
-def _sessions_in_query(scope: Message) -> list[str]:
+def _sessions_in_query(scope: Scope) -> list[str]:
     query: str = scope["query_string"].decode("latin-1")
     return parse_qs(query).get("session_hash", [])
 

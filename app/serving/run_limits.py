@@ -13,17 +13,11 @@ from collections import Counter
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from app.gradio_compat import CALLED, QUEUED, STREAM, GradioQueue
 from app.serving.routes import answer, parsed_object
-from mars_runtime.serving.limits import (
-    Application,
-    Message,
-    Receive,
-    Send,
-    address_of,
-    replayed,
-    whole_body,
-)
+from mars_runtime.serving.limits import AddressCounter, address_of, replayed
 
 GRACE_SECONDS = 5.0  # maximum time until a session opens the stream of its run
 STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0
@@ -47,25 +41,25 @@ FULL = "You already have {} runs in progress. Wait until one ends, or stop one."
 class RunLimits:
     """ASGI middleware that limits the runs of each address, and ends runs without an open stream.
 
-    queue: Gradio's queue. is_run: whether the event with this number decodes. max_runs: maximum
-    number of concurrent runs per address.
+    queue: Gradio's queue. is_run: whether the event with this number decodes. runs: counts the runs
+    of each address, those in the queue included.
     """
 
     def __init__(
         self,
-        app: Application,
+        app: ASGIApp,
         queue: GradioQueue,
         is_run: Callable[[object], bool],
-        max_runs: int,
+        runs: AddressCounter,
     ) -> None:
         self._app = app
         self._page_queue = queue
         self._is_run = is_run
-        self._max_runs = max_runs
+        self._runs = runs
         self._open: Counter[str] = Counter()  # number of open streams by session
         self._expected: dict[str, asyncio.Task[None]] = {}  # timers of the grace period by session
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on. Respond with 429 if the address has too many runs."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -85,7 +79,7 @@ class RunLimits:
         else:
             await self._app(scope, receive, send)
 
-    def _session_of(self, scope: Message) -> str:
+    def _session_of(self, scope: Scope) -> str:
         """Return the session whose stream is requested, or "" for other requests."""
         if scope["path"] == STREAM:
             query: str = scope["query_string"].decode("latin-1")
@@ -93,13 +87,12 @@ class RunLimits:
         called = CALLED.fullmatch(scope["path"])
         return self._page_queue.session_of(called["event"]) if called else ""
 
-    async def _join(self, scope: Message, receive: Receive, send: Send) -> None:
-        body = await whole_body(receive)
-        if body is None:
-            return
+    async def _join(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive()).get("body", b"")
         is_run = self._decodes(scope["path"], body)
-        if is_run and self._num_runs(scope) >= self._max_runs:
-            await answer(send, 429, FULL.format(self._max_runs))
+        address = address_of(scope.get("client"))
+        if is_run and not self._runs.take(address):
+            await answer(send, 429, FULL.format(self._runs.most))
             return
         answered = b""
 
@@ -108,7 +101,11 @@ class RunLimits:
             answered += message.get("body", b"")
             await send(message)
 
-        await self._app(scope, replayed(body, receive), kept)
+        try:
+            await self._app(scope, replayed(body, receive), kept)
+        finally:
+            if is_run:
+                self._runs.release(address)  # from now on the queue has it
         event = parsed_object(answered).get("event_id")
         if is_run and isinstance(event, str):
             self._expect(str(parsed_object(body).get("session_hash") or event))
@@ -119,12 +116,6 @@ class RunLimits:
 
     def _decodes(self, path: str, body: bytes) -> bool:
         return not path.endswith("/join") or self._is_run(parsed_object(body).get("fn_index"))
-
-    def _num_runs(self, scope: Message) -> int:
-        """Return the number of running and queued runs of the client's address."""
-        address = address_of(scope.get("client"))
-        clients = (client for number, client in self._page_queue.events() if self._is_run(number))
-        return sum(address_of(client) == address for client in clients)
 
     async def _forget(self, session: str) -> None:
         """Drop the session after the grace period. Opening its stream cancels this task."""
@@ -138,7 +129,7 @@ class RunLimits:
         await self._page_queue.forget(session)
 
 
-async def _no_stream(scope: Message, send: Send) -> None:
+async def _no_stream(scope: Scope, send: Send) -> None:
     """Report that the requested stream does not exist."""
     if CALLED.fullmatch(scope["path"]):
         await answer(send, 404, NO_SESSION)

@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Send
 
 from app.ui.recordings import TABS, recorded, tab_value
 from mars_runtime.display import web
 from mars_runtime.display.replay_page import shell
 from mars_runtime.files.paths import ASSETS
-from mars_runtime.serving.limits import Message, Receive, Send
 
 ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
 """Matches all paths that ``serve_file`` serves."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from reprlib import repr as shown
 from typing import Annotated, Any, cast
 
@@ -99,15 +100,21 @@ def fault_of(error: ValidationError) -> tuple[str, str]:
         if len(place) > 1 and other["loc"][:-1] == place[:-1] and other["input"] is first["input"]:
             faults.append(other)
     path = ".".join(map(str, place[:-1] if faults[1:] else place))
+    return path, sentence_of(path, faults)
+
+
+def sentence_of(path: str, faults: Sequence[ErrorDetails]) -> str:
+    """Return what is wrong with a field. faults: an error for each alternative of its type."""
+    first = faults[0]
     if first["type"] == "value_error":
-        return path, str(first["ctx"]["error"])
+        return str(first["ctx"]["error"])
     if first["type"] == "missing":
-        return path, f"{path} is missing."
+        return f"{path} is missing."
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return path, f"{path} is not supported. Remove it."
+        return f"{path} is not supported. Remove it."
     wanted, *more = dict.fromkeys(map(_expected, faults))
     alternatives = "".join(f", or {other.removeprefix('be ')}" for other in more)
-    return path, f"{path} must {wanted}{alternatives}, got {shown(first['input'])}."
+    return f"{path} must {wanted}{alternatives}, got {shown(first['input'])}."
 
 
 def _expected(fault: ErrorDetails) -> str:

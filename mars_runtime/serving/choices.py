@@ -1,63 +1,87 @@
-"""Requests with several answers: ``n`` answers per prompt, or a list of prompts.
+"""The answers to one request: their runs, and their JSON in OpenAI's form.
 
-Each answer is a separate run, and the runs share forward passes. The limit of the client's address
-determines how many runs are active at the same time; further runs start when others end.
+Each answer is a run of its own; the runs share forward passes. Their events are polled every
+POLL_SECONDS, so the decoding thread does no extra work. Figures such as the number of forward
+passes are under the key ``mars``: next to the choices, or in each choice if there are several.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
-from mars_runtime.serving.answer import POLL_SECONDS, Envelope, Json, Piece, StreamedAnswer, check
+from mars_runtime.files.json_values import json_line
+from mars_runtime.runs import folds
+from mars_runtime.serving.answer import AnswerToken, Piece, StreamedAnswer, spelled
+from mars_runtime.serving.errors import ApiError, api_error
+from mars_runtime.serving.requests import AnswerBody, ChatBody
+from mars_runtime.serving.speculation import metrics
+from mars_runtime.text import Tokenizer
 
-SHARED = ("id", "object", "created", "model", "choices", "usage")
-"""Top-level fields of a response with several choices. All other fields move into the choices."""
+Json = dict[str, Any]
+POLL_SECONDS = 0.02
+SHUTTING_DOWN = "The server is shutting down. Send the request again in a moment."
+LOWERED = "max_tokens was lowered from {} to {}, the most that fits."
 
 
 @dataclass(slots=True)
 class Choice:
     """One answer to a request, and the run that generates it.
 
-    echo: the prompt if the answer must begin with it, else empty. run: None until it starts.
-    num_read: number of events of the run that were read.
+    num_prompt: the prompt's tokens, counted in the usage of its first answer only. echo: the prompt
+    if the answer must begin with it, else empty. pieces: what was read so far.
     """
 
+    index: int
     request: Request
-    envelope: Envelope
+    num_prompt: int
     answer: StreamedAnswer
     echo: str = ""
     run: Run | None = None
     num_read: int = 0
+    pieces: list[Piece] = field(default_factory=list)
 
-    def new_piece(self) -> tuple[Piece, bool]:
-        """Return the new text and tokens, and whether there are new events.
+    @property
+    def text(self) -> str:
+        return self.echo + "".join(piece.text for piece in self.pieces)
 
-        Raises ApiError if the run has failed.
+    @property
+    def tokens(self) -> list[AnswerToken]:
+        return [token for piece in self.pieces for token in piece.tokens]
+
+    def read(self) -> tuple[Piece, bool]:
+        """Read new events; return the new text and tokens, and whether there were events.
+
+        Raises ApiError if the run was cancelled or failed.
         """
         assert self.run is not None
         events = self.run.events_since(self.num_read)
         self.num_read += len(events)
         piece = self.answer.read(events)
+        self.pieces.append(piece)
         self.run.report(self.answer.num_tokens, self.answer.is_cut)
-        if self.answer.is_over:
-            check(self.answer.end)
+        end = self.answer.end
+        if end is not None and end.reason == "cancelled":
+            raise ApiError(503, SHUTTING_DOWN, retry_after=5)
+        if end is not None and end.reason == "error":
+            raise ApiError(503, end.message, retry_after=1)
         return piece, bool(events)
 
 
 class Choices:
     """All answers to one request.
 
-    submit: starts a run.
-    at_once: maximum number of runs at the same time.
-    seconds: how long to retry if the engine's queue is full and none of the runs is active.
+    at_once: maximum number of runs at the same time. seconds: how long to retry if the engine's
+    queue is full and none of the runs is active. release: called when the runs are over.
     """
 
     def __init__(
@@ -66,11 +90,13 @@ class Choices:
         submit: Callable[[Request], Awaitable[Run]],
         at_once: int,
         seconds: float,
+        release: Callable[[], None],
     ) -> None:
         self.all = tuple(choices)
         self._submit = submit
         self._at_once = at_once
         self._seconds = seconds
+        self._release = release
         self._waiting = deque(choices)
         self._active: list[Choice] = []
         self._until = 0.0
@@ -83,12 +109,13 @@ class Choices:
         self._active.append(choice)
         self._until = time.monotonic() + self._seconds
 
-    def cancel(self) -> None:
-        """Cancel all runs; they end within one forward pass."""
+    def end(self) -> None:
+        """End all runs within one forward pass. Must be called exactly once."""
         self._waiting.clear()
         for choice in self._active:
             if choice.run is not None:
                 choice.run.cancel()
+        self._release()
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, Piece | None]]:
         """Yield (choice, piece) for each new piece, and (choice, None) when a choice is complete.
@@ -99,7 +126,7 @@ class Choices:
             await self._begin_more()
             is_idle = True
             for choice in list(self._active):
-                piece, is_new = choice.new_piece()
+                piece, is_new = choice.read()
                 is_idle = is_idle and not is_new
                 if piece:
                     yield choice, piece
@@ -111,6 +138,11 @@ class Choices:
             if is_idle:
                 await asyncio.sleep(POLL_SECONDS)
 
+    async def finish(self) -> None:
+        """Wait until all answers are complete. Raises the exceptions of ``pieces``."""
+        async for _ in self.pieces():
+            pass
+
     async def _begin_more(self) -> None:
         while self._waiting and len(self._active) < self._at_once:
             try:
@@ -120,82 +152,177 @@ class Choices:
                     raise
                 return
 
-    async def complete(self) -> Json:
-        """Wait until all answers are complete and return the response.
 
-        Raises the exceptions of ``pieces``.
-        """
-        collected: dict[int, list[Piece]] = {
-            id(choice): [Piece(choice.echo)] for choice in self.all
-        }
-        async for choice, piece in self.pieces():
-            if piece is not None:
-                collected[id(choice)].append(piece)
-        return joined(
-            [
-                choice.envelope.complete(choice.answer, _merged(collected[id(choice)]))
-                for choice in self.all
-            ]
-        )
+class Envelope:
+    """Builds the JSON of a response: the complete answer, or the chunks of a stream."""
 
-    async def chunks(self) -> AsyncIterator[Json]:
-        """Yield the chunks of a stream. Raises the exceptions of ``pieces``."""
-        for choice in self.all:
-            if choice.envelope.is_chat:
-                yield choice.envelope.first()
+    def __init__(self, body: AnswerBody, tokenizer: Tokenizer, choices: Choices) -> None:
+        self._body = body
+        self._tokenizer = tokenizer
+        self._choices = choices
+        self._is_chat = isinstance(body, ChatBody)
+        kind = "chatcmpl" if self._is_chat else "cmpl"
+        self._id = f"{kind}-{uuid.uuid4().hex}"
+        self.created = int(time.time())
+
+    def complete(self) -> Json:
+        """Return the JSON of a finished response."""
+        choices = []
+        for choice in self._choices.all:
+            shown: Json = {"text": choice.text}
+            if self._is_chat:
+                shown = {"message": {"role": "assistant", "content": choice.text, "refusal": None}}
+            shown = self._choice(choice, shown, choice.tokens, choice.answer.finish_reason)
+            choices.append(shown)
+        return {**self._head(choices), **self.usage(), **self._with_figures(choices)}
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Yield the events of a stream: its chunks, an error if a run fails, and [DONE]."""
+        try:
+            async for chunk in self._chunks():
+                yield f"data: {json_line(chunk)}\n\n"
+        except Exception as error:
+            yield f"data: {json_line(api_error(error).body)}\n\n"
+        yield "data: [DONE]\n\n"
+
+    async def _chunks(self) -> AsyncIterator[Json]:
+        has_usage = self._body.stream_options.include_usage
+        for choice in self._choices.all:
+            if self._is_chat:
+                yield self._chunk(choice, {"role": "assistant", "content": ""})
             if choice.echo:
-                yield choice.envelope.chunk(Piece(choice.echo))
-        used: list[Json] = []
-        async for choice, piece in self.pieces():
+                yield self._chunk(choice, {"content": choice.echo})
+        async for choice, piece in self._choices.pieces():
             if piece is not None:
-                yield choice.envelope.chunk(piece)
+                yield self._chunk(choice, {"content": piece.text}, piece.tokens)
                 continue
-            ended, *rest = choice.envelope.last(choice.answer)
-            if len(self.all) > 1:
-                ended = _with_own(ended, (rest or [ended])[-1])
+            ended = self._chunk(choice, {}, (), choice.answer.finish_reason)
+            if len(self._choices.all) > 1 or not has_usage:
+                ended |= self._with_figures(ended["choices"], [choice])
             yield ended
-            used += rest
-        if used:
-            yield joined(used)
+        if has_usage:
+            used = {**self._head([], ".chunk" * self._is_chat), **self.usage()}
+            yield {**used, **self._with_figures([])}
+
+    def _chunk(
+        self,
+        choice: Choice,
+        delta: Json,
+        tokens: Sequence[AnswerToken] = (),
+        finish_reason: str | None = None,
+    ) -> Json:
+        shown = {"delta": delta} if self._is_chat else {"text": delta.get("content", "")}
+        shown = self._choice(choice, shown, tokens, finish_reason)
+        chunk = self._head([shown], ".chunk" * self._is_chat)
+        return {**chunk, "usage": None} if self._body.stream_options.include_usage else chunk
+
+    def _head(self, choices: list[Json], suffix: str = "") -> Json:
+        name = ("chat.completion" if self._is_chat else "text_completion") + suffix
+        head = {"id": self._id, "object": name, "created": self.created}
+        return {**head, "model": self._body.model, "choices": choices}
+
+    def _choice(
+        self,
+        choice: Choice,
+        shown: Json,
+        tokens: Sequence[AnswerToken],
+        finish_reason: str | None,
+    ) -> Json:
+        most = self._body.num_runners_up
+        logprobs = None
+        if most is not None and tokens:
+            logprobs = (self._of_chat if self._is_chat else self._of_text)(tokens, most)
+        reason = {"logprobs": logprobs, "finish_reason": finish_reason}
+        return {"index": choice.index, **shown, **reason}
+
+    def _of_chat(self, tokens: Sequence[AnswerToken], most: int) -> Json:
+        def entry(token: int, share: float) -> Json:
+            spelled_bytes = self._tokenizer.token_bytes(token)
+            name = spelled(spelled_bytes)
+            return {"token": name, "logprob": _log(share), "bytes": list(spelled_bytes)}
+
+        content = [
+            {**entry(*_chosen(token)), "top_logprobs": [entry(*top) for top in _best(token, most)]}
+            for token in tokens
+        ]
+        return {"content": content, "refusal": None}
+
+    def _of_text(self, tokens: Sequence[AnswerToken], most: int) -> Json:
+        def name(token: int) -> str:
+            return spelled(self._tokenizer.token_bytes(token))
+
+        return {
+            "tokens": [name(token.token) for token in tokens],
+            "token_logprobs": [_log(token.proposal.confidence) for token in tokens],
+            "top_logprobs": [
+                {name(top): _log(share) for top, share in [*_best(token, most), _chosen(token)]}
+                for token in tokens
+            ],
+            "text_offset": [token.start for token in tokens],
+        }
+
+    def usage(self) -> Json:
+        """Return the field ``usage``, for all choices together."""
+        choices = self._choices.all
+        num_prompt = sum(choice.num_prompt for choice in choices)
+        num_written = sum(choice.answer.num_tokens for choice in choices)
+        num_reused = sum(
+            min(folds.num_reused(choice.answer.events), choice.num_prompt) for choice in choices
+        )
+        return {
+            "usage": {
+                "prompt_tokens": num_prompt,
+                "completion_tokens": num_written,
+                "total_tokens": num_prompt + num_written,
+                "prompt_tokens_details": {"cached_tokens": num_reused},
+            }
+        }
+
+    def _with_figures(self, shown: list[Json], choices: Sequence[Choice] = ()) -> Json:
+        """Return the figures of the only choice, or add to each of ``shown`` its own."""
+        if len(self._choices.all) == 1:
+            return self.figures(self._choices.all[0])
+        for json, choice in zip(shown, choices or self._choices.all, strict=False):
+            json |= self.figures(choice)
+        return {}
+
+    def figures(self, choice: Choice) -> Json:
+        """Return the statistics of a run, up to the end of its answer.
+
+        Times are device times in seconds.
+        """
+        events, end, settings = choice.answer.events, choice.answer.end, choice.request.settings
+        requested, allowed = self._body.num_tokens, settings.max_new_tokens
+        is_lowered = requested is not None and requested > allowed
+        drafting = list(folds.drafting(events))
+        mars = {
+            "ended": end.reason if end else "stop",
+            "message": end.message if end else "",
+            "note": LOWERED.format(requested, allowed) if is_lowered else "",
+            "seed": settings.seed,
+            "forwards": folds.num_forwards(events),
+            "tokens_per_forward": round(folds.tpf(events), 3),
+            "loops_at": folds.loops_at(events),
+            "tokens_per_second": round(folds.tokens_per_second(events), 1),
+            "prefill_seconds": round(folds.prefill_seconds(events), 4),
+            "decode_seconds": round(folds.decode_seconds(events), 4),
+            "reused_tokens": folds.num_reused(events),
+            "drafted_tokens": sum(num_drafted for num_drafted, _ in drafting),
+            "accepted_tokens": sum(num_accepted for _, num_accepted in drafting),
+        }
+        return {"mars": mars, "metrics": metrics(events)}
 
 
-def joined(answers: Sequence[Json]) -> Json:
-    """Join several answers into one response.
-
-    Their ``usage`` objects are added up. Fields that are not in SHARED, such as ``mars``, move into
-    the choices.
-    """
-    if len(answers) == 1:
-        return answers[0]
-    first, moved = answers[0], [_with_own(answer, answer) for answer in answers]
-    return {
-        **{name: first[name] for name in SHARED if name in first},
-        "choices": [choice for answer in moved for choice in answer["choices"]],
-        "usage": total([answer["usage"] for answer in answers]),
-    }
+def _chosen(token: AnswerToken) -> tuple[int, float]:
+    return token.token, token.proposal.confidence
 
 
-def _with_own(answer: Json, source: Json) -> Json:
-    """Return ``answer`` with only its fields in SHARED at the top level.
-
-    The other fields of ``source`` are added to each choice.
-    """
-    moved = {name: value for name, value in source.items() if name not in SHARED}
-    shared = {name: value for name, value in answer.items() if name in SHARED}
-    return {**shared, "choices": [{**choice, **moved} for choice in answer["choices"]]}
+def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
+    """Return the ``most`` most probable tokens at a position, with their probabilities."""
+    candidates = [_chosen(token), *token.proposal.runners_up]
+    return sorted(candidates, key=lambda candidate: -candidate[1])[:most]
 
 
-def total(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up several ``usage`` objects, field by field."""
-    return {
-        name: total([usage[name] for usage in usages])
-        if isinstance(value, dict)
-        else sum(usage[name] for usage in usages)
-        for name, value in usages[0].items()
-    }
-
-
-def _merged(pieces: Iterable[Piece]) -> Piece:
-    collected = list(pieces)
-    tokens = tuple(token for piece in collected for token in piece.tokens)
-    return Piece("".join(piece.text for piece in collected), tokens)
+def _log(share: float) -> float:
+    """Return the logarithm of a probability, kept finite because JSON has no infinity."""
+    return math.log(max(share, 1e-45))

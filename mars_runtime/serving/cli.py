@@ -105,7 +105,7 @@ def serve_here(
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
     app = make_app(models, key=key, expose=metrics.expose, origins=origins)
-    server = Server(Proxies(app, proxies), models.close, is_proxied=proxies > 0)
+    server = Server(Proxies(app, proxies), requested_host, models.close, is_proxied=proxies > 0)
 
     def report() -> None:
         if trouble := models.wait():

@@ -8,11 +8,11 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineBusy, EngineError
 from mars_runtime.engine.request import RequestError
-from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.models import NotReadyError, UnknownModelError
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
@@ -54,11 +54,14 @@ class ApiError(Exception):
         return {"error": error}
 
     @property
-    def response(self) -> Response:
-        headers = {"retry-after": str(self.retry_after)} if self.retry_after else {}
+    def headers(self) -> dict[str, str]:
         if self.status == 401:
-            headers["www-authenticate"] = "Bearer"
-        return JSONResponse(self.body, self.status, headers)
+            return {"www-authenticate": "Bearer"}
+        return {"retry-after": str(self.retry_after)} if self.retry_after else {}
+
+    @property
+    def response(self) -> Response:
+        return JSONResponse(self.body, self.status, self.headers)
 
 
 def api_error(error: Exception) -> ApiError:
@@ -91,11 +94,11 @@ class Faults:
     fails is cut off.
     """
 
-    def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:
+    def __init__(self, app: ASGIApp, respond: Callable[[ApiError], Response]) -> None:
         self._app = app
         self._respond = respond
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_begun = scope["type"] != "http"
 
         async def send_and_note(message: Message) -> None:

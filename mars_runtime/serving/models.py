@@ -16,7 +16,6 @@ from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import DEAD, BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
-from mars_runtime.runs.events import Event
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,25 +38,6 @@ class NotReadyError(RuntimeError):
     def __init__(self, message: str, seconds: int = 5) -> None:
         super().__init__(message)
         self.seconds = seconds
-
-
-class Answering(Protocol):
-    """The methods of a run that are needed to build an answer.
-
-    ``mars_runtime.engine.Run`` implements them.
-    """
-
-    def events_since(self, index: int) -> Sequence[Event]:
-        """Return the events from number ``index`` on, without waiting for more.
-
-        The last event of a run is an End.
-        """
-
-    def report(self, num_sent: int, is_cut: bool) -> None:
-        """Record how many tokens were sent so far, and whether a stop has ended the answer."""
-
-    def cancel(self) -> None:
-        """End the run within one forward pass. A second call does nothing."""
 
 
 class ServedModel(Protocol):

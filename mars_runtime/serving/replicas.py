@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -25,32 +25,32 @@ from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS
 from mars_runtime.serving.server import (
     KEY,
+    LOOPBACK,
     AddressInUseError,
     ServePlan,
+    allowed_origins,
     api_key,
     bound,
     bring,
     url_of,
 )
 
-APP, DEPLOYMENT = "mars", "Replica"
-RETRYING = "mars_runtime.serving.retry.middlewares"
-ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
-# Number of requests that a replica accepts in addition to runs, such as stops and health checks.
-NUM_STEERING = 4
+APP = "mars"
+NUM_CHECKS = 4  # requests that a replica accepts in addition to runs, such as health checks
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0
 START_SECONDS = 60.0  # time for a proxy to start; Ray's default, 5, is too short on a busy machine
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """An environment variable that Ray reads when it is imported. With 0, Ray binds all its ports to
 127.0.0.1, on Linux too."""
 NO_RAY = "Ray is not installed here. Run pip install -r requirements-serve.txt."
-Bring = Callable[[ServePlan], EngineModel]
+NOT_STARTED = "The replicas did not start. See the logs of Ray."
 NO_KEY = (
     f"{KEY} is not set on this machine, but it is set where the server was deployed. Set it and "
     "start Ray again."
 )
+LOGGING = {"log_level": "WARNING", "enable_access_log": False}
+Bring = Callable[[ServePlan], EngineModel]
 
 
 def serve(plan: ServePlan, host: str, port: int) -> int:
@@ -76,8 +76,8 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     is_own = begin(host.strip("[]"), port)
     try:
         deploy(plan, bring)
-    except ReplicaSetError as error:
-        print(error, file=sys.stderr)
+    except RuntimeError:
+        print(NOT_STARTED, file=sys.stderr)
         return 1
     leaving = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -89,122 +89,70 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     return 0
 
 
-class ReplicaSetError(RuntimeError):
-    """The deployment failed. The message is one sentence."""
-
-
 def has_ray() -> bool:
     return importlib.util.find_spec("ray") is not None
 
 
-def begin(host: str, port: int, num_cores: int | None = None) -> bool:
+def begin(host: str, port: int) -> bool:
     """Join the cluster at RAY_ADDRESS or start one, then start Ray's proxies.
 
-    num_cores: number of cores of a new cluster; None for all cores that Ray detects. Returns
-    whether a cluster was started.
+    Returns whether a cluster was started.
     """
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), before]))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", str(START_SECONDS))
-    os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = RETRYING
     if not address and host in LOOPBACK:
         os.environ[CLUSTERS] = "0"
     import ray
     from ray import serve
 
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    options: dict[str, Any] = {"include_dashboard": False, "num_cpus": num_cores}
-    if address:
-        options = {}
-    ray.init(address=address or "local", **options, **quiet)
-    serve.start(http_options={"host": host, "port": port}, logging_config=_logging())
+    options: dict[str, Any] = {} if address else {"include_dashboard": False}
+    ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+    serve.start(http_options={"host": host, "port": port}, logging_config=LOGGING)
     return not address
 
 
-def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
-    """Deploy replicas of the endpoint under /name and wait until they are ready.
+def deploy(plan: ServePlan, bring: Bring) -> None:
+    """Deploy replicas of the endpoint and wait until they are ready. Raises RuntimeError.
 
     Replicas of an earlier deployment are replaced one by one, after they have finished their
-    requests. bring: loads the model in a replica. Raises ReplicaSetError.
+    requests. bring: loads the model in a replica.
     """
     from ray import serve
 
-    has_key = bool(api_key())
-    bound = serve.deployment(serve.ingress()(Replica), **options(plan)).bind(plan, bring, has_key)
-    try:
-        serve.run(bound, name=name or APP, route_prefix=f"/{name}")
-    except RuntimeError as error:
-        application = serve.status().applications.get(name or APP)
-        reason = (
-            application.deployments[DEPLOYMENT].message
-            if application and application.deployments
-            else str(error)
-        )
-        raise ReplicaSetError(sentence_in(reason)) from error
+    deployment = serve.deployment(serve.ingress()(Replica), **options(plan))
+    serve.run(deployment.bind(plan, bring, allowed_origins(), bool(api_key())), name=APP)
 
 
-def end(*names: str) -> None:
-    """End all streams with an error message, then stop replicas, proxies and cluster.
-
-    names: the applications that may have open streams; by default only APP.
-    """
+def end() -> None:
+    """Stop replicas, proxies and cluster."""
     import ray
     from ray import serve
 
-    try:
-        for name in names or (APP,):
-            serve.get_app_handle(name).broadcast("leave").results(timeout_s=GRACE_SECONDS)
-    finally:
-        serve.shutdown()
-        ray.shutdown()
+    serve.shutdown()
+    ray.shutdown()
 
 
 def options(plan: ServePlan) -> dict[str, Any]:
-    """Return the options of Ray's deployment.
-
-    Requests with the same x-session-id are sent to the same replica as long as the set of replicas
-    does not change. A replica finishes its requests before it stops.
-    """
+    """Return the options of Ray's deployment. A replica finishes its requests before it stops."""
     busy = plan.max_runs + plan.max_waiting
-    if plan.min_replicas == plan.max_replicas:
-        number: dict[str, Any] = {"num_replicas": plan.min_replicas}
-    else:
-        number = {
-            "autoscaling_config": {
-                "min_replicas": plan.min_replicas,
-                "max_replicas": plan.max_replicas,
-                "target_ongoing_requests": plan.max_runs,
-            }
-        }
     return {
-        "name": DEPLOYMENT,
-        **number,
+        "autoscaling_config": {
+            "min_replicas": plan.min_replicas,
+            "max_replicas": plan.max_replicas,
+            "target_ongoing_requests": plan.max_runs,
+        },
         "ray_actor_options": {"num_cpus": plan.threads},
-        "max_ongoing_requests": busy + NUM_STEERING,
+        "max_ongoing_requests": busy + NUM_CHECKS,
         "max_queued_requests": busy,
         "backpressure_config": {"status_code": 429, "retry_after_s": BUSY_SECONDS},
-        "request_router_config": {"request_router_class": ROUTER},
         "graceful_shutdown_timeout_s": DEFAULT_CAPS.max_seconds + GRACE_SECONDS,
-        "graceful_shutdown_wait_loop_s": 0.5,
         "health_check_period_s": HEALTH_SECONDS,
         "max_constructor_retry_count": 2,
-        "logging_config": _logging(),
+        "logging_config": LOGGING,
     }
-
-
-def sentence_in(message: str) -> str:
-    """Return why the replicas did not start, as a sentence. message: Ray's error message."""
-    marks = [line for line in message.splitlines() if "ReplicaError: " in line]
-    why = marks[-1].split("ReplicaError: ")[-1] if marks else "see the logs of Ray."
-    return f"The replicas did not start: {why}"
-
-
-def _logging() -> dict[str, Any]:
-    return {"log_level": "WARNING", "enable_access_log": False}
 
 
 class ReplicaError(RuntimeError):
@@ -214,14 +162,16 @@ class ReplicaError(RuntimeError):
 class Replica:
     """A Ray actor that serves the endpoint. Ray replaces it if its engine dies."""
 
-    def __init__(self, plan: ServePlan, bring: Bring, has_key: bool) -> None:
+    def __init__(
+        self, plan: ServePlan, bring: Bring, origins: Sequence[str], has_key: bool
+    ) -> None:
         """Load the model with ``bring``. Raises ReplicaError.
 
         has_key: whether the deploying process has a key; then this machine must have one too.
         """
         import torch
 
-        self._key = api_key()
+        self._key, self._origins = api_key(), origins
         if has_key and not self._key:
             raise ReplicaError(NO_KEY)
         torch.set_num_threads(plan.threads)
@@ -231,16 +181,12 @@ class Replica:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the ASGI app of the endpoint, the same as without Ray. Ray calls this method."""
-        return make_app(self._models, key=self._key)
+        return make_app(self._models, key=self._key, origins=self._origins)
 
     def check_health(self) -> None:
         """Raise ReplicaError if the model cannot answer. Ray calls this method regularly."""
         if trouble := self._models.trouble:
             raise ReplicaError(trouble)
-
-    def leave(self) -> None:
-        """End all runs with an error message."""
-        self._models.close()
 
     def __del__(self) -> None:
         if hasattr(self, "_models"):

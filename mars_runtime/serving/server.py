@@ -1,7 +1,7 @@
 """The options of ``serve``, and the HTTP server of the endpoint and the page.
 
-At shutdown, streams end with an error message. There are time limits for receiving a request and
-for sending an answer. Heavy packages such as torch are imported only when a model is loaded.
+At shutdown, streams end with an error message. Heavy packages such as torch are imported only when
+a model is loaded.
 """
 
 from __future__ import annotations
@@ -11,34 +11,24 @@ import asyncio
 import os
 import re
 import socket
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mars_runtime.serving.addresses import ORIGINS, LocalNames, OriginsError, read_origins
-from mars_runtime.serving.limits import Application, Message, Receive, Send, address_of, weak_key
+from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
+from mars_runtime.serving.limits import address_of, weak_key
 
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
 
 GRACE_SECONDS = 10  # at shutdown, seconds for answers in progress to end
-HEAD_SECONDS = BODY_SECONDS = 10.0
-"""Time limits for receiving the headers and for receiving a body. The limit for the headers begins
-with the connection or, for later requests, with their first byte."""
-BODY_RATE = 50_000  # received bytes that extend the time limit for a body by one second
-MAX_BODY_SECONDS = 180.0  # maximum time limit for a body
-LATE = b'{"detail":"The request was not complete in time: send it again."}'
-DRAIN_SECONDS = 30.0
-DRAINED = 16_000  # number of bytes that a client must read of an answer within DRAIN_SECONDS
-PAUSED_SECONDS = 1.0
-"""If a timer runs this many seconds late, the process was paused (SIGSTOP, a frozen container)."""
+HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
 PIECE = 65_536  # number of bytes of an answer that are buffered for a client
 MAX_CONNECTIONS = 800  # total; less than 1,024, a common limit for open files
 MAX_OF_ADDRESS = 200
@@ -47,7 +37,8 @@ connections then have the proxy's address.
 """
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
 """HTTP headers that every response contains."""
-CROWDED = b'{"detail":"Too many connections are open: close some and try again."}'
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOCAL_NAMES = ("localhost", "*.localhost", "127.0.0.1", "::1", "[::1]")
 KEY = "MARS_API_KEY"
 """Environment variable with the key that clients must send. If it is not set, no key is needed."""
 PROXIES = "MARS_NUM_PROXIES"
@@ -201,187 +192,22 @@ def url_of(host: str, port: int) -> str:
     return f"http://{authority(loopback.get(host, host), port)}"
 
 
-class PunctualProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with limits for time and for the number of connections.
-
-    A request that arrives too slowly is answered with 408, a connection above the limit with 503. A
-    client that does not read its answer is disconnected. The time for computing an answer is not
-    limited here.
+class BoundedProtocol(H11Protocol):
+    """uvicorn's HTTP protocol with limits that uvicorn lacks: a time limit for the first request's
+    headers, and a number of connections per address. A connection above it gets uvicorn's 503.
     """
-
-    _opened = 0.0
-    _drain_timer: asyncio.TimerHandle | None = None
-    _num_undelivered = 0
-    _timer: asyncio.TimerHandle | None = None
-    _awaited: tuple[object, ...] = ()
-    _since = 0.0  # when waiting for the headers or the body began
-    _num_received = _chunk = 0  # bytes received since then, and in the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer for the headers, or reject the connection with 503."""
         super().connection_made(transport)
-        self._opened = self.loop.time()
-        # With this limit, pause_writing is called as soon as a byte cannot be sent.
-        transport.set_write_buffer_limits(high=0)
-        if self._is_crowded():
-            self._send_whole(503, "Service Unavailable", CROWDED)
-            transport.close()
-            return
-        self._watch()
+        address = address_of(self.client)
+        clients = (getattr(other, "client", None) for other in self.connections)
+        if sum(address_of(client) == address for client in clients) > MAX_OF_ADDRESS:
+            self.limit_concurrency = 0
+        self.loop.call_later(HEAD_SECONDS, self._close_if_silent)
 
-    def data_received(self, data: bytes) -> None:
-        self._chunk = len(data)
-        self._num_received += len(data)
-        super().data_received(data)
-        self._watch()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request on this connection."""
-        super().on_response_complete()
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._disarm()
-        self._end_drain()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection.
-
-        If the process was paused, the timer is restarted instead. A request may have arrived during
-        the pause, and timers run before it is read.
-        """
-        if _was_paused(self.timeout_keep_alive_task, self.loop.time()):
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-        else:
-            super().timeout_keep_alive_handler()
-
-    def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Stop the timers and leave the connection to the WebSocket protocol."""
-        self._disarm()
-        self._end_drain()
-        super().handle_websocket_upgrade(event)
-
-    def pause_writing(self) -> None:
-        """Start the timer for a client that does not read its answer."""
-        super().pause_writing()
-        self._end_drain()
-        self._num_undelivered = self.transport.get_write_buffer_size()
-        self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
-
-    def resume_writing(self) -> None:
-        """Stop the timer, because the client has read everything."""
-        super().resume_writing()
-        self._end_drain()
-
-    def _check_drain(self) -> None:
-        """Disconnect a client that reads its answer too slowly."""
-        before, self._num_undelivered = (
-            self._num_undelivered,
-            self.transport.get_write_buffer_size(),
-        )
-        is_paused = _was_paused(self._drain_timer, self.loop.time())
-        if before - self._num_undelivered < DRAINED and not is_paused:
-            self.transport.abort()
-        else:
-            self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
-
-    def _end_drain(self) -> None:
-        if self._drain_timer is not None:
-            self._drain_timer.cancel()
-
-    def _is_crowded(self) -> bool:
-        """Return whether to reject this connection, because there are too many.
-
-        If the server is full and another address has more connections than this one, one of the
-        other address's connections is closed instead.
-        """
-        by_address: defaultdict[str, list[PunctualProtocol]] = defaultdict(list)
-        for connection in self.connections:
-            if isinstance(connection, PunctualProtocol):
-                by_address[address_of(connection.client)].append(connection)
-        of_address = by_address[address_of(self.client)]
-        is_proxied = isinstance(self.config, Config) and self.config.is_proxied
-        if self.client is not None and not is_proxied and len(of_address) > MAX_OF_ADDRESS:
-            return True
-        if len(self.connections) <= MAX_CONNECTIONS:
-            return False
-        most = max(by_address.values(), key=len)
-        if len(most) <= len(of_address):
-            return True
-        oldest = min(most, key=lambda connection: (connection._is_answering, connection._opened))
-        oldest.transport.abort()
-        self.connections.discard(oldest)
-        return False
-
-    @property
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _send_whole(self, status: int, reason: str, body: bytes) -> None:
-        """Write a complete response without involving the app."""
-        headers = [("content-type", "application/json"), ("connection", "close"), *HEADERS]
-        head = h11.Response(status_code=status, headers=headers, reason=reason.encode())
-        events = (head, h11.Data(data=body), h11.EndOfMessage())
-        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
-
-    def _watch(self) -> None:
-        """Restart the timer if the server now waits for another part of a request."""
-        part = self.conn.their_state
-        is_idle = part is h11.IDLE and self.timeout_keep_alive_task is not None
-        awaited = (part, is_idle, self.cycle)
-        if awaited == self._awaited:
-            return
-        self._disarm()
-        self._awaited = awaited
-        if part in (h11.IDLE, h11.SEND_BODY) and not is_idle and not self.transport.is_closing():
-            self._since, self._num_received = self.loop.time(), self._chunk
-            is_body = part is h11.SEND_BODY
-            seconds = BODY_SECONDS if is_body else HEAD_SECONDS
-            self._timer = self.loop.call_later(seconds, self._late, is_body)
-
-    def _late(self, is_body: bool) -> None:
-        """End a request if its time limit is over, or restart the timer if time is left.
-
-        Received bytes extend the limit for a body. A pause of the process does not count.
-        """
-        now = self.loop.time()
-        if _was_paused(self._timer, now):
-            self._since = now
-        seconds = body_seconds(self._num_received) if is_body else HEAD_SECONDS
-        remaining = self._since + seconds - now
-        if remaining > 0:
-            self._timer = self.loop.call_later(remaining, self._late, is_body)
-        else:
-            self._end()
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _end(self) -> None:
-        """Close the connection; first answer with 408 if a request has begun."""
-        state = self.conn.our_state
-        if state is h11.SEND_RESPONSE or (state is h11.IDLE and self.conn.trailing_data[0]):
-            self._send_whole(408, "Request Timeout", LATE)
-            if self.cycle is not None:
-                self.cycle.disconnected = True
-        self.transport.close()
-
-
-def _was_paused(timer: asyncio.TimerHandle | None, now: float) -> bool:
-    """Return whether a pause of the process delayed this timer."""
-    return timer is not None and now - timer.when() > PAUSED_SECONDS
-
-
-def body_seconds(num_received: int) -> float:
-    """Return the time limit in seconds for a body of which ``num_received`` bytes have arrived.
-
-    The declared length of the body does not affect the limit.
-    """
-    return min(MAX_BODY_SECONDS, BODY_SECONDS + num_received / BODY_RATE)
+    def _close_if_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
 
 
 class InPieces:
@@ -391,10 +217,10 @@ class InPieces:
     the whole answer for every client.
     """
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
             if message["type"] != "http.response.body" or len(body) <= PIECE:
@@ -407,31 +233,27 @@ class InPieces:
         await self._app(scope, receive, send_pieces)
 
 
-class Config(uvicorn.Config):
-    """uvicorn's configuration for the endpoint and the page.
-
-    is_proxied: whether clients connect through trusted proxies. options: further options of
-    uvicorn. uvicorn's handling of proxy headers is switched off; ``limits.Proxies`` replaces it.
-    """
-
-    def __init__(self, app: ASGIApp, is_proxied: bool = False, **options: Any) -> None:
-        in_pieces = InPieces(app if is_proxied else LocalNames(app))
-        super().__init__(
-            in_pieces, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **options
-        )
-        self.is_proxied = is_proxied
-
-
 class Server(uvicorn.Server):
     """Serves an app until SIGTERM, SIGINT or a call of ``leave``.
 
+    host: where it listens. At a loopback address only the names of this machine are served, because
+    the host name of another site may be made to resolve to it (DNS rebinding).
     close: ends all runs. It is called at shutdown, because uvicorn waits until all streams end.
+    is_proxied: whether clients connect through trusted proxies. uvicorn's own handling of proxy
+    headers is switched off; ``limits.Proxies`` replaces it.
     """
 
-    def __init__(self, app: ASGIApp, close: Callable[[], None], is_proxied: bool = False) -> None:
-        config = Config(
-            app,
-            is_proxied=is_proxied,
+    def __init__(
+        self, app: ASGIApp, host: str, close: Callable[[], None], is_proxied: bool = False
+    ) -> None:
+        if host.strip("[]") in LOOPBACK and not is_proxied:
+            app = TrustedHostMiddleware(app, LOCAL_NAMES, www_redirect=False)
+        config = uvicorn.Config(
+            InPieces(app),
+            http="h11" if is_proxied else BoundedProtocol,
+            proxy_headers=False,
+            headers=[*HEADERS],
+            limit_concurrency=MAX_CONNECTIONS,
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=GRACE_SECONDS,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from mars_runtime.serving.answer import SHUTTING_DOWN
+from mars_runtime.serving.choices import SHUTTING_DOWN
 from tests.attack.attacked import ROOT
 
 PAGE = """
@@ -22,7 +22,7 @@ import importlib.util, pathlib, sys, time
 from tests.app.scripted_page import ReadyEngines, ScriptedBackend, make_served
 from app.settings import AppSettings
 from mars_runtime.model.registry import Entry
-from mars_runtime.serving import answer
+from mars_runtime.serving import choices
 
 spec = importlib.util.spec_from_file_location("start", "app.py")
 start = importlib.util.module_from_spec(spec)
@@ -34,7 +34,7 @@ served = make_served(pathlib.Path(sys.argv[1]), entry, backend, settings)
 start.make_engines = lambda settings: ReadyEngines(settings, served)
 start.read_settings = lambda arguments: settings
 start.check_address = lambda settings: None
-answer.POLL_SECONDS = 0.7  # a busy machine
+choices.POLL_SECONDS = 0.7  # a busy machine
 start.main()
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import httpx
 import pytest
 from gradio import routes
 
-from app.serving.documents import MARKER, NO_HOST
-from mars_runtime.serving.addresses import OTHER_HOST
+from app.serving.documents import MARKER
 from tests.app.scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 from tests.attack.attacked import Place, connection, place_of
 
@@ -40,14 +38,13 @@ def test_only_names_of_this_machine_and_its_proxies_are_served(kind: str, place:
     for path in PATHS[kind]:
         for name in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example."):
             refused = answer(place, path, f"{name}:{place[1]}")
-            assert refused.startswith(b"HTTP/1.1 403 "), path
-            assert OTHER_HOST.encode() in refused
+            assert refused.startswith(b"HTTP/1.1 400 "), path
         head = answer(place, path, "localhost").partition(b"\r\n\r\n")[0].lower()
         assert b"\r\nx-content-type-options: nosniff" in head, path
         assert b"\r\nreferrer-policy: same-origin" in head, path
     names = ("127.0.0.1", "localhost", "[::1]", "mars.localhost")
     hosts = [f"{name}:{place[1]}" for name in names]
-    for host in (*hosts, "demo.example", "demo.example:8443"):
+    for host in hosts:
         assert answer(place, PATHS[kind][0], host).startswith(b"HTTP/1.1 200 "), host
 
 
@@ -69,7 +66,7 @@ def test_nothing_is_rendered_for_each_request(url: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(routes.route_utils, "update_root_in_config", count)
 
     def ask(number: int) -> httpx.Response:
-        path, host = ("/", "/config", "/config/")[number % 3], f"host{number}.example"
+        path, host = ("/", "/config", "/config/")[number % 3], f"host{number}.localhost"
         return httpx.get(f"{url[:-1]}{path}?x={number}", headers={"host": host}, timeout=60)
 
     with ThreadPoolExecutor(16) as clients:
@@ -77,7 +74,7 @@ def test_nothing_is_rendered_for_each_request(url: str, monkeypatch: pytest.Monk
     assert {answer.status_code for answer in answers} == {200}
     for number, actual in enumerate(answers):
         assert MARKER not in actual.text
-        assert set(re.findall(r"http://host(\d+)\.example", actual.text)) == {str(number)}
+        assert set(re.findall(r"http://host(\d+)\.localhost", actual.text)) == {str(number)}
     assert len(rendered) <= 2
 
 
@@ -97,26 +94,5 @@ def test_the_configuration_names_the_address_that_was_asked(url: str) -> None:
                 assert host not in actual.text
                 assert json.dumps(host)[1:-1] not in actual.text
             else:
-                assert (actual.status_code, actual.json()["detail"]) == (400, NO_HOST)
-
-
-def test_assets_are_packed_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (path, *_) = re.findall(r'src="\./(assets/[^"]+[.]js)"', httpx.get(url).text)
-    plain = httpx.get(url + path, headers={"accept-encoding": "identity"})
-    packed, pack = list[int](), zlib.compressobj
-
-    def count(*args: int) -> object:
-        packed.append(1)
-        return pack(*args)
-
-    monkeypatch.setattr("zlib.compressobj", count)
-    answers = [httpx.get(url + path) for _ in range(4)]
-    assert len(packed) <= 1
-    for answer in answers:
-        assert answer.content == plain.content
-        assert answer.headers["content-encoding"] == "gzip"
-        for name in ("content-type", "etag"):
-            assert answer.headers[name] == plain.headers[name]
-    known = httpx.get(url + path, headers={"if-none-match": plain.headers["etag"]})
-    assert (known.status_code, known.content) == (304, b"")
-    assert httpx.get(f"{url}assets/nothing.js").status_code == 404
+                assert actual.status_code == 400
+                assert host not in actual.text

@@ -68,7 +68,7 @@ def connected(number: int, sent: bytes, address: str, place: Place, stop: Stop) 
 def unfinished(url: str, address: str, stop: Stop) -> None:
     """Bodies of imported runs that lack their last byte."""
     most = 2 * AppSettings().max_import_bytes
-    head = f"POST /{CALLS} HTTP/1.1\r\nhost: x\r\ncontent-length: {most}\r\n"
+    head = f"POST /{CALLS} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {most}\r\n"
     body = b"content-type: application/json\r\n\r\n" + b" " * (most - 1)
     connected(5, head.encode() + body, address, place_of(url), stop)
 
@@ -81,7 +81,7 @@ def never_reading(url: str, address: str, stop: Stop) -> None:
 
 
 def connecting(url: str, address: str, stop: Stop) -> None:
-    connected(200, b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n", address, place_of(url), stop)
+    connected(200, b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n", address, place_of(url), stop)
 
 
 KINDS: dict[str, Attack] = {

@@ -102,7 +102,7 @@ def serving(
     listener = bound("127.0.0.1", port)
     address = "http://127.0.0.1:{1}".format(*listener.getsockname())
     app = Proxies(make_app(models, caps, key, metrics.expose, origins), num_proxies)
-    server = Server(app, models.close)
+    server = Server(app, "127.0.0.1", models.close)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     place = Place(address, models, backend)

@@ -27,7 +27,7 @@ from scripted_server import (
 )
 
 from mars_runtime.runs.events import Event, Step
-from mars_runtime.serving.answer import LOWERED
+from mars_runtime.serving.choices import LOWERED
 from mars_runtime.serving.requests import Caps
 
 AR = {"method": "ar"}
