@@ -42,8 +42,7 @@ class Backend(ABC):
     """A model that decodes.
 
     Only the engine's worker thread calls its methods, except ``reserve``, ``capacity`` and
-    ``check``, which any thread may call. ``costs`` are the costs of forward passes on this device,
-    or None if they have not been measured.
+    ``check``, which any thread may call. costs: None if they have not been measured.
     """
 
     costs: ForwardCosts | None = None
@@ -69,7 +68,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check(self, request: AnyRequest) -> None:
-        """Raise RequestError with a one-sentence message if the request cannot be served."""
+        """Raise RequestError if the request cannot be served."""
 
     @abstractmethod
     def batch(self) -> Batch:
@@ -86,11 +85,10 @@ class Backend(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until the device has finished all its work."""
+        pass
 
 
 def as_backend(source: Checkpoint | Backend) -> Backend:
-    """Return ``source`` if it is a backend, else a backend for the checkpoint."""
     return source if isinstance(source, Backend) else CheckpointBackend(source)
 
 
@@ -99,8 +97,7 @@ class CheckpointBackend(Backend):
 
     num_bytes: memory for the prefix cache and for the keys and values of runs that share forward
         passes; by default, what the device can spare.
-    keeps: whether to use a prefix cache; false for measurements. A CPU model that is not bitwise
-        never uses one (``memory.new_prefix_cache``).
+    keeps: whether to use a prefix cache; false for measurements.
     registry_path: the registry that names draft models.
     """
 
@@ -130,10 +127,8 @@ class CheckpointBackend(Backend):
 
     @property
     def capacity(self) -> int:
-        """Maximum number of tokens of a prompt and its answer together.
-
-        It is the length of a shared row. Exclusive runs have the same limit, although they have
-        caches of their own.
+        """The length of a shared row. Exclusive runs, with caches of their own, have the same
+        limit.
         """
         return self._room.capacity
 
@@ -145,9 +140,7 @@ class CheckpointBackend(Backend):
         return room_for(model, num_rows, available - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
-        """Set the threads, run every method once as warm-up, and measure the costs of forward
-        passes.
-        """
+        """Set the threads, run every method once, and measure the costs of forward passes."""
         import torch
 
         torch.inference_mode().__enter__()  # in force until the worker thread ends
@@ -185,11 +178,8 @@ class CheckpointBackend(Backend):
         from mars_runtime.model.threads import TorchThreads, shared_from
         from mars_runtime.model.transformer import Transformer
 
-        model, base, most = (
-            self._checkpoint.model,
-            num_threads(self._checkpoint),
-            _default_threads(),
-        )
+        model, most = self._checkpoint.model, _default_threads()
+        base = num_threads(self._checkpoint)
         if isinstance(model, NativeModel):
             model.ceiling, base = base, 1
         elif isinstance(model, Transformer) and not self._is_cuda and most > 1:
@@ -244,7 +234,6 @@ class CheckpointBackend(Backend):
         _check_draft(self._drafts, request)
 
     def batch(self) -> Batch:
-        """Return the batch of runs that share forward passes, allocated at the first call."""
         if self._batch is None:
             from mars_runtime.decoders.cursor import CursorBatch
 
@@ -278,7 +267,6 @@ class CheckpointBackend(Backend):
         )
 
     def synchronize(self) -> None:
-        """Wait for the GPU; on a CPU, do nothing."""
         if self._is_cuda:
             import torch
 
@@ -286,10 +274,7 @@ class CheckpointBackend(Backend):
 
 
 def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
-    """Raise RequestError if a token id is outside the vocabulary or the answer does not fit.
-
-    A CustomDecoderRequest is not checked.
-    """
+    """Raise RequestError if a token id is outside the vocabulary or the answer does not fit."""
     from mars_runtime.decoders.base import check_prompt
     from mars_runtime.errors import DecodeError
 
@@ -314,9 +299,8 @@ def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
 
 
 def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
-    """Add the default draft model of ``target`` to speculative settings that name no draft model.
-
-    Other settings are returned unchanged. So a trace always names the draft model.
+    """Add the default draft model of ``target`` to speculative settings that name none, so that a
+    trace always names it.
     """
     if not settings.facts.needs_draft_model or settings.draft:
         return settings
@@ -324,7 +308,6 @@ def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
 
 
 def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
-    """Return an object through which decoders load the draft models of a checkpoint."""
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.errors import DecodeError
     from mars_runtime.model.config import CheckpointError
@@ -343,7 +326,6 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
 
 
 def _check_draft(models: DraftModels, request: AnyRequest) -> None:
-    """Raise RequestError if the draft model cannot be loaded or its context is too short."""
     from mars_runtime.errors import DecodeError
 
     settings = request.settings
@@ -362,7 +344,6 @@ def _check_draft(models: DraftModels, request: AnyRequest) -> None:
 
 
 def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
-    """Return whether the method in ``settings`` can run; ``speculative`` needs a draft model."""
     from mars_runtime.errors import DecodeError
 
     if not settings.facts.needs_draft_model:
@@ -378,7 +359,7 @@ def num_threads(checkpoint: Checkpoint) -> int:
     """Choose the initial number of CPU threads; ``model/threads.py`` adjusts it for each pass.
 
     It is 1 for a small model, because the operations of its forward pass are too short to split. A
-    native model never uses more threads; a PyTorch model may use more for long forward passes.
+    native model never uses more; a PyTorch model may use more for long forward passes.
     """
     model, most = checkpoint.model, _default_threads()
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
@@ -389,8 +370,7 @@ def num_threads(checkpoint: Checkpoint) -> int:
 def _default_threads() -> int:
     """Return PyTorch's initial number of threads, at most one for each usable core.
 
-    It is cached because a number set in one thread applies to all threads that start later,
-    including those of other engines.
+    It is cached because a number set in one thread applies to all threads that start later.
     """
     import torch
 
@@ -401,10 +381,8 @@ def _default_threads() -> int:
 
 
 def where(error: BaseException) -> str:
-    """Return a traceback as one log line, innermost frame first.
-
-    It leaves out exception messages, which may contain a prompt: ``KeyError in find (models.py:87)
-    < … after …``.
+    """Return a traceback as one log line, innermost frame first, without exception messages, which
+    may contain a prompt.
     """
     links = [error]
     while (cause := links[-1].__cause__ or links[-1].__context__) and cause not in links:
@@ -418,10 +396,7 @@ def where(error: BaseException) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """Return the message shown for a decoder's error, without a traceback or the prompt.
-
-    Errors of this package already have one-sentence messages.
-    """
+    """Return the message for a decoder's error. Errors of this package already have one."""
     if type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return str(error)
     if is_memory_short(error):

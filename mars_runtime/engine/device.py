@@ -1,10 +1,9 @@
 """Carries out the turns of the scheduler on the device and measures their time.
 
-Only the worker thread uses this module. Each event is added to its run with its device time, which
-also counts for the job. If several runs share a forward pass, each run gets a Step with the seconds
-of the whole pass, because each run waited that long. A Prefill has the total time of the prompt's
-chunks; copying keys and values from the prefix cache counts as prefill. Not timed: moving paused
-rows, allocating rows, storing ended rows in the prefix cache, and the checks of a step.
+Only the worker thread uses this module. If several runs share a forward pass, each run gets a Step
+with the seconds of the whole pass, because each run waited that long. A Prefill has the total time
+of the prompt's chunks; copying keys and values from the prefix cache counts as prefill. Not timed:
+moving paused rows, allocating rows, storing ended rows in the prefix cache, the checks of a step.
 """
 
 from __future__ import annotations
@@ -32,12 +31,6 @@ T = TypeVar("T")
 
 
 class Device:
-    """Decodes runs with a backend.
-
-    A run that shares forward passes has a row of the batch; an exclusive run has its own
-    decoder.
-    """
-
     def __init__(
         self,
         backend: Backend,
@@ -69,7 +62,6 @@ class Device:
             return {run: End("error", sentence(error)) for run in self._affected(turn, error)}
 
     def release(self, run: Run) -> None:
-        """Free the row or the decoder of the run, if it has one."""
         decoder = self._decoders.pop(run, None)
         number = self._numbers.pop(run, None)
         try:
@@ -106,9 +98,8 @@ class Device:
         """Create the decoder of a run and the decoders of the other lanes in its race.
 
         Lanes of a race are compared, so all must reuse the same number of cached prompt tokens: the
-        smallest number that any lane could reuse. This number is determined here, before the first
-        lane adds to the prefix cache. A single exclusive run is timed and reuses nothing. If a lane
-        cannot reuse tokens (such as a CustomDecoderRequest), no lane of the race does.
+        smallest that any lane could reuse, before the first lane adds to the prefix cache. A single
+        exclusive run is timed and reuses nothing.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
         if len(lanes) == 1 or not all(_reuses(lane) for lane in lanes):
@@ -166,11 +157,7 @@ class Device:
         return self._batch
 
     def _affected(self, turn: DeviceTurn[Run], error: Exception) -> list[Run]:
-        """Return the runs that an error ends.
-
-        These are the runs of the rows that the error names, or all runs of the turn if it names no
-        row.
-        """
+        """Return the runs of the rows that an error names, or all runs of the turn."""
         from mars_runtime.errors import DecodeError
 
         named = error.rows if turn.kind == "step" and isinstance(error, DecodeError) else ()
@@ -191,11 +178,6 @@ def _record(run: Run, event: Event, seconds: float) -> None:
 
 
 def _end_of(run: Run) -> End:
-    """Return the End of a run with an exhausted decoder.
-
-    The reason is ``limit`` if any row ended at its limit, else ``repeats`` if any row repeated
-    itself, else ``eos``.
-    """
     steps = [event for event in run.events_since(0) if isinstance(event, Step)]
     stops = {row.row: row.stop for step in steps for row in step.rows}
     if not stops or not FINAL.issuperset(stops.values()):

@@ -1,9 +1,7 @@
 """Engine in this process: serves many runs on one model with one worker thread.
 
-Only the worker thread uses the device and measures time. Single runs share forward passes; races
-and custom decoder runs do not. ``scheduler.py`` decides which run is next, and ``device.py``
-carries out the turn. No clock includes waiting, the pauses of slow motion, or the readers of
-events. An error ends only the runs that it concerns, with a message of one sentence. If the worker
+Only the worker thread uses the device and measures time. No clock includes waiting, the pauses of
+slow motion, or the readers of events. An error ends only the runs that it concerns. If the worker
 dies or hangs in a forward pass, every run ends with a message, ``is_alive`` becomes false, and the
 owner of the engine must create another one.
 """
@@ -43,15 +41,11 @@ if TYPE_CHECKING:
     from mars_runtime.engine.request import CustomDecode
     from mars_runtime.model.load import Checkpoint
 
-MAX_TURN_SECONDS = 180.0
-"""Maximum seconds of a turn before the worker counts as hanging."""
-MAX_WARM_UP_SECONDS = 900.0
-"""Maximum seconds of the warm-up, which may compile code, before the worker counts as hanging."""
+# After these seconds of a turn, or of the warm-up, the worker counts as hanging.
+MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
 HEARTBEAT_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
-"""Maximum seconds that ``close`` waits for an unfinished warm-up."""
-EXIT_SECONDS = 60.0
-"""Maximum seconds that the exit of the process waits for the worker's last forward pass."""
+CLOSE_SECONDS = 2.0  # that ``close`` waits for an unfinished warm-up
+EXIT_SECONDS = 60.0  # that the exit of the process waits for the worker's last forward pass
 BUSY = "The server is busy: {} runs are active or queued. Try again in a moment."
 DEAD = "The engine stopped unexpectedly: try again in a moment."
 FORKED = (
@@ -85,7 +79,6 @@ class BaseEngine(ABC):
 
     @property
     def num_waiting(self) -> int:
-        """Number of queued jobs."""
         return self._scheduler.num_waiting
 
     @property
@@ -128,10 +121,7 @@ class BaseEngine(ABC):
     def _serve(
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
     ) -> list[Run]:
-        """Start runs that are scheduled together.
-
-        ``is_shared`` allows a single run to share forward passes with others.
-        """
+        """Start runs that are scheduled together; a single one may share forward passes."""
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Start a run for a request. It shares forward passes with other runs.
@@ -141,8 +131,7 @@ class BaseEngine(ABC):
         is_alone: do not share forward passes, for timing. The whole prompt is then prefilled
             without the prefix cache.
 
-        Raises EngineBusy, EngineError (the engine is closed), RequestError or SettingsError, each
-        with a one-sentence message.
+        Raises EngineBusy, EngineError (the engine is closed), RequestError or SettingsError.
         """
         is_alone = is_alone or request.settings.facts.is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
@@ -169,8 +158,7 @@ class BaseEngine(ABC):
         """Start several runs that take turns: the run with the least device time so far is next.
 
         All runs reuse the same number of cached tokens of their prompts. The runs of a race share
-        no forward passes. A single request is served as by ``submit``. Raises the same errors as
-        ``submit``.
+        no forward passes. A single request is served as by ``submit``. Raises the same errors.
         """
         if not 1 <= len(requests) <= MAX_LANES:
             raise RequestError(f"A race must have 1 to {MAX_LANES} runs, got {len(requests)}.")
@@ -183,12 +171,9 @@ class BaseEngine(ABC):
 class Engine(BaseEngine):
     """Serves runs on one model. Close the engine, or use it in a ``with`` statement.
 
-    checkpoint: a loaded checkpoint, or any Backend.
-    max_runs: maximum number of active jobs; lower if memory is short.
-    max_waiting: maximum number of queued jobs.
+    max_runs: maximum number of active jobs; lower if memory is short. max_waiting: of queued jobs.
     max_turn_seconds: maximum seconds of a turn before the worker counts as hanging.
-    busy: the rule that lowers tau or B of runs that share forward passes while others wait; None
-        to keep their settings.
+    busy: the rule that lowers tau or B of runs that share forward passes while others wait.
     """
 
     def __init__(
@@ -222,10 +207,7 @@ class Engine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine accepts requests.
-
-        False once the engine is closed, or its worker has died or hangs.
-        """
+        """False once the engine is closed, or its worker has died or hangs."""
         return not self._is_closed and not self._is_forked
 
     @property
@@ -286,10 +268,9 @@ class Engine(BaseEngine):
         return self._backend.costs
 
     def close(self) -> None:
-        """End all runs and the worker within one forward pass. Further calls do nothing.
-
-        An unfinished warm-up ends before its next forward pass. If that takes longer than
-        ``CLOSE_SECONDS``, the call returns earlier. In a forked process the call does nothing.
+        """End all runs and the worker within one forward pass, an unfinished warm-up before its
+        next one. If that takes longer than ``CLOSE_SECONDS``, or in a forked process, return
+        earlier.
         """
         if self._is_forked:
             return
@@ -376,7 +357,7 @@ class Engine(BaseEngine):
 
         The device memory of its runs is not released, because the worker may still use it. Time in
         which the whole process was suspended (a paused container, a sleeping laptop) does not
-        count. The suspended time is measured as the delay with which this thread wakes up.
+        count: it is measured as the delay with which this thread wakes up.
         """
         beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
         deadline, paused, checked = math.inf, 0.0, time.monotonic()
@@ -411,17 +392,13 @@ class Engine(BaseEngine):
             return None
 
     def _end_overdue(self, now: float) -> None:
-        """End the active and queued runs that were cancelled or have passed their deadlines."""
         self._condition.has_news = False
         for run, end in overdue(self._scheduler.lanes(), now):
             self._finish(run, end)
         self._next_deadline = self._scheduler.next_deadline()
 
     def _finish(self, run: Run, end: End) -> None:
-        """End a run: release its row, wake its readers and activate the next job.
-
-        Call with the lock held.
-        """
+        """Release the row of a run and end it. Call with the lock held."""
         self._device.release(run)
         self._announce(run, end)
 

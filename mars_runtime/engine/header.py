@@ -22,8 +22,6 @@ VERSIONED = ("mars-live", "torch", "python")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A checkpoint and the device it runs on; the fields are those of ``Header``."""
-
     checkpoint: str
     hardware: str = ""
     dtype: str = ""
@@ -35,7 +33,6 @@ class Facts:
 
 
 def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
-    """Return the facts of a loaded checkpoint. ``costs``: the costs measured by its engine."""
     model = checkpoint.model
     return Facts(
         checkpoint=checkpoint.name,
@@ -63,7 +60,6 @@ def make_header(
     """Return the header for the trace of ``request``, with the current date.
 
     about: the checkpoint if it is loaded in this process, else its facts.
-    prompt: the text of the prompt.
     costs: the costs measured by the engine, if the checkpoint is loaded in this process.
     context: the conversation before the prompt, and the given beginning of the answer.
     room: the engine's capacity.

@@ -46,10 +46,8 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
 
 
 def new_prefix_cache(model: Model, num_bytes: int) -> BlockPrefixCache | None:
-    """Return a prefix cache that uses a share of ``num_bytes``, or None.
-
-    The result is None for a CPU model that is not bitwise: the last bits of its output, which
-    decide near ties, would depend on whether a prefix was cached. On a GPU the last bits vary
+    """Return a prefix cache, or None for a CPU model that is not bitwise: the last bits of its
+    output, which decide near ties, would depend on whether a prefix was cached. On a GPU they vary
     anyway.
     """
     if not model.is_bitwise and model.device.type == "cpu":
@@ -65,7 +63,6 @@ def slot_bytes(model: Model) -> int:
 
 
 def free_bytes(model: Model) -> int:
-    """Return the number of bytes available for keys and values on the model's device."""
     if model.device.type != "cuda":
         return CPU_BYTES
     import torch

@@ -1,9 +1,4 @@
-"""Record the provenance of measurements: machine, versions, commit, date and weights.
-
-Three measurements show whether the machine was idle: the load before the start, the share of the
-cores that other processes used during the measurement (Linux only), and the spread of repeated AR
-runs.
-"""
+"""Record the provenance of measurements: machine, versions, commit, date, weights, idleness."""
 
 from __future__ import annotations
 
@@ -29,10 +24,7 @@ _IDLE = (3, 4)  # indices of the columns idle and iowait
 
 
 def provenance(*checkpoints: str) -> dict[str, Any]:
-    """Return the provenance of this run as JSON values.
-
-    checkpoints: names of the checkpoints for which to include fingerprints.
-    """
+    """Return the provenance of this run as JSON values, with checkpoints' fingerprints."""
     weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -44,29 +36,18 @@ def provenance(*checkpoints: str) -> dict[str, Any]:
 
 
 def hardware() -> dict[str, Any]:
-    """Return the processor, the cores that this process may use, the memory and the GPU names.
-
-    memory_bytes is None on Windows.
-    """
     import torch
 
     memory = None
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return {
-        "processor": processor(),
-        "cores": num_cores(),
-        "memory_bytes": memory,
-        "gpus": names,
-    }
+    machine = {"processor": processor(), "cores": num_cores()}
+    return machine | {"memory_bytes": memory, "gpus": names}
 
 
 def commit() -> str | None:
-    """Return the git commit of this source, with ``+changes`` if tracked files were modified.
-
-    Returns None outside of a git repository.
-    """
+    """Return this source's commit, with ``+changes`` if tracked files were modified, or None."""
     here = Path(__file__).resolve().parents[1]
     head = _git(here, "rev-parse", "HEAD")
     if head is None:
@@ -75,12 +56,11 @@ def commit() -> str | None:
 
 
 def fingerprint(weight_files: Iterable[Path]) -> str:
-    """Return a short hash of weight files, computed from their names and SHA-256 sums."""
+    """Return a short hash of the names and SHA-256 sums of weight files."""
     return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
 
 
 def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
-    """Return the fingerprint of files, given as (name, SHA-256 in hex)."""
     lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
@@ -88,7 +68,7 @@ def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
 def shipped(name: str) -> str | None:
     """Return the fingerprint of a bundled or pinned checkpoint, or None for other checkpoints.
 
-    The fingerprint is computed from the recorded SHA-256 sums, so no weights are read.
+    It is computed from the recorded SHA-256 sums, so no weights are read.
     """
     entry = registry().get(name)
     folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
@@ -100,7 +80,6 @@ def shipped(name: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of a git command, or None if git fails or is missing."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -113,8 +92,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
 class Quiet:
     """How idle the machine was during a measurement.
 
-    others: share of the cores that other processes used, or None if unknown.
-    ar_spread: time of the slowest AR run divided by the fastest, minus 1, or None if unknown.
+    others: share of the cores that other processes used. ar_spread: time of the slowest AR run
+    divided by the fastest, minus 1. None if unknown.
     """
 
     cores: int
@@ -124,26 +103,19 @@ class Quiet:
 
     @property
     def doubts(self) -> list[str]:
-        """The reasons to doubt the timings, as clauses; empty if the machine was idle."""
-        doubts = []
+        """The reasons to doubt the timings, as clauses."""
+        doubts, cores = [], f"{self.cores} {'core' if self.cores == 1 else 'cores'}"
         if self.load_before > BUSY_LOAD * self.cores:
-            doubts.append(f"the load before the start was {self.load_before:.1f} on {_of(self)}")
+            doubts.append(f"the load before the start was {self.load_before:.1f} on {cores}")
         if self.others is not None and self.others > BUSY_OTHERS:
-            doubts.append(f"other processes used {self.others:.0%} of {_of(self)}")
+            doubts.append(f"other processes used {self.others:.0%} of {cores}")
         if self.ar_spread is not None and self.ar_spread > BUSY_SPREAD:
             doubts.append(f"repeated AR runs differ by {self.ar_spread:.0%}")
         return doubts
 
 
-def _of(quiet: Quiet) -> str:
-    return f"{quiet.cores} {'core' if quiet.cores == 1 else 'cores'}"
-
-
 class Others:
-    """Measures the share of this process's cores that other processes use.
-
-    The measurement starts when the object is created.
-    """
+    """Measures the share of this process's cores that other processes use, from its creation on."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
@@ -151,11 +123,7 @@ class Others:
         self._start_cpu = _cpu_seconds()
 
     def share(self) -> float | None:
-        """Return the share of the cores' time that other processes used since the start.
-
-        A running child of this process counts as another process. Returns None if the system does
-        not report the times of cores.
-        """
+        """Return the share, or None if unknown. A running child counts as another process."""
         current = self._read()
         if self._start is None or current is None:
             return None
@@ -165,7 +133,6 @@ class Others:
         return max(0.0, busy - (_cpu_seconds() - self._start_cpu)) / total
 
     def _read(self) -> tuple[float, float] | None:
-        """Return the busy and total seconds of the cores that this process may use."""
         try:
             lines = self._stat.read_text(encoding="ascii").splitlines()
             ticks = os.sysconf("SC_CLK_TCK")
@@ -181,11 +148,7 @@ def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, 
     lines: the content of /proc/stat (see man 5 proc). ticks: clock ticks per second.
     """
     rows = [line.split() for line in lines]
-    counts = [
-        [int(part) for part in parts[1 : 1 + _FIELDS]]
-        for parts in rows
-        if parts and parts[0] in cores
-    ]
+    counts = [list(map(int, row[1 : 1 + _FIELDS])) for row in rows if row and row[0] in cores]
     if not counts:
         return None
     total = sum(map(sum, counts))
@@ -194,6 +157,4 @@ def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, 
 
 
 def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and its ended children."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return sum(os.times()[:4])  # of this process and its ended children, user and system

@@ -31,8 +31,6 @@ class RequestError(MarsError, ValueError):
 class Request:
     """One prompt to decode.
 
-    prompt_ids: token ids, usually from ``Tokenizer.encode_prompt``.
-    settings: initial settings.
     deadline: maximum seconds from submission to the end, including waiting and pauses.
     is_checked: whether steps include AR's choices (RowStep.checks). They are computed after each
         forward pass, outside its time, but delay the next one.
@@ -66,9 +64,7 @@ class CustomDecoderRequest:
     """A decoder of any type, with any number of rows, that uses the device exclusively.
 
     decode: receives the model, its vocabulary, the source of settings, and the costs of forward
-        passes on this device (None if not measured). It yields a Prefill and Steps; the run ends
-        after the last one.
-    settings, deadline, owner: as in Request.
+        passes on this device (None if not measured). It yields a Prefill and Steps.
 
     Raises RequestError.
     """

@@ -21,7 +21,7 @@ MAX_PACE = 10_000.0
 class WakeCondition(threading.Condition):
     """Lock that guards the state shared by the worker and the runs; it also wakes the worker.
 
-    ``has_news`` is true if another thread changed something since the worker last checked.
+    has_news: whether another thread changed something since the worker last checked.
     """
 
     has_news = False
@@ -33,17 +33,16 @@ class WakeCondition(threading.Condition):
 
 
 class Run(Lane):
-    """A request being served.
+    """A request being served. Iterating yields every event as it is added and ends with the End.
 
     clock: device time so far in seconds, without waiting.
     num_sharing: number of other runs that shared its latest forward pass.
-    submitted: time of submission, in seconds on the monotonic clock.
-    began: time of its first turn; None before.
+    submitted, began: times on the monotonic clock; began is None before the first turn.
     num_sent: number of tokens that its reader reported; None without such a reader.
     is_cut: whether its reader ended the answer at a stop string or stop token.
 
-    Iterating yields every event as it is added and ends with the End. A reader that draws should
-    poll ``events_since`` a few times a second instead, which does not slow down the worker thread.
+    A reader that draws should poll ``events_since`` a few times a second instead, which does not
+    slow down the worker thread.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class Run(Lane):
         scheduler: Scheduler[Run],
         observers: Sequence[Observer] = (),
     ) -> None:
-        """Create a run. ``condition`` wakes the engine's worker and guards ``scheduler``."""
         super().__init__(deadline=submitted + request.deadline)
         self.request = request
         self.submitted = submitted
@@ -80,8 +78,7 @@ class Run(Lane):
     def settings(self) -> DecodeSettings:
         """Settings that apply from the next forward pass on; they can be replaced at any time.
 
-        Assigning raises SettingsError if the value is not a DecodeSettings, or allows more new
-        tokens than at the start.
+        Assigning raises SettingsError, also for more new tokens than at the start.
         """
         return self._settings
 
@@ -102,8 +99,6 @@ class Run(Lane):
     def pace(self) -> float:
         """Slow motion of the job: it pauses ``pace`` times as long as each forward pass takes.
 
-        0 is full speed.
-
         Assigning raises SettingsError if the value is out of range.
         """
         return self.job.pace
@@ -117,7 +112,7 @@ class Run(Lane):
 
     @property
     def num_ahead(self) -> int:
-        """Number of jobs that must end before this run starts; 0 if it does not wait for others."""
+        """Number of jobs that must end before this run starts."""
         with self._condition:
             return self._scheduler.num_ahead(self.job)
 
@@ -140,15 +135,11 @@ class Run(Lane):
 
     @property
     def job(self) -> Job[Run]:
-        """The job that this run belongs to. Only the engine uses it."""
         assert self._job is not None, "the engine has not assigned a job yet"
         return self._job
 
     def cancel(self) -> None:
-        """End the run within one forward pass, also while it pauses or waits.
-
-        Further calls do nothing.
-        """
+        """End the run within one forward pass, also while it pauses or waits."""
         with self._condition:
             self.is_cancelled = True
             self._condition.wake()
@@ -159,12 +150,9 @@ class Run(Lane):
         self.num_sent, self.is_cut = num_sent, is_cut
 
     def _on_change(self) -> None:
-        """React to new settings, a new pace or a cancellation. Does nothing here; a run on a leased
-        device overrides this method.
-        """
+        """React to a new setting, pace or cancellation; a run on a leased device overrides this."""
 
     def events_since(self, index: int) -> tuple[Event, ...]:
-        """Return the events from index ``index`` on, without waiting."""
         return tuple(self._events[index:])
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -197,17 +185,13 @@ class Run(Lane):
             observe(self, event)
 
     def begin(self, now: float) -> None:
-        """Record the time of the first turn. Only the engine calls this; further calls do
-        nothing."""
         if self.began is None:
             self.began = now
 
     def announce_end(self) -> None:
-        """Wake the threads that wait for the end. Only the engine calls this."""
         self._over.set()
 
     def join_job(self, job: Job[Run]) -> None:
-        """Make this run part of ``job``. The engine calls this once."""
         assert self._job is None, "the run already belongs to a job"
         self._job = job
 

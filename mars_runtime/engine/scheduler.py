@@ -1,10 +1,10 @@
 """Scheduler: decides which job uses the device next.
 
-The module only does bookkeeping, without a thread, model, tensor or clock. A job is the unit of
-scheduling. A shared job is a single run: all ready shared jobs take part in the same forward pass,
-and between forward passes one prompt is prefilled in chunks. Any other job (the lanes of a race, a
-custom decoder run) is exclusive: its forward passes are not shared. Within a race the lane with the
-least device time is next, so the clocks of the lanes advance together. Rules against starvation:
+Bookkeeping without a thread, model, tensor or clock; times are seconds on one monotonic clock. A
+job is the unit of scheduling. A shared job is a single run: all ready shared jobs take part in the
+same forward pass, and between forward passes one prompt is prefilled in chunks. Any other job (the
+lanes of a race, a custom decoder run) is exclusive. Within a race the lane with the least device
+time is next. Rules against starvation:
 
 - Jobs are served in order of submission, up to ``max_active`` at a time. Ready jobs take turns; the
   least recently served one is next.
@@ -13,14 +13,11 @@ least device time is next, so the clocks of the lanes advance together. Rules ag
   owner can fill the queue. So a new owner waits only for jobs that have begun, however many jobs
   another owner submits.
 - Slow motion: after a forward pass of s seconds, a job with pace N pauses for N * s seconds, during
-  which other jobs use the device.
-- Slow motion is suspended while the queue is not empty.
+  which other jobs use the device. It is suspended while the queue is not empty.
 - An exclusive job at full speed never pauses, so it uses the device until it ends, except for the
   forward passes of jobs in slow motion. It begins when the earlier shared jobs at full speed have
   ended, and later jobs at full speed wait for it. So a steady stream of shared jobs cannot starve
   exclusive ones, and vice versa.
-
-Times are seconds on one monotonic clock that the caller reads.
 """
 
 from __future__ import annotations
@@ -33,11 +30,7 @@ from typing import Generic, Literal, TypeVar
 
 MAX_OWNERS = 1000  # maximum number of owners remembered after their jobs have ended
 Kind = Literal["alone", "read", "step"]
-"""What to do in a turn.
-
-``alone``: compute the next event of a lane of an exclusive job. ``read``: prefill one chunk of a
-prompt. ``step``: run one forward pass for several lanes.
-"""
+"""The next event of a lane of an exclusive job; a chunk of a prompt; a shared forward pass."""
 
 
 class FullError(Exception):
@@ -45,9 +38,8 @@ class FullError(Exception):
 
 
 class Lane:
-    """One run of a job.
+    """One run of a job. clock: device time so far in seconds, without waiting.
 
-    clock: device time so far in seconds, without waiting.
     is_read: whether its prompt is prefilled (shared jobs only).
     """
 
@@ -64,8 +56,7 @@ L = TypeVar("L", bound=Lane)
 class Job(Generic[L]):
     """Lanes that are scheduled together, with the same pace. A shared job has a single lane.
 
-    ``owner`` is the client that submitted the job. All jobs without an owner count as jobs of one
-    owner.
+    owner: the client that submitted the job; all jobs without an owner count as those of one.
     """
 
     def __init__(
@@ -88,23 +79,16 @@ class Job(Generic[L]):
 
     @property
     def ready_at(self) -> float:
-        """Time at which the pause after the last pass ends in slow motion.
-
-        A new ``pace`` takes effect immediately.
-        """
+        """Time at which the pause after the last pass ends in slow motion."""
         return self._rests_since + self.pace * self._last_seconds
 
     def next_lane(self) -> L:
-        """Return the unfinished lane with the least device time; the first one if several are
-        equal.
-        """
+        """Return the first unfinished lane with the least device time."""
         return min((lane for lane in self.lanes if not lane.is_finished), key=lambda a: a.clock)
 
     def spend(self, lane: L, seconds: float, now: float, has_rest: bool = True) -> None:
-        """Record that ``lane`` used the device for ``seconds`` until ``now``.
-
-        ``has_rest`` is whether a pause of slow motion follows. It is false after a prefill, which
-        emits no tokens.
+        """Record that ``lane`` used the device for ``seconds`` until ``now``. A pause of slow
+        motion follows, but not after a prefill, which emits no tokens.
         """
         lane.clock += seconds
         self._rests_since, self._last_seconds = now, seconds if has_rest else 0.0
@@ -114,7 +98,7 @@ class Job(Generic[L]):
 class DeviceTurn(Generic[L]):
     """What the device does next, and for which lanes.
 
-    ``is_waited_for`` is whether other lanes are ready and wait for the end of this turn.
+    is_waited_for: whether other lanes are ready and wait for the end of this turn.
     """
 
     kind: Kind
@@ -143,7 +127,6 @@ class Scheduler(Generic[L]):
 
     @property
     def num_active(self) -> int:
-        """Number of active jobs, which take turns."""
         return len(self._active)
 
     @property
@@ -163,8 +146,8 @@ class Scheduler(Generic[L]):
     def _next_number(self, owner: str) -> int:
         """Return the number of the owner's next job; jobs with low numbers run first.
 
-        It is higher than the number of each earlier job of this owner, ended jobs included. It is
-        at least the highest number of a job that has had a turn.
+        It is higher than that of each earlier job of this owner, and at least the highest number of
+        a job that has had a turn.
         """
         if not len(self):
             self._latest.clear()
@@ -175,10 +158,7 @@ class Scheduler(Generic[L]):
         return number
 
     def _accepts(self, owner: str) -> bool:
-        """Return whether the queue accepts a job of this owner.
-
-        The last position in the queue is reserved for owners without a queued job.
-        """
+        """The last position in the queue is reserved for owners without a queued job."""
         has_queued = bool(owner) and any(job.owner == owner for job in self._waiting)
         return len(self._waiting) + has_queued < self._max_waiting
 
@@ -189,16 +169,14 @@ class Scheduler(Generic[L]):
     def num_ahead(self, job: Job[L]) -> int:
         """Return how many jobs must end before the first turn of this one.
 
-        The result is 0 if the job does not wait for others. An active exclusive job may still wait
-        for shared jobs.
+        An active exclusive job may still wait for shared jobs.
         """
         if job in self._waiting:
             return 1 + self._waiting.index(job)
         return len(self._blocking(job)) if job is self._first_exclusive() else 0
 
     def is_held_up(self, job: Job[L]) -> bool:
-        """Return whether the job is active but waits while another job uses the device
-        exclusively."""
+        """Whether the job is active but waits while another job uses the device exclusively."""
         return (
             job in self._active
             and job is not self._first_exclusive()
@@ -223,8 +201,7 @@ class Scheduler(Generic[L]):
         return DeviceTurn("alone", (first.next_lane(),))
 
     def _shared_turn(self, jobs: list[Job[L]]) -> DeviceTurn[L]:
-        """Alternate between chunks of prompts and forward passes, so that neither waits for
-        long."""
+        """Alternate between chunks of prompts and forward passes, so that neither waits long."""
         for job in jobs:
             job.last_turn = self._num_turns
             self._begun = max(self._begun, job.number)
@@ -236,7 +213,7 @@ class Scheduler(Generic[L]):
         return DeviceTurn("step", decoding, is_waited_for=bool(reading))
 
     def is_hurried(self, job: Job[L]) -> bool:
-        """Return whether the job's slow motion is suspended because other jobs are queued."""
+        """Whether the job's slow motion is suspended because other jobs are queued."""
         return bool(job.pace and self._waiting) and job in self._active
 
     def _is_slow(self, job: Job[L]) -> bool:
@@ -246,16 +223,12 @@ class Scheduler(Generic[L]):
         return -math.inf if self._waiting else job.ready_at
 
     def _first_exclusive(self) -> Job[L] | None:
-        """Return the first active job that is exclusive and not in slow motion, or None."""
         return next(
             (job for job in self._active if not (job.is_shared or self._is_slow(job))), None
         )
 
     def _blocking(self, exclusive: Job[L] | None) -> list[Job[L]]:
-        """Return the earlier shared jobs that must end before the exclusive job begins.
-
-        Shared jobs in slow motion do not delay it.
-        """
+        """Return the earlier shared jobs at full speed, which must end before the exclusive job."""
         older = self._active[: self._active.index(exclusive)] if exclusive else []
         return [job for job in older if job.is_shared and not self._is_slow(job)]
 
@@ -274,7 +247,6 @@ class Scheduler(Generic[L]):
         return min((*rests, self.next_deadline()))
 
     def next_deadline(self) -> float:
-        """Return the earliest deadline of an unfinished lane, active or queued."""
         return min((lane.deadline for lane in self.lanes()), default=math.inf)
 
     def lanes(self) -> Iterator[L]:

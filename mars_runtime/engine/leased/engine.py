@@ -39,12 +39,9 @@ class LeasedEngine(BaseEngine):
     """Serves runs of one checkpoint.
 
     checkpoint: name of the checkpoint that the other process loads.
-    lease: decodes a call on a leased device.
     slots: shared memory, created before any process was forked.
     check: raises RequestError for an invalid request.
-    capacity: maximum number of tokens of a prompt and its answer together.
     max_runs: maximum number of jobs that use or request a device at once.
-    max_waiting: maximum number of queued jobs.
     """
 
     def __init__(
@@ -74,8 +71,7 @@ class LeasedEngine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine accepts requests. A worker process that dies ends only its own
-        runs."""
+        """A worker process that dies ends only its own runs."""
         return not self._is_closed
 
     @property
@@ -199,9 +195,8 @@ class LeasedEngine(BaseEngine):
 
 
 class LeasedRun(Run):
-    """A run on a leased device.
+    """A run on a leased device. is_begun: whether an event has been received.
 
-    is_begun: whether an event has been received.
     writer: sends changed settings to the other process while the run is decoded there.
     """
 
@@ -214,12 +209,10 @@ class LeasedRun(Run):
 
     @property
     def is_held_up(self) -> bool:
-        """Always false: each job has its own device."""
         return False
 
     @property
     def is_hurried(self) -> bool:
-        """Always false: no other job waits for this device."""
         return False
 
     def _on_change(self) -> None:

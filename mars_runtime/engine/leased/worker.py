@@ -1,13 +1,10 @@
 """Messages to and from the process that uses the leased device, and the worker that decodes there.
 
 A worker stores its backends between calls, with their caches, captured forward passes and measured
-costs. Its process is forked from a process without backends. Every run of a call uses the device
-exclusively, so no thread or queue is needed. A call and its news are pickled. Settings are sent
-through memory that both processes share. It was allocated before the fork, and each call has a slot
-in it. The caller writes to the slot; the worker reads it before each forward pass and while a run
-pauses. Incomplete data is never used: every write has a version and a checksum over version and
-content. If the checksum does not match, the reader continues with the previous settings and reads
-again before the next forward pass.
+costs. Every run of a call uses the device exclusively, so no thread or queue is needed. A call and
+its news are pickled. Settings are sent through memory that was allocated before the fork, in which
+each call has a slot. The worker reads it before each forward pass and while a run pauses. If the
+checksum does not match, a write is in progress and the previous settings remain.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, CheckpointBackend
@@ -35,15 +32,10 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 START_SECONDS = 15.0
-PREFILL_RATE, DECODE_RATE = 1000.0, 25.0
-"""Assumed tokens per second of a lane, from which the requested device time is computed.
-
-The rates are cautious and not measured.
-"""
+PREFILL_RATE, DECODE_RATE = 1000.0, 25.0  # cautious guesses of tokens per second of a lane
 CUSTOM_DECODER_SECONDS, MOST_SECONDS = 60.0, 90.0
 SLOT_BYTES = 8192
-_VERSION = struct.Struct("<Q")
-_HEAD = struct.Struct("<QII")  # header of a slot: version, length, checksum
+_HEAD = struct.Struct("<II")  # header of a slot: length and checksum of its content
 NEWS_SECONDS = 0.03  # minimum seconds between two messages, because each one is pickled
 POLL_SECONDS = 0.02  # seconds between two reads of the shared settings while a run pauses
 SPARE_SECONDS = 2.0  # runs are ended this many seconds before the requested time is over
@@ -54,11 +46,8 @@ Open = Callable[[str, "ForwardCosts | None"], Backend]
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """Current settings of the lanes of a call.
+    """Current settings of the lanes of a call, with the number of the call.
 
-    call: number of the call.
-    pace: slow motion of all lanes.
-    settings: settings of each lane.
     is_stopped: for each lane, whether it must end.
     """
 
@@ -69,19 +58,16 @@ class SharedSettings:
 
 
 class LeaseError(RuntimeError):
-    """A device was not leased, or was withdrawn; the message is one sentence for the visitor."""
+    """A device was not leased, or was withdrawn; the message is for the visitor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """The lanes of one job, decoded in one call of a lease.
 
-    number: unique number of the call.
-    slot: slot of its settings in shared memory.
-    checkpoint: name of the checkpoint.
+    number: unique number of the call. slot: slot of its settings in shared memory.
     until: time at which each lane must end, on the monotonic clock of the machine.
-    shared: the initial settings.
-    costs: costs of forward passes on this device, if already measured.
+    shared: the initial settings. costs: None if not measured yet.
     """
 
     number: int
@@ -94,10 +80,8 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """Device time to request, computed from the numbers of tokens and the pauses of slow
-        motion.
-
-        Unused time is not charged, but the requested time must be available.
+        """Device time to request. Unused time is not charged, but the requested time must be
+        available.
         """
         pairs = zip(self.lanes, self.shared.settings, strict=True)
         forwards = sum(_seconds(lane, settings.max_new_tokens) for lane, settings in pairs)
@@ -114,8 +98,8 @@ def _seconds(lane: AnyRequest, num_tokens: int) -> float:
 class News:
     """Events as (lane number, event), in order, and the costs once they are measured.
 
-    There may be no events: an empty News lets the consumer close the stream, which it can do only
-    when it receives something.
+    An empty News lets the consumer close the stream, which it can do only when it receives
+    something.
     """
 
     events: tuple[tuple[int, Event], ...] = ()
@@ -134,7 +118,6 @@ class SharedMemory:
 
     def __init__(self, num_slots: int = 64) -> None:
         self._memory = mmap.mmap(-1, num_slots * SLOT_BYTES)
-        self._versions = [0] * num_slots
         self._free = list(range(num_slots))
         self._lock = threading.Lock()
 
@@ -152,27 +135,19 @@ class SharedMemory:
         content = pickle.dumps(shared)
         start = slot * SLOT_BYTES
         assert len(content) <= SLOT_BYTES - _HEAD.size, "the settings do not fit a slot"
-        self._versions[slot] += 1
-        version = self._versions[slot]
         self._memory[start + _HEAD.size : start + _HEAD.size + len(content)] = content
-        _HEAD.pack_into(self._memory, start, version, len(content), _sum(version, content))
+        _HEAD.pack_into(self._memory, start, len(content), zlib.crc32(content))
 
-    def version(self, slot: int) -> int:
-        """Return the version of the last write. The call is fast enough to be made before every
-        forward pass.
-        """
-        number: int = _VERSION.unpack_from(self._memory, slot * SLOT_BYTES)[0]
-        return number
+    def head(self, slot: int) -> bytes:
+        """Return what changes with every new content, fast enough for every forward pass."""
+        return self._memory[slot * SLOT_BYTES : slot * SLOT_BYTES + _HEAD.size]
 
-    def read(self, slot: int) -> tuple[int, SharedSettings] | None:
-        """Return the version and settings of the last write; None while a write is in progress."""
-        start = slot * SLOT_BYTES
-        version, length, checksum = _HEAD.unpack_from(self._memory, start)
-        content = self._memory[start + _HEAD.size : start + min(SLOT_BYTES, _HEAD.size + length)]
-        if _sum(version, content) != checksum:
-            return None
-        shared: SharedSettings = pickle.loads(content)
-        return version, shared
+    def read(self, slot: int, head: bytes) -> SharedSettings | None:
+        """Return the settings with this head; None while a write is in progress."""
+        length, checksum = _HEAD.unpack(head)
+        start = slot * SLOT_BYTES + _HEAD.size
+        content = self._memory[start : start + min(SLOT_BYTES - _HEAD.size, length)]
+        return pickle.loads(content) if zlib.crc32(content) == checksum else None
 
 
 class Reader:
@@ -181,37 +156,22 @@ class Reader:
     def __init__(self, slots: SharedMemory, slot: int, shared: SharedSettings) -> None:
         self._slots = slots
         self._slot = slot
-        self._version = 0
+        self._head = bytes(_HEAD.size)
         self._shared = shared
 
     def latest(self) -> SharedSettings:
-        """Return the current settings.
-
-        If another call now uses the slot, the returned settings stop all lanes.
-        """
-        if self._slots.version(self._slot) != self._version:
-            written = self._slots.read(self._slot)
-            if written is not None:
-                self._version, shared = written
-                is_over = shared.call != self._shared.call
-                self._shared = _stopped(self._shared) if is_over else shared
+        """Return the current settings. If another call now uses the slot, they stop all lanes."""
+        head = self._slots.head(self._slot)
+        written = self._slots.read(self._slot, head) if head != self._head else None
+        if written is not None:
+            stopped = replace(self._shared, is_stopped=(True,) * len(self._shared.settings))
+            self._head = head
+            self._shared = written if written.call == self._shared.call else stopped
         return self._shared
 
 
-def _stopped(shared: SharedSettings) -> SharedSettings:
-    stopped = (True,) * len(shared.settings)
-    return SharedSettings(shared.call, shared.pace, shared.settings, stopped)
-
-
-def _sum(version: int, content: bytes) -> int:
-    return zlib.crc32(content, zlib.crc32(_VERSION.pack(version)))
-
-
 class Worker:
-    """Decodes the calls of leases.
-
-    ``open_backend`` is called once per process and checkpoint.
-    """
+    """Decodes the calls of leases. open_backend: called once per process and checkpoint."""
 
     def __init__(self, slots: SharedMemory, open_backend: Open) -> None:
         self._slots = slots
@@ -231,8 +191,6 @@ class Worker:
 
 
 class _Lanes:
-    """Decodes the runs of one call."""
-
     def __init__(self, call: Call, backend: Backend, reader: Reader) -> None:
         scheduler: Scheduler[Run] = Scheduler(1, 0)
         self._scheduler = scheduler
@@ -288,7 +246,6 @@ class _Lanes:
             self._scheduler.finish(self._job, run)
 
     def _news(self) -> News:
-        """Return the events that were added since the previous call."""
         events = []
         for lane, run in enumerate(self._runs):
             new = run.events_since(self._num_sent[lane])
@@ -300,8 +257,7 @@ class _Lanes:
 def open_checkpoint(checkpoint: Checkpoint, costs: ForwardCosts | None) -> CheckpointBackend:
     """Return a warmed-up backend in a newly forked process.
 
-    Costs are measured if unknown. There is no prefix cache, because the process may end before the
-    next prompt.
+    There is no prefix cache, because the process may end before the next prompt.
     """
     import torch
 
