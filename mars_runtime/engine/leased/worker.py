@@ -136,7 +136,8 @@ class SharedMemory:
         start = slot * SLOT_BYTES
         assert len(content) <= SLOT_BYTES - _HEAD.size, "the settings do not fit a slot"
         self._memory[start + _HEAD.size : start + _HEAD.size + len(content)] = content
-        _HEAD.pack_into(self._memory, start, len(content), zlib.crc32(content))
+        head = _HEAD.pack(len(content), zlib.crc32(content))
+        self._memory[start : start + _HEAD.size] = head
 
     def head(self, slot: int) -> bytes:
         """Return what changes with every new content, fast enough for every forward pass."""
@@ -147,7 +148,7 @@ class SharedMemory:
         length, checksum = _HEAD.unpack(head)
         start = slot * SLOT_BYTES + _HEAD.size
         content = self._memory[start : start + min(SLOT_BYTES - _HEAD.size, length)]
-        return pickle.loads(content) if zlib.crc32(content) == checksum else None
+        return pickle.loads(content) if content and zlib.crc32(content) == checksum else None
 
 
 class Reader:
