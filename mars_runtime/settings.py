@@ -34,7 +34,6 @@ MASK_LAYOUTS: tuple[MaskLayout, ...] = get_args(MaskLayout)
 MASKED: tuple[Masked, ...] = get_args(Masked)
 TAU_POLICIES: tuple[TauPolicy, ...] = get_args(TauPolicy)
 AUTO_OBJECTIVES: tuple[AutoObjective, ...] = get_args(AutoObjective)
-MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions per block of the block cache
 MAX_FED = 64  # maximum number of tokens that one step feeds for a row, masks included
 MAX_NEW_TOKENS = 4096
 MAX_BIASES, MAX_BIAS = 300, 100

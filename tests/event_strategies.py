@@ -12,12 +12,10 @@ from mars_runtime.runs.events import (
     End,
     EndReason,
     Event,
-    IdleRow,
     Prefill,
     Proposal,
     RowStep,
     Step,
-    Wait,
 )
 from mars_runtime.runs.trace import Header
 from mars_runtime.settings import MASK_LAYOUTS, MASKED, METRICS, TAU_POLICIES, DecodeSettings
@@ -87,11 +85,6 @@ _RUNNERS_UP = st.lists(_CHANCES, max_size=2).map(tuple)
 PROPOSALS = st.builds(Proposal, TOKENS, st.floats(-1, 1), _RUNNERS_UP)
 
 
-def _idle_rows(row: int) -> st.SearchStrategy[IdleRow]:
-    slots = st.integers(0, 300)
-    return st.builds(IdleRow, st.just(row), st.sampled_from(get_args(Wait)), slots, slots, slots)
-
-
 @st.composite
 def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
     """Prefill, some steps of up to ``num_rows`` rows, perhaps an end."""
@@ -103,11 +96,9 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
     emitted = [0] * num_rows
     choices = draw(st.lists(SETTINGS, min_size=1, max_size=3))
     for _ in range(draw(st.integers(0, 5))):
-        steps, idle = [], []
+        steps = []
         for row in range(num_rows):
             if not draw(st.booleans()):
-                if draw(st.booleans()):
-                    idle.append(draw(_idle_rows(row)))
                 continue
             proposals = draw(st.lists(PROPOSALS, min_size=1, max_size=4))
             checks = draw(st.lists(_CHANCES, max_size=min(3, emitted[row])))
@@ -136,7 +127,7 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                 )
             )
             emitted[row] += taken
-        events.append(Step(tuple(steps), draw(SECONDS), tuple(idle), draw(st.booleans())))
+        events.append(Step(tuple(steps), draw(SECONDS)))
     if draw(st.booleans()):
         reason = draw(st.sampled_from(get_args(EndReason)))
         events.append(End(reason, draw(st.text(max_size=9))))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from mars_runtime.decoders.base import SettingsSource, Vocabulary, with_method
+from mars_runtime.decoders.base import SettingsSource, Vocabulary
 from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.methods import Method
 from mars_runtime.model.forward import CausalModel
@@ -19,4 +20,4 @@ def decode_as(
     settings: SettingsSource,
 ) -> Iterator[Event]:
     """``decode`` by this method."""
-    return decode(model, vocabulary, prompts, with_method(method, settings))
+    return decode(model, vocabulary, prompts, lambda: replace(settings(), method=method))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -207,6 +208,36 @@ def _guess(row: _Row, settings: DecodeSettings, remaining: int, ends: Collection
     return guessed
 
 
+@torch.inference_mode()
+def decode_blocks(
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    prompt: Sequence[int],
+    settings: DecodeSettings,
+    width: int,
+) -> Iterator[tuple[Sequence[Proposal], list[int]]]:
+    """Decode one prompt with the paper's block cache: yield the proposals and the tokens that each
+    forward emits. A block of ``width`` tokens behind the prompt is filled, with masks up to its end
+    at most; then its tokens are fed once more, which makes their keys and values final."""
+    prefix, limit, filled = list(prompt), settings.max_new_tokens, 1
+    cache = model.new_cache(1, len(prompt) + limit)
+    if prompt[:-1]:
+        model.hidden(torch.tensor([prompt[:-1]], device=model.device), cache)
+    cache.cursors[0], size, stop = len(prompt) - 1, 1, ""
+    while stop not in FINAL:
+        remaining, filled = limit - len(prefix) + len(prompt), len(prefix) - cache.cursors[0]
+        num_masks = max(0, min(settings.num_proposals, remaining, size - filled) - 1)
+        choice, *group = _branch(prefix, num_masks, model, vocabulary, settings, len(prompt), cache)
+        given = settings, remaining, vocabulary.eos_ids, prefix[len(prompt) :]
+        verdict = accept([choice], [group], [], *given)
+        prefix += verdict.emitted
+        stop = verdict.stop
+        if filled == size:
+            cache.cursors[0] += size
+            size = min(width, remaining)
+        yield verdict.proposals, verdict.emitted
+
+
 def _branch(
     prefix: list[int],
     num_masks: int,
@@ -214,14 +245,16 @@ def _branch(
     vocabulary: Vocabulary,
     settings: DecodeSettings,
     num_prompt: int,
+    cache: Any = None,
 ) -> list[Proposal]:
     """What AR chooses behind the prefix and what masks behind it propose, by a forward of just
-    these tokens."""
-    fed = prefix + [vocabulary.mask_id or 0] * num_masks
-    head = slice(len(prefix) - 1, len(fed))
-    cache = model.new_cache(1, len(fed))
+    these tokens, or of those that ``cache`` lacks."""
+    cached = cache.cursors[0] if cache else 0
+    fed = prefix[cached:] + [vocabulary.mask_id or 0] * num_masks
+    head = slice(len(prefix) - cached - 1, len(fed))
+    cache = cache or model.new_cache(1, len(fed))
     hidden = model.hidden(torch.tensor([fed], device=model.device), cache)
-    places = range(len(prefix), len(fed) + 1)
+    places = range(len(prefix), len(prefix) + num_masks + 1)
     draw = Draw.of(settings, places)
     forbidden = forbidden_ids(vocabulary, model)
     size = model.config.vocab_size

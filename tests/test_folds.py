@@ -11,7 +11,7 @@ import pytest
 
 from mars_runtime.display.terminal import figures
 from mars_runtime.runs import folds
-from mars_runtime.runs.events import End, Event, IdleRow, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import DecodeSettings
 from tests import trace_folds
@@ -169,10 +169,10 @@ def took(row: int, start: int, count: int, cache: tuple[int, int, int], stop: St
 
 BATCH_EVENTS: list[Event] = [
     Prefill(5, 0.25, 4000),
-    Step((took(0, 0, 1, (2, 1, 1), "block"), took(1, 0, 1, (3, 1, 1), "block")), 0.5, (), True),
+    Step((took(0, 0, 1, (2, 1, 1), "block"), took(1, 0, 1, (3, 1, 1), "block")), 0.5),
     Step((took(0, 1, 3, (3, 1, 4), "block"), took(1, 1, 1, (4, 1, 4), "threshold")), 1.0),
-    Step((took(1, 2, 2, (4, 2, 4), "eos"),), 1.0, (IdleRow(0, "block", 3, 4, 4),)),
-    Step((took(0, 4, 1, (3, 4, 4), "limit"),), 0.5, (IdleRow(1, "finished", 4, 4, 4),), True),
+    Step((took(1, 2, 2, (4, 2, 4), "eos"),), 1.0),
+    Step((took(0, 4, 1, (3, 4, 4), "limit"),), 0.5),
     Prefill(2, 0.25, 9000),
     Step((took(2, 0, 1, (2, 1, 1), "limit"),), 1.0),
     End("limit"),
@@ -181,18 +181,17 @@ BATCH_EVENTS: list[Event] = [
 
 def test_totals() -> None:
     actual = folds.totals(BATCH_EVENTS)
-    assert (actual.num_tokens, actual.num_forwards, actual.num_commits) == (10, 5, 2)
-    assert (actual.num_row_forwards, actual.num_idle) == (9, 2)
+    assert (actual.num_tokens, actual.num_forwards) == (10, 5)
+    assert actual.num_row_forwards == 7
     assert (actual.seconds, actual.prefill_seconds, actual.peak_cache_bytes) == (4.0, 0.5, 9000)
     assert actual.tokens_per_second == 2.5
-    assert actual.effective_tpf == pytest.approx(10 / 9)
-    assert actual.idle_share == pytest.approx(2 / 9)
+    assert actual.effective_tpf == pytest.approx(10 / 7)
 
 
 def test_a_batch_with_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
         actual = folds.totals(events)
-        assert actual.tokens_per_second == actual.effective_tpf == actual.idle_share == 0
+        assert actual.tokens_per_second == actual.effective_tpf == 0
 
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))

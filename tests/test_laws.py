@@ -30,7 +30,6 @@ from law_checkpoints import (
     word_prompts,
 )
 
-from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -284,29 +283,26 @@ def test_law_2_a_row_equals_the_row_alone_in_any_company(
 
 
 # Law 8: the block decoder, the cursor decoder and full recomputation propose the same tokens when
-# tau lets only one through; other rows of a block batch change nothing in a row either.
-
-
-def in_batches(checkpoint: Checkpoint, prompts: Any, method: Any, **changes: Any) -> list[Event]:
-    settings = DecodeSettings(**{"metric": "margin", "max_new_tokens": 20, **changes})
-    shared = checkpoint.model, checkpoint.tokenizer, prompts
-    return list(decode_batch(*shared, method, lambda: settings, 4, cache_block=7))
+# tau lets only one through. The block decoder is a twin in the tests.
 
 
 def check_law_8(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], **changes: Any) -> None:
     """By margin, because a probability can round to exactly 1 and let more through at tau = 1."""
-    num_rows = len(prompts)
-    actual = {
-        method: in_batches(checkpoint, prompts, method, tau=1.0, block_size=6, **changes)
-        for method in BATCH_METHODS
-    }
+    common = DecodeSettings(metric="margin", tau=1.0, block_size=6, max_new_tokens=20)
+    settings, shared = replace(common, **changes), (checkpoint.model, checkpoint.tokenizer)
     wanted = plain(checkpoint, prompts, 20, **changes)
-    assert [tokens_of(events, num_rows) for events in actual.values()] == [wanted] * len(actual)
-    for row, method in product(range(num_rows), ("cursor", "uncached")):
-        steps = zip(steps_of(actual["block"], row), steps_of(actual[method], row), strict=True)
-        for first, other in steps:
-            pairs = zip(first.proposals, other.proposals, strict=False)
-            assert all(ours.token == theirs.token for ours, theirs in pairs)
+    cursor = run(checkpoint, prompts, settings)
+    uncached = list(slow_twin.decode(*shared, prompts, lambda: settings))
+    for row, prompt in enumerate(prompts):
+        blocks = list(slow_twin.decode_blocks(*shared, prompt, settings, 7))
+        assert [token for _, emitted in blocks for token in emitted] == wanted[row]
+        assert max(len(proposals) for proposals, _ in blocks) > 1
+        for events in (cursor, uncached):
+            for (first, _), other in zip(blocks, steps_of(events, row), strict=True):
+                pairs = zip(first, other.proposals, strict=False)
+                assert all(ours.token == theirs.token for ours, theirs in pairs)
+    for events in (cursor, uncached):
+        assert tokens_of(events, len(prompts)) == wanted
 
 
 @pytest.mark.parametrize("changes", ["greedy", "repetition", "late end", "endless"])
@@ -317,19 +313,6 @@ def test_law_8_one_token_a_forward(foreseeing: Checkpoint, changes: str) -> None
 @pytest.mark.parametrize("name", SAMPLED)
 def test_law_8_on_a_bundled_checkpoint(name: str) -> None:
     check_law_8(load(name), task_prompts(name, 4))
-
-
-@pytest.mark.parametrize("changes", ["greedy", "repetition", "late end"])
-def test_law_8_a_row_of_a_block_batch_equals_the_row_alone(
-    foreseeing: Checkpoint, changes: str
-) -> None:
-    prompts, own_values = word_prompts(foreseeing, 6, seed=4), {"tau": 0.4, **CHANGES[changes]}
-    written = {}
-    for method in ("block", "uncached", "cursor"):
-        written[method] = tokens_of(in_batches(foreseeing, prompts, method, **own_values), 6)
-        alone = [in_batches(foreseeing, [prompt], method, **own_values) for prompt in prompts]
-        assert written[method] == [tokens_of(events)[0] for events in alone]
-    assert written["uncached"] == written["cursor"]
 
 
 # Law 4: the first token of a step is AR's; 1 to B a step; nothing after the end, nothing forbidden.

@@ -210,7 +210,6 @@ def _batch_item(
     rates = {
         "tokens_per_second": round(totals.tokens_per_second, 1),
         "effective_tpf": round(totals.effective_tpf, 3),
-        "idle_share": round(totals.idle_share, 4),
     }
     return {"results": results, "totals": {**asdict(totals), **rates}, **_ending(end, message)}
 

@@ -6,7 +6,6 @@ Models implement ``mars_runtime.model.forward.CausalModel``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -198,24 +197,3 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
         return slice(firsts[0], firsts[0] + num_slots)
     slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
     return slots.clamp_(max=num_fed - 1)
-
-
-def with_method(method: str, settings: SettingsSource) -> SettingsSource:
-    """Return a settings source that replaces ``method`` in the settings of another source.
-
-    It returns the same object as long as the other source does.
-    """
-    latest = fixed = settings()
-    if latest.method != method:
-        fixed = replace(latest, method=method)
-
-    def source() -> DecodeSettings:
-        nonlocal latest, fixed
-        current = settings()
-        if current is not latest:
-            latest = fixed = current
-            if current.method != method:
-                fixed = replace(current, method=method)
-        return fixed
-
-    return source

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from mars_runtime.files.json_values import FIRST, Real, Seconds, Truth, Whole, as_list, as_real
+from mars_runtime.files.json_values import FIRST, Real, Seconds, Whole, as_list, as_real
 from mars_runtime.settings import DecodeSettings, read_settings
 
 MAX_ROWS, MAX_PROPOSALS, MAX_RUNNERS_UP = 256, 64, 64
@@ -37,13 +37,6 @@ Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
 """
 FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
 """The values of ``Stop`` that end a row."""
-
-Wait = Literal["block", "finished"]
-"""Why a row was idle in a forward pass.
-
-``block``: its cache block is full, and it waits for the other rows. ``finished``: it has ended but
-is still part of the batch.
-"""
 
 EndReason = Literal["eos", "limit", "repeats", "cancelled", "deadline", "error"]
 
@@ -129,19 +122,6 @@ class RowStep:
         return (*(self.looked_up or [proposal.token for proposal in waiting]), *self.guessed)
 
 
-class IdleRow(NamedTuple):
-    """A row that was part of a forward pass but emitted nothing, because it waits or has ended.
-
-    ``cursor``, ``num_pending`` and ``num_fed`` are as in RowStep.
-    """
-
-    row: RowNumber
-    wait: Wait
-    cursor: Whole
-    num_pending: Whole
-    num_fed: Whole
-
-
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """The prompts of a run were prefilled.
@@ -163,17 +143,10 @@ class Step:
     """One forward pass of the model and its results for each live row.
 
     seconds: device time, including acceptance.
-    idle: rows that were fed but had to wait.
-    is_commit: whether the pass committed the pending tokens of all rows and fed no masks (block
-        cache only).
     """
 
     rows: Annotated[tuple[RowStep, ...], FIRST, Field(max_length=MAX_ROWS)]
     seconds: Seconds = 0.0
-    idle: Annotated[
-        tuple[Annotated[IdleRow, BeforeValidator(as_list)], ...], FIRST, Field(max_length=MAX_ROWS)
-    ] = ()
-    is_commit: Annotated[Truth, Field(alias="commit")] = False
 
 
 @dataclass(frozen=True, slots=True)

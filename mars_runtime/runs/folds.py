@@ -2,8 +2,7 @@
 
 All functions are pure. Seconds are device time: prefill is separate from decoding, and the pauses
 of slow motion are excluded. Counts and rates of a row without steps are 0. A row-forward is one row
-in one forward pass of a batch. Idle rows and commits count as row-forwards; rows that have left the
-batch do not.
+in one forward pass of a batch; rows that have left the batch do not count.
 """
 
 from __future__ import annotations
@@ -204,9 +203,7 @@ class Totals:
 
     - num_tokens: emitted tokens of all rows, EOS included.
     - num_forwards: forward passes of the batch, without prefill.
-    - num_commits: the part of num_forwards that only committed pending tokens.
     - num_row_forwards: row-forwards, as defined in the module docstring.
-    - num_idle: the part of num_row_forwards in which the row was idle.
     - seconds: seconds of decoding, without prefill_seconds.
     - peak_cache_bytes: bytes of keys and values of the largest group of rows.
     - num_looped: rows with a repetition loop. Loops are detected only after the run has ended, and
@@ -218,9 +215,7 @@ class Totals:
 
     num_tokens: int
     num_forwards: int
-    num_commits: int
     num_row_forwards: int
-    num_idle: int
     seconds: float
     prefill_seconds: float
     peak_cache_bytes: int
@@ -242,7 +237,7 @@ class Totals:
 
     @property
     def counted_row_forwards(self) -> int:
-        """Number of row-forwards outside of loops; those of idle rows and commits are included."""
+        """Number of row-forwards outside of loops."""
         return self.num_row_forwards - self.num_loop_forwards
 
     @property
@@ -255,11 +250,6 @@ class Totals:
         """Tokens per row-forward, without loops."""
         return _ratio(self.counted_tokens, self.counted_row_forwards)
 
-    @property
-    def idle_share(self) -> float:
-        """Share of row-forwards in which the row was idle: finished, or waiting for other rows."""
-        return _ratio(self.num_idle, self.num_row_forwards)
-
 
 def steps(events: Iterable[Event]) -> list[Step]:
     return [event for event in events if isinstance(event, Step)]
@@ -268,15 +258,12 @@ def steps(events: Iterable[Event]) -> list[Step]:
 def totals(events: Sequence[Event]) -> Totals:
     """Compute the Totals of a batch from its events so far."""
     forwards = steps(events)
-    num_idle = sum(len(step.idle) for step in forwards)
     loops = _loops(events) if end(events) else {}
     beyond = [_num_in_loops(step, loops) for step in forwards]
     return Totals(
         num_tokens=sum(map(num_accepted, forwards)),
         num_forwards=len(forwards),
-        num_commits=sum(step.is_commit for step in forwards),
-        num_row_forwards=sum(len(step.rows) for step in forwards) + num_idle,
-        num_idle=num_idle,
+        num_row_forwards=sum(len(step.rows) for step in forwards),
         seconds=sum(step.seconds for step in forwards),
         prefill_seconds=prefill_seconds(events),
         peak_cache_bytes=peak_cache_bytes(events),
@@ -287,7 +274,7 @@ def totals(events: Sequence[Event]) -> Totals:
             0 < num == len(step.rows) for num, step in zip(beyond, forwards, strict=True)
         ),
         loop_seconds=sum(
-            step.seconds * num / (len(step.rows) + len(step.idle))
+            step.seconds * num / len(step.rows)
             for num, step in zip(beyond, forwards, strict=True)
             if num
         ),

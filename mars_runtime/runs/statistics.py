@@ -89,20 +89,14 @@ def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     return _between(value, resampled / len(groups))
 
 
-def ratio_of_sums(
-    numerators: Sequence[float], denominators: Sequence[float], seed: int = 0
-) -> Estimate:
-    """Return sum(numerators) / sum(denominators); the bootstrap resamples their pairs.
-
-    Raises ValueError if a denominator is not above 0 or the lengths differ.
-    """
-    return ratios_of_sums([numerators], denominators, seed)[0]
-
-
 def ratios_of_sums(
     rows: Sequence[Sequence[float]], denominators: Sequence[float], seed: int = 0
 ) -> list[Estimate]:
-    """Return ``ratio_of_sums`` of each list in ``rows``; all lists share the same resamples."""
+    """Return sum(numerators) / sum(denominators) for each list of numerators in ``rows``. The
+    bootstrap resamples pairs, the same ones for all lists.
+
+    Raises ValueError if a denominator is not above 0 or the lengths differ.
+    """
     if any(len(numerators) != len(denominators) for numerators in rows):
         raise ValueError("Each row of numerators must have as many values as the denominators.")
     _check_groups([denominators, *rows])

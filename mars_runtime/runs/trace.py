@@ -222,10 +222,6 @@ class TraceWriter:
     def _step_line(self, step: Step) -> str:
         line: dict[str, Any] = {"type": "step", "seconds": step.seconds}
         line["rows"] = [self._row(row, step.seconds) for row in step.rows]
-        if step.idle:
-            line["idle"] = step.idle
-        if step.is_commit:
-            line["commit"] = True
         new = self._new_tokens(token for row in step.rows for token in token_ids(row))
         if new:
             line["vocabulary"] = new
@@ -366,7 +362,7 @@ class TraceReader:
             if row.start != self._num_emitted.get(row.row, 0):
                 raise ValueError("the step before this one is missing")
             self._num_emitted[row.row] = row.start + len(row.accepted)
-        numbers = [row.row for row in step.rows] + [row.row for row in step.idle]
+        numbers = [row.row for row in step.rows]
         if len(set(numbers)) != len(numbers):
             raise ValueError("a row occurs twice in a step")
         return step

@@ -13,7 +13,6 @@ from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
 from law_checkpoints import models_of
 
 from mars_runtime.decoders import diffusion
-from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.decoders.cursor import CursorBatch, decode, decode_on
 from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -89,15 +88,6 @@ def test_rows_of_a_batch_stop_each_for_itself() -> None:
     for row, prompt in enumerate(prompts):
         assert tokens_of(events, 2)[row] == tokens_of(run(circling, ON, prompt))[0]
         assert steps_of(events, row)[-1].stop == "repeats"
-
-
-@pytest.mark.parametrize("method", BATCH_METHODS)
-def test_the_ways_of_a_batch_stop_where_their_own_text_loops(method: Any) -> None:
-    settings = replace(ON, method="mars", tau=0.9, block_size=4)
-    model = ScriptedModel(circling)
-    events = list(decode_batch(model, IDS, [PROMPT], method, lambda: settings, 1, cache_block=8))
-    assert tokens_of(events) == [WHOLE[: END.end]]
-    assert steps_of(events)[-1].stop == "repeats"
 
 
 def test_an_unverified_lane_stops_where_its_own_text_loops() -> None:

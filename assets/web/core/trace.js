@@ -150,7 +150,6 @@ export class Lane {
       draftForwards: row.num_draft_forwards || 0,
       taken: row.taken || null, // positions, relative to `first`, that a pass of block diffusion filled
       tau: row.threshold ?? this.settings?.tau ?? NaN, // the threshold in force; if τ adapts, settings.tau is its lower bound
-      isCommit: event.commit === true,
       sources: sourcesOf(row),
       spread: row.spread ?? NaN,
     };

@@ -50,7 +50,6 @@ interface Step {
   draftForwards: number;
   taken: number[] | null;
   tau: number;
-  isCommit: boolean;
   sources: Source[]; // source of each accepted token
   spread: number; // relative uncertainty of the mean pass time up to here
 }

@@ -33,8 +33,6 @@ interface EarlierTurn {
   tokens: number[];
 }
 
-type IdleRow = [row: number, wait: "block" | "finished", cursor: number, num_pending: number, num_fed: number];
-
 type Proposal = [token: number, confidence: number, runners_up: [number, number][]];
 
 interface RowStep {
@@ -97,8 +95,6 @@ interface StepEvent {
   type: "step";
   rows: RowStep[];
   seconds: number;
-  idle?: IdleRow[];
-  commit?: boolean;
   vocabulary?: Vocabulary;
 }
 
