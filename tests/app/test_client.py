@@ -183,7 +183,7 @@ def test_the_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = (ROOT / name).read_text("utf-8")
-    match = re.search(r"^## (?:API|Use it)\n.*?```python\n(.*?)```", text, re.S | re.M)
+    match = re.search(r"^##? (?:API|Use it)\n.*?```python\n(.*?)```", text, re.S | re.M)
     assert match, f"{name} has an example under API"
     example = match.group(1)
     assert "http://127.0.0.1:7860" in example
