@@ -138,6 +138,7 @@ interface GridMark {
   cell: Cell;
   across: Estimate;
   height: number;
+  same: GridMark[]; // other marks with the same position
 }
 
 // What the charts of the Trade-off view show. references: AR, and AR + lookup.

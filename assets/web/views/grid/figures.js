@@ -66,22 +66,28 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
   const lines = [[ar], [lookup], ...[...rows].reverse()].map((cells) =>
     cells.filter((cell) => isPlaced(cell, ar, isSpeed)).map((cell) => placed(cell, ar, isSpeed)),
   );
-  const data = lines.map((marks) => {
-    const { cell } = marks[0] ?? {};
+  const measured = crosses(points, isSpeed ? "speed" : "tpf", c);
+  const marks = lines.flat();
+  const ends = isSpeed ? marks.flatMap(({ across: { low, high } }) => [low, high]) : [];
+  const xs = [...marks.map(({ across }) => across.value), ...measured.x, ...ends].filter(Number.isFinite);
+  const range = [Math.min(0.95, 0.92 * Math.min(...xs)), 1.08 * Math.max(1.4, ...xs)];
+  stack(marks, range);
+  const data = lines.map((line) => {
+    const { cell } = line[0] ?? {};
     const isMars = Boolean(cell?.row);
     const color = isMars ? c.mars : cell === ar ? c.ar : c.lookup;
     const symbol = isMars ? (cell.row?.lossless ? "diamond" : "circle") : "square";
     return {
       ...{ type: "scatter", mode: "lines+markers+text", hoverinfo: "text", cliponaxis: false },
-      x: marks.map(({ across }) => across.value),
-      y: marks.map(({ height }) => height),
-      text: marks.map((mark) => (isMars ? String(mark.cell.blockSize) : "")),
-      textfont: { size: 13, color: marks.map((mark) => (isSpeed && !isClear(mark.cell) ? color : c.page)) },
-      customdata: marks.map((mark) => mark.cell.name),
-      hovertext: marks.map((mark) => hover(cellLines(mark.cell, ar))),
+      x: line.map(({ across }) => across.value),
+      y: line.map(({ height }) => height),
+      text: line.map((mark) => (isMars ? String(mark.cell.blockSize) : "")),
+      textfont: { size: 13, color: line.map((mark) => (isSpeed && !isClear(mark.cell) ? color : c.page)) },
+      customdata: line.map((mark) => mark.cell.name),
+      hovertext: line.map((mark) => hover(markLines(mark, ar))),
       line: { color, width: 1, dash: "dot" },
       marker: {
-        symbol: marks.map((mark) => (isSpeed && !isClear(mark.cell) ? `${symbol}-open` : symbol)),
+        symbol: line.map((mark) => (isSpeed && !isClear(mark.cell) ? `${symbol}-open` : symbol)),
         color,
         size: symbol === "diamond" ? 22 : isMars ? 18 : 13,
         line: { color: c.page, width: 1 },
@@ -89,47 +95,79 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
       ...(isSpeed
         ? {
             error_x: bars(
-              marks.map(({ across }) => across),
+              line.map(({ across }) => across),
               { color },
             ),
           }
         : {}),
     };
   });
-  const measured = crosses(points, isSpeed ? "speed" : "tpf", c);
-  const ends = isSpeed ? lines.flat().flatMap(({ across: { low, high } }) => [low, high]) : [];
-  const xs = [...[...data, measured].flatMap(({ x }) => x), ...ends].filter(Number.isFinite);
-  const range = [Math.min(0.95, 0.92 * Math.min(...xs)), 1.08 * Math.max(1.4, ...xs)];
+  const top = Math.max(100, ...marks.map(({ height }) => height)) + 14;
   const across = axis(c, isSpeed ? "speed relative to AR" : "tokens per forward pass", { range, showgrid: false });
-  const down = axis(c, "agreement with AR's text, %", { range: [-6, 114], tickvals: [0, 25, 50, 75, 100] });
-  const annotations = labels(lines.toReversed().flatMap((marks) => marks.slice(-1)), range, c); // prettier-ignore
+  const down = axis(c, "agreement with AR's text, %", { range: [-6, top], tickvals: [0, 25, 50, 75, 100] });
+  const annotations = labels(lines.toReversed().flatMap((line) => line.slice(-1)), range, c); // prettier-ignore
   const margin = { l: 56, r: 16, t: 8, b: 44 };
   return { data: [measured, ...data], layout: layout(c, across, down, { margin, annotations }) };
 }
 
+const [WIDTH, HEIGHT] = [0.013, 13]; // of a marker: as a share of the horizontal axis, and in percent of agreement
+
 /**
- * Returns a label above the last mark of each line. Labels that would overlap become one.
+ * Raises marks that would cover another one, and notes in each the cells with the same position.
+ * @param {GridMark[]} marks
+ * @param {number[]} range of the horizontal axis
+ */
+function stack(marks, [from, to]) {
+  /** @type {(mark: GridMark, other: GridMark) => boolean} */
+  const isCovered = (mark, other) =>
+    Math.abs(mark.across.value - other.across.value) < WIDTH * (to - from) &&
+    Math.abs(mark.height - other.height) < HEIGHT;
+  const same = marks.map((mark) => marks.filter((other) => other !== mark && isCovered(mark, other)));
+  marks.forEach((mark, i) => {
+    mark.same = same[i];
+    const below = marks.slice(0, i);
+    while (below.some((other) => isCovered(mark, other))) mark.height += 1;
+  });
+}
+
+/**
+ * Returns the description of a mark, and the names of the cells with the same position.
+ * @param {GridMark} mark
+ * @param {Cell} ar
+ */
+const markLines = ({ cell, same }, ar) => [
+  ...cellLines(cell, ar),
+  ...(same.length ? [`at the same place: ${same.map((other) => cellName(other.cell)).join("; ")}`] : []),
+];
+
+/**
+ * Returns a label above the last mark of each line, or below it: AR's, and those of marks below another one. Labels that
+ * would overlap become one.
  * @param {GridMark[]} marks
  * @param {number[]} range of the horizontal axis
  * @param {Colours} c
  */
 function labels(marks, [from, to], c) {
-  /** @type {(GridMark & { names: string[] })[]} */
+  /** @type {(GridMark & { names: string[], isBelow: boolean })[]} */
   const taken = [];
   for (const mark of marks) {
-    /** @param {GridMark} other */
+    const { across, cell, height, same } = mark;
+    const isBelow = cell.name === "ar" || same.some((other) => other.height > height);
+    /** @param {typeof taken[0]} other */
     const isNear = (other) =>
-      Math.abs(other.across.value - mark.across.value) < 0.12 * (to - from) &&
-      Math.abs(other.height - mark.height) < 12;
-    const [near, name] = [taken.find(isNear), mark.cell.row ? rowName(mark.cell.row) : cellName(mark.cell)];
+      other.isBelow === isBelow &&
+      Math.abs(other.across.value - across.value) < 0.12 * (to - from) &&
+      Math.abs(other.height - height) < HEIGHT;
+    const near = taken.find(isNear);
+    const name = cell.row ? rowName(cell.row) : cellName(cell);
     if (near) near.names.push(name);
-    else taken.push({ ...mark, names: [name] });
+    else taken.push({ ...mark, isBelow, names: [name] });
   }
-  return taken.map(({ cell, across, height, names }) => {
+  return taken.map(({ cell, across, height, isBelow, names }) => {
     return label(names.join(", "), across.value, height, cell.row ? c.mars : c.muted, {
       xanchor: across.value < from + 0.08 * (to - from) ? "left" : "center",
       xshift: 0,
-      yshift: 19,
+      yshift: isBelow ? -19 : 19,
     });
   });
 }
@@ -146,7 +184,7 @@ export function scatterNote({ rows, references, points, isSpeed }) {
     (cell) => cell.rounds && !Number.isFinite(acrossOf(cell, isSpeed).value),
   );
   return [
-    "The number in a marker is B.",
+    "The number in a marker is B; markers at the same place are stacked.",
     isSpeed ? "Lines are ranges over the rounds; hollow: the range contains 1." : "",
     points.length
       ? "Grey crosses: recorded results of many prompts, with 95 % intervals; height: answers equal to AR's."
@@ -161,6 +199,7 @@ export function scatterNote({ rows, references, points, isSpeed }) {
 const placed = (cell, ar, isSpeed) => ({
   ...{ cell, across: acrossOf(cell, isSpeed) },
   height: 100 * agreement(cell.lane, ar.lane),
+  same: [],
 });
 
 /** @type {(cell: Cell, ar: Cell, isSpeed: boolean) => boolean} */
