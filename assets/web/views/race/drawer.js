@@ -1,6 +1,7 @@
 // The drawer of a pass: its proposals with their confidences and what became of them, other tokens to continue with,
 // another threshold, and the places where a pass went wrong. It is open while a pass is chosen (`view.choose`).
 
+import { runColours } from "../../core/colours.js";
 import { attribute, button, fill, make, placeIn, put } from "../../core/dom.js";
 import { draftIds, mainLane } from "../../core/folds.js";
 import { factsOf, isVerified } from "../../core/methods.js";
@@ -75,7 +76,10 @@ export class Drawer {
     const isMoved = this.shown?.lane !== lane || this.shown.step !== index || this.shown.token !== token;
     this.shown = selected;
     element.hidden = false;
-    attribute(element, { "data-lane": lane.name, "data-pass": index + 1, "data-token": token + 1 });
+    attribute(element, {
+      ...{ "data-lane": lane.name, "data-colour": runColours.placeOf(lane) },
+      ...{ "data-pass": index + 1, "data-token": token + 1 },
+    });
     put(this.title, `${capital(lane.title)}: pass ${whole(index + 1)} of ${whole(lane.steps.length)}`);
     this.passes.forEach((node, i) => void (node.disabled = !lane.steps[index + (i ? 1 : -1)]));
     const ends = endIds(view.run.lanes);
