@@ -155,7 +155,7 @@ export const label = (text, x, y, color, more = {}) => ({
  */
 export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 
-const LABEL = 0.15; // height of a label as a share of the figure's height
+const LABEL = 0.2; // height of a label as a share of the figure's height
 
 /**
  * Returns the heights of labels next to a figure: near their values, in the same order, and without overlap.
@@ -169,6 +169,8 @@ export function apart(values, top) {
     if (k) placed[at] = Math.max(placed[at], placed[order[k - 1]] + labelHeight);
   });
   const raised = placed.reduce((sum, y, i) => sum + y - values[i], 0) / values.length;
-  const shift = Math.min(raised, Math.min(...placed) - labelHeight / 2); // so that no label is below the figure
+  // No label may be below or, for Plotly would not draw it, above the figure.
+  const [low, high] = [Math.min(...placed) - labelHeight / 2, Math.max(...placed) + labelHeight / 2 - top];
+  const shift = Math.max(Math.min(raised, low), high);
   return placed.map((y) => y - shift);
 }

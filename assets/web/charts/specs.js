@@ -12,11 +12,11 @@ import { apart, axis, label, layout } from "./plot.js";
 const LEAST = 24; // minimum number of passes on the axis, so that the first bars are not too wide
 const MOST = 250; // maximum number of points of a line
 const BESIDE = { xref: "paper", xshift: 4 }; // position of a label to the right of the figure
-const RIGHT = { margin: { l: 52, r: 84, t: 8, b: 38 } };
+const RIGHT = { margin: { l: 52, r: 94, t: 8, b: 38 } };
 
 /** @type {(c: Colours, mark: string) => string} */
 const colourOf = (c, mark) =>
-  ({ ar: c.bars[0], masks: c.mars, lookup: c.lookup, draft: c.runs[2], guess: c.runs[3] })[mark] ?? c.mars;
+  ({ ar: c.bars[0], masks: c.mars, lookup: c.lookup, draft: c.runs[4], guess: c.runs[3] })[mark] ?? c.mars;
 
 /**
  * Returns the bars of tokens per pass as one path for each source of tokens: Plotly would draw an element for each bar.
@@ -62,8 +62,9 @@ export function passesFigure(lane, c, hasAr) {
   const tallest = steps.reduce((most, { count }) => Math.max(most, count), 4) + 0.4;
   const mean = folds.perForward(lane);
   const [heights, last] = [apart([mean, 1], tallest), moves.at(-1)];
-  const lines = Number.isFinite(mean) ? [level(mean, c.mars, "solid"), ...(hasAr ? [level(1, c.ar, "dot")] : [])] : [];
-  const texts = Number.isFinite(mean) ? [label(`mean ${figure(mean)}`, 1, heights[0], c.mars, BESIDE)] : [];
+  const colour = c.runs[runColours.placeOf(lane)];
+  const lines = Number.isFinite(mean) ? [level(mean, colour, "solid"), ...(hasAr ? [level(1, c.ar, "dot")] : [])] : [];
+  const texts = Number.isFinite(mean) ? [label(`mean ${figure(mean)}`, 1, heights[0], colour, BESIDE)] : [];
   if (hasAr && texts.length) texts.push(label("AR 1", 1, heights[1], c.ar, BESIDE));
   if (last)
     texts.push(

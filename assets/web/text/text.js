@@ -115,17 +115,17 @@ export class TokenView {
     this.isStuck = true;
   }
 
-  // Scrolls a little further, so that the first visible line is not cut.
+  // Scrolls back a little, so that the first visible line is not cut.
   alignLine() {
     const { element, tokens } = this;
-    const edge = element.getBoundingClientRect().top + GAP_ABOVE;
-    let rest = 0;
+    const edge = element.getBoundingClientRect().top;
+    let first = edge + GAP_ABOVE;
     for (const token of tokens.slice(0, this.shown.tokens.length).reverse()) {
-      const { top, height } = token.getBoundingClientRect();
-      if (height && top < edge) break;
-      if (height) rest = top - edge;
+      const lines = [...token.getClientRects()].filter(({ height }) => height);
+      for (const { top, bottom } of lines) if (bottom > edge && top < first) first = top;
+      if (lines.some(({ bottom }) => bottom <= edge)) break;
     }
-    element.scrollTop += rest;
+    element.scrollTop -= edge + GAP_ABOVE - first;
   }
 
   // Scrolls to the beginning, and stops following the end.

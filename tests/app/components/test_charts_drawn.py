@@ -131,11 +131,10 @@ def fresh(page: playwright.Page) -> Fresh:
 
 
 def test_a_fresh_page_draws_what_was_decoded(fresh: Fresh) -> None:
-    """The rule below would hold of empty charts too."""
+    """The rule below would hold of empty axes too."""
     shown = ["long", "begun", "waiting"]
     sizes = {name: sum(len(chart["marks"]) for chart in fresh[name, None]) for name in shown}
-    assert sizes["waiting"] == 0
-    assert sizes["long"] > 30 < sizes["begun"]
+    assert 0 < sizes["waiting"] < min(sizes["long"], sizes["begun"])
     assert all(chart["veil"] for chart in fresh["long", 0.4])
 
 
