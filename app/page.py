@@ -35,9 +35,9 @@ from app.ui.views import ConversationView
 from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
 
 PAPER, CODE = "https://arxiv.org/abs/2604.07023", "https://github.com/Xalp/MARS"
-MASTHEAD = f"""# MARS live
+MASTHEAD = """# MARS live
 
-One model writes several tokens per forward pass. [Paper]({PAPER}) [Code]({CODE})"""
+One model writes several tokens per forward pass."""
 ARRIVAL_SECONDS = 1.0  # time between two checks of whether the default checkpoint is loaded
 
 
@@ -64,7 +64,9 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 throughput_tab(page, handlers.throughput, tab.controls)
             with _tab("Review", "review"):
                 review_tab(engines.entries)
-        footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
+        with gr.Row(elem_id="about"):
+            footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
+            gr.Markdown(f"[Paper]({PAPER}) · [Code]({CODE})")
         checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live)
         _wire_checkpoint(page, tab, footer, handlers.checkpoints, handlers.live, engines)

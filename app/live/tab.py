@@ -53,13 +53,14 @@ ASK = f"(...values) => window.mars.runValues({json.dumps(ORDERED)}, values)"
 """Script that runs when Run is pressed. It adds the page's conversation to the posted values."""
 FIRST_EXAMPLES = 4
 """Number of examples below the prompt. The others are under "More examples"."""
-TAU_SAYS = (
-    '<p class="if-lossless">τ decides how sure a draft must be to be tried. '
-    "The text stays AR’s.</p>"
+SETTINGS_DO = (
+    '<p class="if-lossless">Each pass also verifies the drafts of the pass before, so the text is '
+    "AR’s, token for token. τ: how sure a draft must be to be tried. B: most tokens proposed in a "
+    "pass.</p>"
     '<p class="if-unverified">A token is accepted if its confidence is at least τ. '
-    "A lower τ takes fewer passes and makes more mistakes.</p>"
+    "A lower τ takes fewer passes and makes more mistakes. B: most tokens proposed in a pass.</p>"
 )
-"""What τ does in each mode. The style sheet shows the sentence of the chosen mode."""
+"""What the settings do in each mode. The style sheet shows the paragraph of the chosen mode."""
 RUN_EXAMPLE = "() => { document.getElementById('run').click() }"
 
 
@@ -92,8 +93,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             with gr.Row(elem_id="controls"):
                 _controls(tab, engines)
             with gr.Row(elem_id="says"):
-                gr.HTML(TAU_SAYS, elem_id="tau-says", padding=False)
-                tab.remark = gr.Markdown("", elem_id="remark")
+                gr.HTML(SETTINGS_DO, elem_id="settings-do", padding=False)
                 # The speed of the player sets this field.
                 tab.controls["pace"] = gr.Number(0, visible="hidden", elem_id="pace")
         tab.race = RaceView(
@@ -156,6 +156,7 @@ def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
                     _chips(tab, labels, names[FIRST_EXAMPLES:])
         tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
         tab.examples = gr.Markdown(note_on(opens_with), elem_id="note")
+        tab.remark = gr.Markdown("", elem_id="remark")
 
 
 def _chips(tab: LiveTab, labels: Mapping[str, str], names: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ from mars_runtime.files.paths import ASSETS
 WEB = ASSETS / "web"
 STYLES = (
     "core/tokens.css",
-    "core/help.css",
     "views/race/layout.css",
     "text/text.css",
     "views/race/player.css",

@@ -77,7 +77,7 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     heads = page.locator(f"{ROOT} .rv-head h3").all_inner_texts()
     assert [head.split(":")[0] for head in heads] == ["MARS", "Plain AR", "Jacobi"]
     said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
-    facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-settings"
+    facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-does"
     titles = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
     assert "τ" in titles["mars"]
     assert "τ" not in titles["jacobi"]

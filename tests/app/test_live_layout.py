@@ -130,7 +130,7 @@ def test_tau_and_b_act_on_a_running_lane_in_both_modes(
 
     for mode in ("Unverified", "Same text as AR"):
         page.click(f"#lossless label:has-text('{mode}')")
-        says = page.locator("#tau-says p:visible")
+        says = page.locator("#settings-do p:visible")
         playwright.expect(says).to_have_count(1)
         start(page)
         page.check("#auto input")

@@ -147,10 +147,12 @@ def test_pinned_runs_are_a_set(page: playwright.Page) -> None:
     wait_loaded(page)
     page.click("#run")
     page.wait_for_selector("#race .mars-race[data-state=finished]")
-    for pin in page.locator("#race .rv-pin").all():
+    page.click("#race .ex-menu > summary")
+    for pin in page.locator("#race .ex-line button:text-is('Pin')").all():
         pin.click()
-    page.wait_for_selector("#race .rv-pin:text('Pinned') >> nth=1")
-    page.locator("#race .rv-pin").first.click()
+        page.wait_for_selector("#race .ex-said:not(:empty)")
+        page.wait_for_function("button => !button.disabled", arg=pin.element_handle())
+    page.click("#review-tab-button")
     page.select_option(".rw-left select >> nth=0", "pinned")
     wait(page, set="pinned", shown=1)
     assert page.locator(".rw-answers .rv-pane").count() == 2

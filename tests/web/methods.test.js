@@ -6,7 +6,7 @@ import { draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/fold
 import { factsOf, isVerified, nameOf, placeOfMethod } from "../../assets/web/core/methods.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
 import { sourceText } from "../../assets/web/text/reasons.js";
-import { laneWords, settingsText } from "../../assets/web/text/settings.js";
+import { settingsText } from "../../assets/web/text/settings.js";
 import { END, forward, laneOf } from "./runs.js";
 
 describe("a draft model", () => {
@@ -91,7 +91,6 @@ describe("AR + lookup", () => {
 
   test("it says that no masks are fed, and obeys none of the settings of drafting", () => {
     assert.equal(settingsText(SETTINGS), "no masks");
-    assert.equal(laneWords(SETTINGS), "verified drafts by prompt lookup, no masks");
     assert.deepEqual(factsOf(SETTINGS).obeys, []);
     const lane = laneOf([forward(0, [[1, 0.99]], 1, "limit")], { settings: SETTINGS, end: "limit" }, "first");
     assert.equal(lane.method, "lookup");

@@ -7,7 +7,7 @@ import { upToLoop } from "./loops.js";
 import { SPEED } from "./table.js";
 
 export const DEFINITION =
-  "Ratio of decoding speeds; processing the prompt is excluded. The range, estimated from how much pass times varied, should contain 19 of 20 repeat runs.";
+  "ratio of decoding speeds; processing the prompt is excluded. The range, estimated from how much pass times varied, should contain 19 of 20 repeat runs.";
 
 const WIDE = 1.5; // ratio of a range's ends above which a factor of 10 or more has no decimals
 

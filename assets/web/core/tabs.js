@@ -10,9 +10,6 @@ const FOLDS = { "how-it-works": FIRST }; // the tab of each fold that has an add
 
 const buttonOf = (/** @type {string} */ name) => document.getElementById(`${name}-tab-button`);
 
-// Returns whether the page has this tab. Exported pages have no tabs.
-export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(FOLDS[name] ?? name));
-
 /**
  * Returns the view for an address: the name of a tab or fold, or a section of How it works. null for any other address.
  * @param {string} hash

@@ -90,23 +90,27 @@ function closeByItself(menu) {
  * Returns the menu item that exports a lane's files: trace and table.
  * @param {Lane} lane
  * @param {string} label
+ * @param {FileOffer[]} [more]
  * @returns {Offer}
  */
-export const laneOffer = (lane, label) => ({
+export const laneOffer = (lane, label, more = []) => ({
   label,
   files: [
     fileOf("JSONL", "trace, one line per pass", fileName(lane, "jsonl"), () =>
       textBlob(traceText(lane.lines), "application/x-ndjson"),
     ),
     fileOf("CSV", "table, one row per pass", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
+    ...more,
   ],
 });
 
 /**
- * Creates the Share menu of a race view: links, files of each lane, and a page that replays the run.
+ * Creates the Share menu of a race view: links, files of each lane, and a page that replays the run. more: further items
+ * of a lane.
  * @param {View} view
+ * @param {(lane: Lane) => FileOffer[]} more
  */
-export const runMenu = (view) =>
+export const runMenu = (view, more) =>
   exportMenu(() => {
     const { run } = view;
     const lanes = run ? run.lanes.filter((lane) => lane.steps.length) : [];
@@ -119,7 +123,7 @@ export const runMenu = (view) =>
     const isOver = run.lanes.every((lane) => lane.end);
     return [
       ...linkOffer(view, isOver ? run : null),
-      ...lanes.map((lane) => laneOffer(lane, lane.title)),
+      ...lanes.map((lane) => laneOffer(lane, lane.title, more(lane))),
       ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
     ];
   }, SHARE.menu);

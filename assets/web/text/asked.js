@@ -56,7 +56,7 @@ export class Asked {
     const isForeign = Boolean(prompt) && wanted !== null && wanted !== prompt;
     this.element.hidden = prompt === null;
     this.element.dataset.foreign = recorded ? "opening" : String(isForeign);
-    put(this.recorded, recorded && `Recorded with ${recorded}:`);
+    put(this.recorded, recorded && "Prompt:");
     put(this.prompt, prompt || "");
     put(this.settings, settings);
     put(this.foreign, isForeign && !recorded ? FOREIGN : "");

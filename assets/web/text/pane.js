@@ -19,9 +19,9 @@ import { attribute, button, group, make, put, toggle } from "../core/dom.js";
 import { folds, idleText } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
 import { doesText } from "../core/methods.js";
-import { capital, counted, joined, verdictText, whole } from "../core/words.js";
+import { capital, counted, verdictText, whole } from "../core/words.js";
 import { aligned } from "../folds/diff.js";
-import { laneText, laneWords, penaltyText } from "./settings.js";
+import { laneText } from "./settings.js";
 import { TokenView } from "./text.js";
 
 /**
@@ -53,13 +53,12 @@ export class TextPane {
     this.report = report;
     const differs = button("rv-differs rv-num", "", () => this.openDifference());
     this.parts = {
-      does: make("span", "rv-does"),
-      settings: make("span", "rv-settings rv-num"),
       verdict: make("span", "rv-verdict"),
       differs,
       idle: make("span", "rv-idle"),
       count: make("span", "rv-count rv-num", this.number, this.unit),
       forwards: make("span", "rv-forwards rv-num"),
+      does: make("span", "rv-does"),
     };
     this.all = toggle("all", false, () => this.markAll());
     attribute(this.all, { class: "rv-all-differs", hidden: "", title: "Mark all differences" });
@@ -126,8 +125,7 @@ export class TextPane {
     element.dataset.end = lane.end ? lane.end.reason : "";
     put(this.title, capital(shown.title));
     put(parts.does, methodText(shown));
-    put(parts.settings, joined(laneWords(shown.settings), penaltyText(shown.settings)));
-    parts.settings.title = laneText(shown);
+    parts.does.title = laneText(shown);
     const [tokens, passes] = [folds.tokens(shown), folds.forwards(shown)];
     put(this.number, lane.steps.length ? whole(tokens) : "");
     put(this.unit, lane.steps.length ? (tokens === 1 ? " token" : " tokens") : "");

@@ -2,7 +2,7 @@
 
 import { factsOf, nameOf } from "../core/methods.js";
 import { LIMITS } from "../core/table.js";
-import { counted, joined, short } from "../core/words.js";
+import { joined, short } from "../core/words.js";
 
 /** @param {Settings} settings */
 const blockText = (settings) => `B ${settings.block_size}`;
@@ -40,28 +40,9 @@ export const laneText = ({ settings }) => joined(settingsText(settings), penalty
  * Describes the repetition penalty; empty if there is none, as in traces of versions without this setting.
  * @param {Settings | null} settings
  */
-export function penaltyText(settings) {
+function penaltyText(settings) {
   const penalty = settings?.repetition_penalty ?? 1;
   return penalty === 1 ? "" : `repetition penalty ${short(penalty)}`;
-}
-
-/**
- * Describes how a lane decodes, without abbreviations; empty for plain AR.
- * @param {Settings | null} settings
- */
-export function laneWords(settings) {
-  if (!settings || factsOf(settings).isReference) return "";
-  if (nameOf(settings) === "lookup") return "verified drafts by prompt lookup, no masks";
-  if (!factsOf(settings).obeys.includes("lossless")) return settingsText(settings);
-  const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
-  if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
-  const isPlain = settings.tau_policy === "fixed" && settings.metric === "probability";
-  if (!isPlain) return `unverified, ${tauText(settings)}, confidence measured by ${settings.metric}${most}`;
-  const rule =
-    settings.tau > 0
-      ? `accepts tokens with at least ${short(100 * settings.tau)} % confidence`
-      : "accepts every proposal";
-  return `unverified, ${rule}${most}`;
 }
 
 /**

@@ -21,6 +21,12 @@ def press(page: playwright.Page, act: str) -> None:
     page.click(f".rv-player [data-act={act}]")
 
 
+def go(page: playwright.Page, key: str) -> None:
+    """Press a key of the player where no other element uses it."""
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(key)
+
+
 def wait_at(page: playwright.Page, num: int) -> None:
     page.wait_for_selector(f"{ROOT}[data-at='{num}']")
 
@@ -39,7 +45,7 @@ def test_text_charts_and_lanes_move_together_pass_by_pass(show: Show) -> None:
     assert position.inner_text().startswith(f"Pass {NUM_AR} of {NUM_AR}")
     assert page.locator(".rv-later:visible").count() == 0
     assert page.locator(".pl-row").count() == 2
-    press(page, "start")
+    go(page, "Home")
     wait_at(page, 0)
     assert num_in_sight(page, MARS) == 0
     for num in (1, 2, 3):
@@ -57,7 +63,7 @@ def test_text_charts_and_lanes_move_together_pass_by_pass(show: Show) -> None:
     axis = "document.querySelector('[data-chart=forwards] .rv-plot')._fullLayout.xaxis"
     left = page.locator("[data-chart=forwards] .rv-plot").bounding_box()["x"]
     assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p(2)")) < 2
-    press(page, "end")
+    go(page, "End")
     wait_at(page, NUM)
     assert page.get_attribute(AR, "data-shown") == str(NUM_AR)
 
@@ -65,7 +71,7 @@ def test_text_charts_and_lanes_move_together_pass_by_pass(show: Show) -> None:
 def test_a_replay_has_one_speed_and_shows_each_pass(show: Show) -> None:
     page = show("prose")
     page.select_option(".pl-speed", "3")
-    press(page, "start")
+    go(page, "Home")
     press(page, "play")
     size = "n => n && getComputedStyle(n, '::after').content.includes('+')"
     page.wait_for_function(f"({size})(document.querySelector('{MARS} .rv-landed[data-n]'))")
@@ -151,20 +157,20 @@ def test_a_live_run_is_scrubbed_while_it_streams(show: Show) -> None:
     page.wait_for_function(f"{VIEW}.entries[1].view.element.scrollTop > 28")
     text.evaluate("node => { node.scrollTop = 0 }")
     page.wait_for_function(f"!{VIEW}.entries[1].view.isStuck")
-    press(page, "start")
+    go(page, "Home")
     wait_at(page, 0)
     live.click()
     wait_at(page, 45)
     run.send(2)
     wait_at(page, 46)
     assert abs(text.evaluate(BELOW)) < 70
-    press(page, "start")
+    go(page, "Home")
     wait_at(page, 0)
     run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     assert page.get_attribute(ROOT, "data-at") == "0"
     assert live.is_hidden()
-    press(page, "end")
+    go(page, "End")
     wait_at(page, NUM)
 
 
@@ -174,11 +180,11 @@ def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Sho
     assert page.inner_text(".rv-recorded").endswith("recorded 2026-11-20")
     num = page.get_attribute(ROOT, "data-steps")
     assert page.get_attribute(ROOT, "data-at") == num
-    press(page, "start")
+    go(page, "Home")
     press(page, "play")
     wait_at(page, 1)
     assert page.locator(f"{MARS} .rv-verdict").is_hidden()
-    press(page, "end")
+    go(page, "End")
     wait_at(page, int(num))
 
 

@@ -185,7 +185,7 @@ def test_ghosts_and_moves_show_while_running_and_ghosts_go_at_the_end(show: Show
     [
         ("waiting", "waiting", "2 runs are ahead"),
         ("refused", "error", "Write a prompt first."),
-        ("stopped", "stopped", "Stopped at"),
+        ("stopped", "stopped", "Stopped"),
         ("broken", "error", "cannot be read"),
     ],
 )

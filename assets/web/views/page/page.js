@@ -2,9 +2,8 @@
 // run; Escape stops it. On Live, R starts a run, 1 to 4 pick an example, and F switches to big type; the player's keys
 // are in views/race/player.js. On a phone, starting a run scrolls to the results.
 
-import { NO_COPY, copied, find, isModified, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, copied, isModified, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
-import { helpFor } from "../../core/help.js";
 import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
 import { forget } from "../../core/storage.js";
@@ -33,7 +32,6 @@ export function mountPage() {
   mountApi();
   mountAsks();
   whenThere(() => document.querySelector(VIEWS.live), mountStates);
-  mountHelp();
   mountPins();
   mountPopUps();
   mountKeys();
@@ -272,34 +270,6 @@ function mountStates() {
   update();
   const attributeFilter = ["data-state", "data-phase"];
   new MutationObserver(update).observe(document.body, { subtree: true, attributeFilter });
-}
-
-// The controls with a help button, by id. The value is whether the button is displayed after the control's inputs.
-/** @type {Record<string, boolean>} */
-const HELPED = { tau: false, block_size: false, lossless: false };
-
-// Adds a help button to each control in HELPED. Gradio builds its controls late and rebuilds some of them (B, when the
-// checkpoint changes), so the controls are checked after each change of the page.
-function mountHelp() {
-  whenThere(
-    () => document.querySelector(DESK),
-    (desk) => {
-      addHelp(desk);
-      new MutationObserver(() => addHelp(desk)).observe(desk, { childList: true, subtree: true });
-    },
-  );
-}
-
-/** @param {Element} desk */
-function addHelp(desk) {
-  for (const [name, isLast] of Object.entries(HELPED)) {
-    const control = desk.querySelector(`#${name}`);
-    if (!control || control.querySelector(".help")) continue;
-    const help = helpFor(name);
-    if (isLast) control.append(help);
-    else control.prepend(help); // so that the tab order is the visual order
-    for (const input of control.querySelectorAll("input")) input.setAttribute("aria-describedby", find(help, "p").id);
-  }
 }
 
 // Shows the run in the page's link, if it contains one, as soon as the race view exists.

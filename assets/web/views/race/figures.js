@@ -2,12 +2,11 @@
 
 import { find, legendItem, make, put, toggle } from "../../core/dom.js";
 import { FINAL, folds } from "../../core/folds.js";
-import { helpFor } from "../../core/help.js";
 import { afterLoop } from "../../core/loops.js";
 import { passCost } from "../../core/result.js";
-import { laneSpeedup, speedupRange, speedupText } from "../../core/speedup.js";
+import { DEFINITION, laneSpeedup, speedupRange, speedupText } from "../../core/speedup.js";
 import { ENDS, LEGEND, STATUS } from "../../core/texts.js";
-import { capital, counted, environment, figure, joined, milliseconds, short, whole } from "../../core/words.js";
+import { capital, counted, environment, figure, joined, milliseconds, short } from "../../core/words.js";
 
 /** @type {[key: string, name: string, unit: string][]} */
 const TIME = [
@@ -57,6 +56,7 @@ export class Figures {
   /** @param {HTMLElement} root */
   constructor(root) {
     this.element = find(root, ".rv-figures");
+    this.means = find(root, ".rv-means");
     this.env = find(root, ".rv-env");
   }
 
@@ -64,8 +64,8 @@ export class Figures {
   build(hasRace) {
     const shown = TIME.filter(([key]) => hasRace || key !== "speedup");
     this.big = Object.fromEntries(shown.map(([key, name, unit]) => [key, bigFigure(key, name, unit)]));
-    this.big.speedup?.title.after(" ", helpFor("speedup"));
     this.element.replaceChildren(...Object.values(this.big).map(({ list }) => list));
+    put(this.means, hasRace ? `Speed: ${DEFINITION}` : "");
     put(this.env, "");
   }
 
@@ -138,9 +138,7 @@ const isStopped = (lanes) => lanes.some(({ end }) => !FINAL.has(end?.reason ?? "
  */
 function finished({ lanes }) {
   const message = lanes.map((lane) => lane.end?.message).find(Boolean);
-  const lengths = lanes.map((lane) => `${whole(folds.tokens(lane))} (${lane.title})`).join(" and ");
-  const length = lanes.length > 1 ? `${lengths} tokens` : counted(folds.tokens(lanes[0]), "token");
-  if (isStopped(lanes)) return ["stopped", message || `Stopped at ${length}.`];
+  if (isStopped(lanes)) return ["stopped", message || STATUS.stopped];
   if (message) return ["finished", message];
   const reasons = lanes.map((lane) => lane.end?.reason || "");
   const text =

@@ -1,5 +1,5 @@
-// The tape of a run with its controls: play and pause, single passes, start and end, and one speed, which also slows a
-// live run down. The player only changes the position in the run (playhead.js) and reports it.
+// The tape of a run with its controls: play and pause, single passes, and one speed, which also slows a live run down.
+// The keys Home and End go to the start and the end. The player only changes the position in the run (playhead.js) and reports it.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -8,12 +8,10 @@ import { Tape } from "./tape.js";
 
 /** @type {Record<string, string>} */
 const ICONS = {
-  start: "M3 3h2v10H3z M13 3v10L6 8z",
   back: "M9.5 3v10L3 8z M11 3h2v10h-2z",
   play: "M4 2.5v11L13 8z",
   pause: "M4 3h3v10H4z M9 3h3v10H9z",
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
-  end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
 const FASTEST = 20; // passes per second of a replay at full speed
 /** @type {[name: string, speed: number][]} */
@@ -62,14 +60,12 @@ export class Player {
     this.play = iconButton("play", "Play (space)", () => this.toggle());
     this.play.classList.add("pl-play");
     this.controls = [
-      iconButton("start", "To the start (Home)", () => this.seek(0)),
       iconButton("back", "Previous pass (left arrow)", () => this.step(-1)),
       this.play,
       iconButton("forward", "Next pass (right arrow)", () => this.step(1)),
-      iconButton("end", "To the end (End)", () => this.seek(Infinity)),
     ];
     this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, step: 1 });
-    attribute(this.scrubber, { "aria-label": "Position in the run" });
+    attribute(this.scrubber, { "aria-label": "Position in the run (Home: start, End: end)" });
     this.scrubber.addEventListener("input", () => {
       this.isPlaying = false;
       this.seek(Number(this.scrubber.value));

@@ -7,14 +7,14 @@ import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead, secondsPerBeat } from "../../core/playhead.js";
 import { recordedValue } from "../../core/recordings.js";
-import { OPENING, STATUS } from "../../core/texts.js";
+import { STATUS } from "../../core/texts.js";
 import { BRANCH_TITLE } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { joined } from "../../core/words.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
 import { TextPane } from "../../text/pane.js";
-import { pinButton } from "../review/pins.js";
+import { pinOffer } from "../review/pins.js";
 import { Drawer } from "./drawer.js";
 import { Figures, Voice, buildLegend, statusOf } from "./figures.js";
 import { Headline } from "./headline.js";
@@ -66,7 +66,9 @@ export class RaceView extends LineView {
     this.isFresh = false; // whether nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.drawer = new Drawer(find(root, ".rv-drawer"), asView(this));
-    find(root, ".rv-top").append(runMenu(asView(this)));
+    find(root, ".rv-top").append(
+      runMenu(asView(this), (lane) => (this.canAsk("pin") ? [pinOffer(asView(this), lane)] : [])),
+    );
     root.ownerDocument.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
@@ -128,7 +130,6 @@ export class RaceView extends LineView {
       (lane) =>
         new TextPane(lane, report, { against: againstOf(lane), marks: this.marks, isFollowing: !head.recorded }),
     );
-    if (this.canAsk("pin")) for (const pane of this.entries) pane.head.append(pinButton(asView(this), pane.lane));
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length > 1);
@@ -242,7 +243,7 @@ export class RaceView extends LineView {
       "data-lanes": run ? run.lanes.length : 0,
       "data-steps": run && run.lanes.length ? mainLane(run).steps.length : 0,
     });
-    put(this.status, this.opening.sentence || sentence);
+    put(this.status, this.opening.isDue ? "" : sentence); // the label says that it is a recording
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.recorded);
     if (!run || !run.lanes.length) return this.drawer.draw();
@@ -268,7 +269,7 @@ export class RaceView extends LineView {
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.isByKey;
-    if (!isHeard && !this.opening.sentence) this.voice.announce(state, sentence, this.shown(main), this.playhead);
+    if (!isHeard && !this.opening.isDue) this.voice.announce(state, sentence, this.shown(main), this.playhead);
   }
 
   // Slows the run of the page down, or stops slowing it down, so that about as many passes are made per second as the
@@ -346,11 +347,6 @@ class Opening {
       this.isInSight = true;
       this.view.schedule();
     }).observe(panes);
-  }
-
-  // The status sentence while the recording is played; "" otherwise.
-  get sentence() {
-    return this.isDue ? OPENING : "";
   }
 
   // The checkpoint of the first recording if it is shown and the prompt box is as it was when the page was opened; ""

@@ -1,8 +1,6 @@
 // Pins lanes of Live: a pinned lane becomes an answer of the set "Pinned runs", which the Review tab opens.
 
-import { attribute, button, put } from "../../core/dom.js";
 import { Store } from "../../core/records.js";
-import { openView } from "../../core/tabs.js";
 import { pinLane } from "./sets.js";
 
 export const PINNED = "pinned";
@@ -31,30 +29,22 @@ async function pin(lane) {
   return sentence;
 }
 
+const DONE = "Pinned. Open Review to compare the pinned runs.";
+
 /**
- * Returns the button that pins a lane in its current state. A second press opens Review.
+ * Returns the item of the Share menu that pins a lane in its current state.
  * @param {View} view
  * @param {Lane} lane
+ * @returns {FileOffer}
  */
-export function pinButton(view, lane) {
-  const attributes = {
-    class: "rv-pin",
-    title: "Add this run to the pinned runs in Review",
-    "aria-label": `Pin ${lane.title}`,
-  };
-  let isPinned = false;
-  const node = button(attributes, "Pin", () => {
-    if (isPinned) return openView("review");
-    isPinned = true;
-    return view.ask("pin", { lane, report });
-  });
-  /** @param {string} sentence */
-  const report = (sentence) => {
-    put(node, sentence ? "Pinned for now" : "Pinned");
-    attribute(node, { class: "rv-pin rv-pinned", title: sentence || "Open the pinned runs in Review", "aria-label": `${lane.title} is pinned. ${sentence}`.trim() }); // prettier-ignore
-  };
-  return node;
-}
+export const pinOffer = (view, lane) => ({
+  text: "Pin",
+  hint: "add it to the pinned runs in Review",
+  make: () =>
+    new Promise((resolve) => {
+      view.ask("pin", { lane, report: (/** @type {string} */ fault) => resolve({ said: fault || DONE }) });
+    }),
+});
 
 export function mountPins() {
   document.addEventListener("mars-ask", ({ detail }) => {
