@@ -48,7 +48,6 @@ class AppSettings:
     address of the connection.
     max_body_bytes: maximum size of a request; larger ones get the status 413 before they are read.
     max_import_bytes: maximum size of an imported run.
-    data: folder that stores shared runs that are too long for a link; if empty, none is stored.
     api_key: key that clients of the OpenAI-compatible endpoint must send; if empty, no key is
     required.
     allowed_origins: origins of web pages that may call that endpoint from a browser, separated by
@@ -71,7 +70,6 @@ class AppSettings:
     num_proxies: int = 0
     max_body_bytes: int = 262_144
     max_import_bytes: int = 4_000_000
-    data: str = ""
     api_key: str = field(default="", repr=False)
     allowed_origins: str = ""
 

@@ -10,18 +10,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-from app.engines.engines import Engines, LoadedModel, UnavailableError
+from app.engines.engines import LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
 from app.live.order import LiveOrder, LiveSteering, read_from_view, read_link
-from app.live.shared_runs import SharedRuns
 from app.ui.controls import TITLES, read_controls, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.ui.stream import (
     RunLog,
-    RunLogs,
     TabHandlers,
     TabRun,
     Transcript,
@@ -121,14 +118,6 @@ class LiveRun(TabRun):
 
 
 class LiveHandlers(TabHandlers[LiveRun]):
-    def __init__(
-        self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
-    ) -> None:
-        super().__init__(engines, logs, book, settle)
-        settings = engines.settings
-        folder = Path(settings.data) / "shared" if settings.data else None
-        self.shared = SharedRuns(folder, settings.max_import_bytes)
-
     def validate(self, values: Mapping[str, Any]) -> LiveRun:
         order = read_controls(LiveOrder, values, self.limits(values))
         return LiveRun(order, self.book, self.engines.settings.max_seconds)

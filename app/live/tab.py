@@ -18,7 +18,7 @@ import gradio as gr
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers, offer
 from app.live.order import HISTORY, LINKS, ORDERED, POSTED, SET_BY_VIEW, SHARED, STEERED
-from app.live.shared_runs import SharedRuns
+from app.live.shared_runs import read_shared
 from app.ui.checkpoints import CheckpointHandlers
 from app.ui.controls import DEFAULTS, RACE, SHOWN, TITLES
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, set_for
@@ -100,7 +100,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             *(first.value if first else "", file_address("replay.html")),
             opens=True,
             missed=live.logs.missed,
-            asks=links_of(live.shared),
+            asks=[answer_links(engines.settings.max_import_bytes)],
             elem_id="race",
         )
         opens_with = engines.entry_or_default(engines.default)
@@ -112,16 +112,13 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
     return tab
 
 
-def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
-    """Return the server functions for links: ``shared`` reads a run, ``keep`` stores a run."""
+def answer_links(max_chars: int) -> Answer:
+    """Return the server function ``shared``, which validates the run of a link."""
 
     def shared(posted: Any, request: gr.Request) -> Any:
-        return runs.read(posted, owner_of(request))
+        return read_shared(posted, owner_of(request), max_chars)
 
-    def keep(value: Any, request: gr.Request) -> Any:
-        return runs.store(value, owner_of(request))
-
-    return shared, keep
+    return shared
 
 
 def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:

@@ -169,7 +169,7 @@ def test_half_a_character_is_refused_wherever_it_comes(address: str) -> None:
         for name in part["props"].get("server_fns") or []
     ]
     assert {call["fn_name"] for call in called} == {
-        *("missed", "prompts", "shared", "keep"),
+        *("missed", "prompts", "shared"),
     }
     for call in called:
         assert ask(address, "POST", f"{API}/component_server", call)[0] == 200

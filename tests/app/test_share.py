@@ -3,10 +3,7 @@ links, read with suspicion, kept within bounds, opened by a new visitor."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-from pathlib import Path
 
 import pytest
 import sample_traces as samples
@@ -15,9 +12,8 @@ from live_page import ROOT, run, wait_loaded
 from page_texts import texts
 from scripted_page import TEXT, ScriptedBackend
 
-from app.live import shared_runs as module
 from app.live.order import IGNORED, read_link
-from app.live.shared_runs import FULL, GONE, NOT_KEPT, OFTEN, UNREADABLE, SharedRuns
+from app.live.shared_runs import read_shared
 from app.ui.controls import Limits, RefusalError
 
 
@@ -100,14 +96,14 @@ def value() -> str:
 
 
 def test_a_run_is_rewritten_and_marked_as_recorded(value: str) -> None:
-    shared = SharedRuns(None, MOST).read({"value": value}, "")
+    shared = read_shared(value, "", MOST)
     head, *lines = shared["value"].splitlines()
     about = json.loads(head)
     assert [lane["title"] for lane in about["lanes"]] == ["MARS", "plain AR"]
     assert about["recorded"]
     assert about["run"] != ""
     assert {line.partition("\t")[0] for line in lines} == {"mars", "ar"}
-    again = SharedRuns(None, MOST).read({"value": shared["value"]}, "")
+    again = read_shared(shared["value"], "", MOST)
     assert again["value"].splitlines()[1:] == lines
 
 
@@ -126,59 +122,9 @@ def test_a_run_is_rewritten_and_marked_as_recorded(value: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_run_is_one_sentence(broken: object) -> None:
-    runs = SharedRuns(None, MOST)
-    for answer in (runs.read({"value": broken}, ""), runs.read(broken, "")):
-        assert set(answer) == {"error"}
-        assert answer["error"].endswith(".")
-
-
-def test_a_run_is_kept_under_a_name_that_cannot_be_guessed(value: str, tmp_path: Path) -> None:
-    runs = SharedRuns(tmp_path / "data", MOST)
-    names = [runs.store(value, "a")["name"] for _ in range(2)]
-    assert len(set(names)) == 2
-    assert all(len(name) == 22 for name in names)
-    actual = runs.read({"name": names[0]}, "b")["value"]
-    assert actual.splitlines()[1:] == runs.read({"value": value}, "")["value"].splitlines()[1:]
-    for name in ("A" * 22, "../" + names[0], names[0] + ".run.gz", "", 7, None):
-        assert runs.read({"name": name}, "b") == {"error": GONE}
-    assert runs.store("no run", "a") == {"error": UNREADABLE}
-    assert len(list((tmp_path / "data").iterdir())) == 2
-    assert SharedRuns(None, MOST).store(value, "") == {"error": NOT_KEPT}
-    (tmp_path / "file").write_text("")
-    assert SharedRuns(tmp_path / "file", MOST).store(value, "") == {"error": FULL}
-
-
-def test_what_was_kept_is_not_trusted_either(value: str, tmp_path: Path) -> None:
-    runs = SharedRuns(tmp_path, MOST)
-    name = runs.store(value, "a")["name"]
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(gzip.compress(b'{"lanes": [{"lane": "mars"}]}\nmars\t{"type": "evil"}'))
-    assert "cannot be read" in runs.read({"name": name}, "b")["error"]
-    path.write_bytes(gzip.compress(b"0" * 50_000_000))  # a small file that grows
-    assert runs.read({"name": name}, "b") == {"error": UNREADABLE}
-    path.write_bytes(b"no gzip")
-    assert runs.read({"name": name}, "b") == {"error": GONE}
-
-
-def test_few_of_one_address_and_so_many_in_all(
-    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_OF_ONE", 3)
-    monkeypatch.setattr(module, "MAX_KEPT", 4)
-    runs = SharedRuns(tmp_path, MOST)
-    names = [runs.store(value, "a").get("name") for _ in range(4)]
-    assert names[3] is None
-    assert runs.store(value, "a") == {"error": OFTEN}
-    for age, name in enumerate(names[:3]):
-        os.utime(tmp_path / f"{name}.run.gz", (1000 + age, 1000 + age))
-    for _ in range(2):
-        assert "name" in runs.store(value, "b")
-    assert len(list(tmp_path.iterdir())) == 4
-    assert runs.read({"name": names[0]}, "b") == {"error": GONE}  # the oldest
-    assert "value" in runs.read({"name": names[1]}, "b")
-    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 1)
-    runs.store(value, "c")
-    assert len(list(tmp_path.iterdir())) == 1
+    answer = read_shared(broken, "", MOST)
+    assert set(answer) == {"error"}
+    assert answer["error"].endswith(".")
 
 
 @needs_browser

@@ -26,12 +26,12 @@ describe("a link that brings a run", () => {
     await assert.rejects(async () => unpack(await pack("x".repeat(5_000_000))));
   });
 
-  test("where no server stores it, a run travels in the fragment without what the server derives", async () => {
+  test("a run travels in the fragment without what the server derives", async () => {
     const lanes = [laneOf(PLAIN), arOf([1, 2])];
-    const { link, isLong } = await linkTo(run(lanes), {});
+    const { link, isLong } = await linkTo(run(lanes));
     assert.equal(isLong, false);
     assert.ok(link.startsWith("https://a.b/c/#run="));
-    const { value } = await broughtBy(new URL(link).hash);
+    const value = await broughtBy(new URL(link).hash);
     const [head, ...lines] = value.trimEnd().split("\n");
     assert.deepEqual(JSON.parse(head).lanes.map(({ lane }) => lane), lanes.map(({ name }) => name)); // prettier-ignore
     assert.deepEqual(
@@ -40,29 +40,20 @@ describe("a link that brings a run", () => {
     );
   });
 
-  test("a server that stores runs makes every link short; without one a very long run has none", async () => {
+  test("a long run has a long link, and a very long run has none", async () => {
     const lane = laneOf(PLAIN);
     let state = 1;
     const noise = () => ((state = (state * 48271) % 2147483647) % 36).toString(36);
     lane.lines.push(JSON.stringify({ noise: Array.from({ length: 20_000 }, noise).join("") }));
-    const kept = [];
-    const keep = async (value) => (kept.push(value), { name: "abc-_1" });
-    assert.deepEqual(await linkTo(run([lane]), { keep }), { link: "https://a.b/c/#kept=abc-_1", isLong: false });
-    assert.equal(kept.length, 1);
-    assert.deepEqual(await broughtBy("#kept=abc-_1"), { name: "abc-_1" });
-    const none = { keep: async () => ({ error: "No." }) };
-    const { link, isLong } = await linkTo(run([lane]), none);
-    assert.ok(isLong && link.includes("#run="));
+    assert.equal((await linkTo(run([lane]))).isLong, true);
     lane.lines.push(JSON.stringify({ noise: Array.from({ length: 200_000 }, noise).join("") }));
-    await assert.rejects(() => linkTo(run([lane]), none), { sentence: "No." });
     await assert.rejects(
-      () => linkTo(run([lane]), {}),
+      () => linkTo(run([lane])),
       ({ sentence }) => sentence.length > 0,
     );
   });
 
   test("other fragments bring nothing", async () => {
-    for (const fragment of ["", "#", "#else", "#run=", "#run=a/b", "#kept=../x"])
-      assert.equal(await broughtBy(fragment), null);
+    for (const fragment of ["", "#", "#else", "#run=", "#run=a/b"]) assert.equal(await broughtBy(fragment), null);
   });
 });

@@ -47,5 +47,6 @@ export const SHARE = {
   runCopied: "Link copied. It replays this exact run.",
   longCopied: "Link copied. It replays this exact run. It is long, and some programs cut long links.",
   tooLong: "This prompt is too long for a link. Shorten it, or save the run as a file.",
+  runTooLong: "This run is too long for a link. Save it as a file instead.",
   failed: "This did not work. Reload the page and try again.",
 };

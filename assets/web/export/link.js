@@ -1,8 +1,8 @@
-// Links that replay a run. If the server stores runs, the link is short and contains the name of the stored run;
-// otherwise its fragment contains the run itself. The server validates a run from a link before it is drawn.
+// Links that replay a run: the fragment contains the run itself. The server validates it before it is drawn.
 
 import { LIMITS } from "../core/table.js";
 import { hasView } from "../core/tabs.js";
+import { SHARE } from "../core/texts.js";
 import { valueOf } from "../core/wire.js";
 
 const MOST_FRAGMENT = 8000; // maximum characters of a fragment that mail and chat programs do not cut
@@ -10,7 +10,6 @@ const MOST_LONG = 100_000; // maximum characters of a fragment that every browse
 const DIGITS = 4; // significant digits of probabilities in a link
 // Fields of a trace row that a link leaves out, because the server computes them again.
 const DERIVED = ["sources", "loop", "spread"];
-const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read. Ask for a new link.";
 /** @param {string} fragment */
 const unknown = (fragment) => `This page has nothing at the address ${fragment.slice(0, 40)}. Choose a tab.`;
@@ -53,29 +52,23 @@ const shorter = (value) =>
  * Returns the link to a finished run, and whether it is so long that some programs may cut it. If the run is too long
  * for a link, throws an error with a `sentence` for the visitor.
  * @param {Run} run
- * @param {Server} server
- * @returns {Promise<{ link: string, isLong: boolean }>}
  */
-export async function linkTo(run, server) {
-  const value = valueForLink(run);
-  const base = `${location.origin}${location.pathname}`;
-  const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server did not respond. Try again." };
-  if ("name" in answer) return { link: `${base}#${KEPT}=${answer.name}`, isLong: false };
-  const packed = await pack(value);
-  const link = `${base}#${WHOLE}=${packed}`;
-  if (packed.length <= MOST_LONG) return { link, isLong: packed.length > MOST_FRAGMENT };
-  throw Object.assign(new Error(answer.error), { sentence: answer.error });
+export async function linkTo(run) {
+  const packed = await pack(valueForLink(run));
+  if (packed.length > MOST_LONG) throw Object.assign(new Error(SHARE.runTooLong), { sentence: SHARE.runTooLong });
+  return {
+    link: `${location.origin}${location.pathname}#run=${packed}`,
+    isLong: packed.length > MOST_FRAGMENT,
+  };
 }
 
 /**
- * Parses the fragment of an address and returns the request that asks the server for the fragment's run; null if there
- * is no run. Throws if the run is malformed.
+ * Returns the run that the fragment of an address contains; null if there is none. Throws if the run is malformed.
  * @param {string} fragment
  */
 export async function broughtBy(fragment) {
-  const [, kind, content] = /^#(run|kept)=([\w-]+)$/.exec(fragment) || [];
-  if (kind === KEPT) return { name: content };
-  return kind === WHOLE ? { value: await unpack(content) } : null;
+  const [, content] = /^#run=([\w-]+)$/.exec(fragment) || [];
+  return content ? unpack(content) : null;
 }
 
 /**
@@ -86,8 +79,9 @@ export async function broughtBy(fragment) {
  */
 export async function openLink(view, fragment) {
   if (hasView(fragment) || !view.server.shared) return "";
-  const request = (await broughtBy(fragment).catch(() => ({ error: BROKEN }))) ?? { error: unknown(fragment) };
-  const answer = "error" in request ? request : await view.server.shared(request).catch(() => ({ error: BROKEN }));
+  const value = await broughtBy(fragment).catch(() => "");
+  const answer =
+    value === null ? { error: unknown(fragment) } : await view.server.shared(value).catch(() => ({ error: BROKEN }));
   if ("value" in answer) {
     view.read(answer.value);
     return answer.value;

@@ -140,17 +140,14 @@ function linkOffer({ server }, run) {
   const isServed = Boolean(server.shared);
   const files = [
     ...(isServed && shareSetup ? [{ ...SHARE.setup, make: async () => ({ said: await shareSetup() }) }] : []),
-    ...(isServed && run ? [{ ...SHARE.run, make: () => copyRun(run, server) }] : []),
+    ...(isServed && run ? [{ ...SHARE.run, make: () => copyRun(run) }] : []),
   ];
   return files.length ? [{ label: SHARE.links, files }] : [];
 }
 
-/**
- * @param {Run} run
- * @param {Server} server
- */
-async function copyRun(run, server) {
-  const { link, isLong } = await linkTo(run, server);
+/** @param {Run} run */
+async function copyRun(run) {
+  const { link, isLong } = await linkTo(run);
   if (!(await copied(link))) return { said: NO_COPY };
   return { said: isLong ? SHARE.longCopied : SHARE.runCopied };
 }

@@ -56,8 +56,7 @@ interface Mars {
 // The server functions that a view may call; none on a separate page.
 interface Server {
   missed?(run: string): Promise<string>;
-  keep?(value: string): Promise<{ name: string } | { error: string }>;
-  shared?(asked: { name: string } | { value: string }): Promise<{ value: string } | { error: string }>;
+  shared?(value: string): Promise<{ value: string } | { error: string }>;
 }
 
 type Attributes = Record<string, string | number | boolean>;
