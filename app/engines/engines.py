@@ -378,7 +378,6 @@ class Engines:
 
     def close(self) -> None:
         """Close all engines and their runs. Does not wait for checkpoints that still load."""
-        self.metrics.close()
         for record in self._records.values():
             _close(record.load)
 

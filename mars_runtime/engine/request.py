@@ -36,8 +36,6 @@ class Request:
         forward pass, outside its time, but delay the next one.
     reuses: whether the prefix cache is used; an exclusive run never uses it.
     owner: the client, such as an address. The scheduler is fair among owners.
-    has_reader: whether the reader of the run calls ``Run.report`` with what it sends, because it
-        may end the answer before the run ends. Such a reader cancels the run at the end.
 
     Raises RequestError.
     """
@@ -48,7 +46,6 @@ class Request:
     is_checked: bool = False
     reuses: bool = True
     owner: str = ""
-    has_reader: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt_ids", tuple(self.prompt_ids))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.request import AnyRequest, Request
+from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.scheduler import Job, Lane, Scheduler
 from mars_runtime.runs.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
@@ -38,8 +38,7 @@ class Run(Lane):
     clock: device time so far in seconds, without waiting.
     num_sharing: number of other runs that shared its latest forward pass.
     submitted, began: times on the monotonic clock; began is None before the first turn.
-    num_sent: number of tokens that its reader reported; None without such a reader.
-    is_cut: whether its reader ended the answer at a stop string or stop token.
+    is_cut: set by its reader when a stop string or stop token ended the answer.
 
     A reader that draws should poll ``events_since`` a few times a second instead, which does not
     slow down the worker thread.
@@ -59,8 +58,6 @@ class Run(Lane):
         self.began: float | None = None
         self.num_sharing = 0
         self.is_cancelled = False
-        has_reader = isinstance(request, Request) and request.has_reader
-        self.num_sent = 0 if has_reader else None
         self.is_cut = False
         self._settings = request.settings
         self._condition = condition
@@ -144,10 +141,6 @@ class Run(Lane):
             self.is_cancelled = True
             self._condition.wake()
         self._on_change()
-
-    def report(self, num_sent: int, is_cut: bool) -> None:
-        """Record how many tokens were sent so far, and whether a stop has ended the answer."""
-        self.num_sent, self.is_cut = num_sent, is_cut
 
     def _on_change(self) -> None:
         """React to a new setting, pace or cancellation; a run on a leased device overrides this."""

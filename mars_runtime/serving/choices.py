@@ -68,7 +68,7 @@ class Choice:
         self.num_read += len(events)
         piece = self.answer.read(events)
         self.pieces.append(piece)
-        self.run.report(self.answer.num_tokens, self.answer.is_cut)
+        self.run.is_cut = self.answer.is_cut
         end = self.answer.end
         if end is not None and end.reason == "cancelled":
             raise ApiError(503, SHUTTING_DOWN, retry_after=5)

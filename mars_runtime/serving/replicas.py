@@ -141,7 +141,7 @@ def options(plan: ServePlan) -> dict[str, Any]:
     return {
         "autoscaling_config": {
             "min_replicas": plan.min_replicas,
-            "max_replicas": plan.max_replicas,
+            "max_replicas": max(plan.min_replicas, plan.max_replicas),
             "target_ongoing_requests": plan.max_runs,
         },
         "ray_actor_options": {"num_cpus": plan.threads},

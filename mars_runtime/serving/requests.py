@@ -460,9 +460,7 @@ def make_requests(body: AnswerBody, model: ServedModel, caps: Caps) -> list[list
             number = max(1, min(default, most, model.capacity - len(ids)))
         seeds = [(settings.seed + index) % NUM_SEEDS for index in range(body.n)]
         of_choices = [replace(settings, max_new_tokens=number, seed=seed) for seed in seeds]
-        requests.append(
-            [Request(ids, each, caps.max_seconds, has_reader=True) for each in of_choices]
-        )
+        requests.append([Request(ids, each, caps.max_seconds) for each in of_choices])
     return requests
 
 

@@ -12,14 +12,17 @@ import os
 import re
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated
 
 import uvicorn
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic.dataclasses import dataclass
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mars_runtime.files.json_values import fault_of
 from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
 from mars_runtime.serving.limits import address_of, weak_key
 
@@ -78,7 +81,7 @@ def api_key() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """The options of an endpoint. Raises PlanError for invalid ones.
+    """The options of an endpoint.
 
     max_runs: maximum number of requests that a replica decodes at the same time.
     max_waiting: maximum number of requests in the queue of a replica.
@@ -90,33 +93,21 @@ class ServePlan:
     checkpoint: str
     device: str = "auto"
     dtype: str = "auto"
-    max_runs: int = 8
-    max_waiting: int = 32
-    busy_tau: float | None = None
-    threads: int = 1
-    min_replicas: int = 1
-    max_replicas: int = 2
-
-    def __post_init__(self) -> None:
-        if self.max_runs < 1 or self.max_waiting < 0:
-            raise PlanError(
-                f"--max-runs must be at least 1 and --max-waiting at least 0, got {self.max_runs} "
-                f"and {self.max_waiting}."
-            )
-        if self.busy_tau is not None and not 0 <= self.busy_tau <= 1:
-            raise PlanError(f"--busy-tau must be between 0 and 1, got {self.busy_tau:g}.")
-        if self.threads < 1:
-            raise PlanError(f"--threads must be at least 1, got {self.threads}.")
-        if not 1 <= self.min_replicas <= self.max_replicas:
-            raise PlanError(
-                "--min-replicas must be at least 1 and at most --max-replicas, got "
-                f"{self.min_replicas} and {self.max_replicas}."
-            )
+    max_runs: PositiveInt = 8
+    max_waiting: NonNegativeInt = 32
+    busy_tau: Annotated[float, Field(ge=0, le=1)] | None = None
+    threads: PositiveInt = 1
+    min_replicas: PositiveInt = 1
+    max_replicas: PositiveInt = 2
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ServePlan:
-        """Build the options from the command's flags, which have the same names."""
-        return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})
+        """Build the options from the flags of the same names. Raises PlanError."""
+        try:
+            return cls(**{entry.name: getattr(args, entry.name) for entry in fields(cls)})
+        except ValidationError as error:
+            name, sentence = fault_of(error)
+            raise PlanError(sentence.replace(name, f"--{name.replace('_', '-')}")) from None
 
 
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -40,21 +38,6 @@ def client_of(url: str, address: str = ATTACKER) -> httpx.Client:
     """Return a client that connects from an address of this machine."""
     transport = httpx.HTTPTransport(local_address=address)
     return httpx.Client(base_url=url, transport=transport, timeout=120)
-
-
-def assert_served(url: str, address: str = OTHER) -> None:
-    """The page and a completion are each answered within two seconds."""
-    chat = {"model": "scripted", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
-    requests: list[tuple[str, Any]] = [
-        ("config", None),
-        ("v1/chat/completions", chat),
-    ]
-    with client_of(url, address) as client:
-        for path, body in requests:
-            began = time.monotonic()
-            answer = client.get(path) if body is None else client.post(path, json=body)
-            assert answer.status_code == 200, answer.text
-            assert time.monotonic() - began < SECONDS, answer.url
 
 
 def resident(process: int | str = "self") -> int:

@@ -93,15 +93,6 @@ def test_pieces_make_no_difference(pieces: list[str], stops: list[str]) -> None:
     assert cut(pieces, stops) == slow_twin("".join(pieces), stops)
 
 
-def test_what_may_begin_a_stop_is_held_back_until_it_is_clear() -> None:
-    cutter = StopCutter(["<end>", "\n\n"])
-    pushed = [cutter.push(piece) for piece in ("a<", "en", "c<e", "\n", "b\n", "\nmore", "ever")]
-    assert pushed == ["a", "", "<enc", "<e", "\nb", "", ""]
-    assert cutter.is_cut
-    assert cutter.flush() == ""
-    assert StopCutter([]).push("anything") == "anything"
-
-
 # Figures of drafts.
 
 
@@ -190,11 +181,3 @@ def test_bytes_are_escaped_as_openai_escapes_them(raw: bytes, text: str) -> None
 def test_every_byte_and_pair_of_bytes_is_spelled_its_own_way() -> None:
     raws = [bytes([first, *rest]) for first in range(256) for rest in [(), *zip(range(256))]]
     assert len(set(map(spelled, raws))) == len(raws)
-
-
-def test_the_tokens_of_the_chat_model_are_spelled_their_own_ways(smollm2_file: Path) -> None:
-    from mars_runtime.model.load import load_checkpoint
-
-    tokenizer = load_checkpoint("mars-smollm2").tokenizer
-    actual = [spelled(tokenizer.token_bytes(token)) for token in range(tokenizer.size)]
-    assert len(set(actual)) == len(actual)

@@ -1,4 +1,4 @@
-"""``top_k``, ``min_p``, ``min_tokens`` and ``ignore_eos`` by OpenAI's own client, over the real
+"""``min_tokens`` and ``ignore_eos`` by OpenAI's own client, over the real
 decoder and a scripted model."""
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ from tests.engine.test_company import ModelBackend
 from tests.scripted_text import write_tokenizer
 
 SIZE, EOS = 260, 257
-PATHS = ["chat/completions", "completions", "responses"]
 WAYS: list[dict[str, Any]] = [
     {"method": "ar"},
-    {"method": "jacobi", "block_size": 4},
-    {"block_size": 4, "tau": 0.0},
     {"block_size": 4, "tau": 0.3, "mask_layout": "every", "lookup": True},
 ]
 """Each writes the text of AR."""
-HOT = {"temperature": 1.0, "ignore_eos": True}
 
 
 def script(prefix: tuple[int, ...]) -> list[float]:
@@ -64,12 +60,12 @@ def ask(
 
 
 every_way = pytest.mark.parametrize("way", WAYS)
-every_path = pytest.mark.parametrize("path", PATHS)
-whole_and_streamed = pytest.mark.parametrize("is_stream", [False, True])
+every_request = pytest.mark.parametrize(
+    ("path", "is_stream"), [("chat/completions", True), ("completions", False), ("responses", True)]
+)
 
 
-@every_path
-@whole_and_streamed
+@every_request
 @every_way
 def test_eos_comes_only_behind_the_minimum(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]
@@ -84,8 +80,7 @@ def test_eos_comes_only_behind_the_minimum(
     assert ask(place, path, min_tokens=100, **way)[1:] == (40, "length")
 
 
-@every_path
-@whole_and_streamed
+@every_request
 @every_way
 def test_an_ignored_eos_counts_and_has_no_text(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]
@@ -95,35 +90,7 @@ def test_an_ignored_eos_counts_and_has_no_text(
     assert set(text) <= set(string.ascii_lowercase)
 
 
-@every_path
-@every_way
-def test_filters_keep_the_best_tokens(place: Place, path: str, way: dict[str, Any]) -> None:
-    best = ask(place, path, ignore_eos=True, **way)
-    actual = {
-        name: "".join(
-            ask(place, path, seed=seed, **HOT, **way, **own_values)[0] for seed in range(8)
-        )
-        for name, own_values in {
-            "all": {},
-            "off": {"top_k": -1, "min_p": 0},
-            "zero": {"top_k": 0},
-            "two": {"top_k": 2},
-            "share": {"min_p": 0.5},
-            "many": {"top_k": 2**31 - 1},
-        }.items()
-    }
-    assert any(character.isdigit() for character in actual["all"])
-    assert actual["all"] == actual["off"] == actual["zero"] == actual["many"]
-    for name in ("two", "share"):
-        assert actual[name].isalpha()
-        assert not actual[name].islower()
-    for filters in ({"top_k": 1}, {"min_p": 1}, {"min_p": 0.9}):
-        assert ask(place, path, seed=3, **HOT, **way, **filters) == best
-    assert ask(place, path, ignore_eos=True, top_k=2, min_p=0.2, **way) == best  # temperature 0
-
-
-@every_path
-@whole_and_streamed
+@every_request
 @every_way
 def test_stops_count_behind_the_minimum(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]

@@ -123,7 +123,8 @@ def test_a_worker_that_dies_or_hangs(tmp_path: Path, hangs: bool, is_stream: boo
 @pytest.mark.parametrize(
     ("given", "code", "sentence"),
     [
-        (["--max-runs", "0"], 2, "--max-runs must be at least 1"),
+        (["--max-runs", "0"], 2, "--max-runs must be greater"),
+        (["--busy-tau", "2"], 2, "--busy-tau"),
         (["--host", "203.0.113.7"], 2, "The address 203.0.113.7"),
         (["--port", "99999"], 2, "The address 127.0.0.1:99999"),
         (["--checkpoint", "nowhere"], 1, "nowhere"),

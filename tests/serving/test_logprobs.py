@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_server import Oracle, Place, chat, complete, said, serving
+from scripted_server import Oracle, Place, complete, said, serving
 
 from mars_runtime.engine import Request
 from mars_runtime.runs.events import Event, Step
-from mars_runtime.serving.answer import spelled
 from mars_runtime.settings import DecodeSettings
 
 RIVALS = ((0xE2, 0.2), (0x80, 0.1), (0x99, 0.05))  # each of which reads U+FFFD by itself
@@ -59,18 +58,6 @@ def test_no_two_tokens_of_a_text_completion_share_a_key(fragments: Place, is_str
     assert set(actual["top_logprobs"][0]) == {actual["tokens"][0], r"bytes:\xe2", r"bytes:\x80"}
     assert not [token for token in actual["tokens"] if "\ufffd" in token]
     assert r"bytes:\xf0" in actual["tokens"]  # the beginning of an emoji
-
-
-@pytest.mark.parametrize("is_stream", [False, True])
-def test_tokens_of_a_chat_carry_their_bytes(fragments: Place, is_stream: bool) -> None:
-    answer = said(chat(fragments, logprobs=True, top_logprobs=3, stream=is_stream)).logprobs
-    text = b"".join(bytes(entry.bytes) for entry in answer).decode()
-    assert text == fragments.text_for()
-    for entry in answer:
-        assert len({top.token for top in entry.top_logprobs}) == 3
-        assert entry.top_logprobs[1].bytes == [0xE2] or entry.bytes == [0xE2]
-        for item in (entry, *entry.top_logprobs):
-            assert item.token == spelled(bytes(item.bytes))
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

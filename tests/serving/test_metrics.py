@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import random
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families as families
 from scripted_server import NAME, Oracle, Place, chat, eventually, serving
@@ -63,56 +59,6 @@ def test_what_was_asked_is_counted(tmp_path: Path) -> None:
         assert metrics[f"{name}_seconds_count", ()] == 2
     assert metrics["inter_token_latency_seconds_count", ()] == 2
     assert metrics["request_time_per_output_token_seconds_count", ()] == 1
-
-
-def random_body(rng: random.Random, path: str) -> dict[str, Any]:
-    """Return a request that often ends at a stop, sometimes far behind what was generated."""
-    stops = rng.sample([" ", "ï ☃", "and so", "👩", "o", "never", "end"], rng.randrange(3))
-    stop_ids = rng.sample([*b" :nd", 257, 7], rng.randrange(3))
-    limit = "max_output_tokens" if path == "responses" else "max_tokens"
-    body = {"model": NAME, "stop": stops, "stop_token_ids": stop_ids, limit: rng.randint(1, 90)}
-    text = f"{rng.random()}"
-    if path == "responses":
-        body["input"] = text
-    else:
-        messages = [{"role": "user", "content": text}]
-        prompt = {"prompt": text} if path == "completions" else {"messages": messages}
-        body |= {**prompt, "n": rng.randint(1, 2), "stream_options": {"include_usage": True}}
-    own = {"tau": 0.0, "lossless": False, "block_size": 8} if rng.random() < 0.7 else {}
-    return {**body, **own, "stream": rng.random() < 0.5, "min_tokens": rng.choice([0, 0, 5])}
-
-
-def usage_in(text: str) -> tuple[int, int]:
-    """Return the numbers of tokens of prompt and answer of an answer or a stream."""
-    lines = [line for line in text.splitlines() if line.startswith("data: {")]
-    answers = [json.loads(line.removeprefix("data: ")) for line in lines] or [json.loads(text)]
-    last = answers[-1].get("response", answers[-1])["usage"]
-    names = ("input", "output") if "input_tokens" in last else ("prompt", "completion")
-    return last[f"{names[0]}_tokens"], last[f"{names[1]}_tokens"]
-
-
-def test_the_tokens_of_random_requests_are_counted_as_in_their_usages(tmp_path: Path) -> None:
-    rng = random.Random(7)
-    paths = rng.choices(["chat/completions", "completions", "responses"], k=200)
-    bodies = [(path, random_body(rng, path)) for path in paths]
-    with serving(tmp_path, Oracle(forward_seconds=0.0)) as place, ThreadPoolExecutor(2) as pool:
-
-        def ask(path: str, body: Any) -> tuple[int, int]:
-            prompt, answer = usage_in(place.http.post(f"/v1/{path}", json=body).text)
-            return prompt * body.get("n", 1), answer  # each answer feeds the prompt
-
-        used = list(pool.map(ask, *zip(*bodies, strict=True)))
-        num_runs = sum(body.get("n", 1) for _, body in bodies)
-        reasons = ("stop", "length")
-
-        def num_ended() -> float:
-            metrics = scraped(place)
-            return sum(metrics[("request_success_total", (reason,))] for reason in reasons)
-
-        assert eventually(lambda: num_ended() == num_runs)
-        metrics = scraped(place)
-    assert metrics["prompt_tokens_total", ()] == sum(prompt for prompt, _ in used)
-    assert metrics["generation_tokens_total", ()] == sum(answer for _, answer in used)
 
 
 def test_those_that_run_and_wait_are_seen(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import threading
@@ -21,7 +20,6 @@ from scripted_server import (
     chat,
     complete,
     eventually,
-    respond,
     said,
     serving,
 )
@@ -62,9 +60,9 @@ def test_a_whole_answer(place: Place) -> None:
     assert answer.mars["tokens_per_forward"] > 1
 
 
-@pytest.mark.parametrize("own", [AR, BOLD, {**BOLD, "tau": 1.0}])
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("has_usage", [False, True])
+@pytest.mark.parametrize(
+    ("own", "n", "has_usage"), [(AR, 1, True), (BOLD, 1, False), (BOLD, 3, True), (BOLD, 3, False)]
+)
 def test_a_stream_brings_the_same(place: Place, own: Any, n: int, has_usage: bool) -> None:
     options = USAGE if has_usage else {}
     answer = said(chat(place, n=n, seed=1, stream=True, extra_body=own, **options))
@@ -89,14 +87,13 @@ def test_a_stream_brings_the_same(place: Place, own: Any, n: int, has_usage: boo
 
 STOPS = [
     (["never", "☃ 👩", " and so"], [], "☃ 👩", "☃ 👩"),
-    ([*(f"never {number}" for number in range(60)), " and so"], [], " and so", " and so"),
     ([], [5, "☃".encode()[0]], "☃", " "),
     ([" and more"], [ord("s")], "so on", "s"),  # text that might have begun a stop string is sent
 ]
 
 
 @whole_and_streamed
-@pytest.mark.parametrize("own", [AR, BOLD, {**BOLD, "block_size": 8}])
+@pytest.mark.parametrize("own", [AR, BOLD])
 @pytest.mark.parametrize(("strings", "tokens", "cut", "last"), STOPS)
 def test_stops_cut_alike_however_the_tokens_come(
     place: Place, monkeypatch: pytest.MonkeyPatch, strings: Any, tokens: Any, cut: str, last: str,
@@ -118,14 +115,6 @@ def test_stops_cut_alike_however_the_tokens_come(
     assert mars["accepted_tokens"] == num_tokens - mars["forwards"]  # each gives one of its own
     assert place.is_idle()
     assert place.backend.num_forwards - before < len(text.encode()), "the run is cancelled"
-
-
-def test_a_stop_token_ends_a_response_and_each_choice(place: Place) -> None:
-    options, text = {"extra_body": {"stop_token_ids": [ord(":")]}}, place.text_for()
-    response = respond(place, **options)
-    assert (response.output_text, response.status) == (text[: text.index(":")], "completed")
-    wanted = [place.text_after(item).partition(":")[0] for item in ("one", "one", "two", "two")]
-    assert said(complete(place, ["one", "two"], n=2, **options)).texts == wanted
 
 
 @whole_and_streamed
@@ -183,13 +172,6 @@ def test_answers_to_one_prompt_have_seeds_that_rise(place: Place) -> None:
         18,
         len(place.ids()) + 18,
     )
-
-
-def test_more_answers_than_the_engine_holds_wait_for_each_other(tmp_path: Path) -> None:
-    with serving(tmp_path, Oracle(forward_seconds=0.001), max_runs=2, max_waiting=2) as place:
-        answer = said(complete(place, ["a", "b", "c"], n=5, max_tokens=5))
-        assert answer.texts == [place.text_after(p)[:5] for p in "abc" for _ in range(5)]
-        assert place.is_idle()
 
 
 def test_an_address_has_no_more_runs_at_once_than_its_share(few: Place) -> None:
@@ -322,14 +304,6 @@ def test_the_conversation_is_what_the_model_reads(place: Place) -> None:
     assert ids.count(begin) == ids.count(tokenizer.end_id) + 1 == 5
 
 
-def test_a_second_turn_begins_with_the_tokens_of_the_first(place: Place) -> None:
-    """This is what a prefix cache reuses."""
-    answer = {"role": "assistant", "content": chat(place).choices[0].message.content}
-    begun = (*place.backend.prompts[-1], *answer["content"].encode())
-    chat(place, [*ASK, answer, {"role": "user", "content": "Why?"}])
-    assert place.backend.prompts[-1][: len(begun)] == begun
-
-
 def test_a_last_answer_is_continued(place: Place) -> None:
     tokenizer, text = place.model.tokenizer, "It is <|im_end|>"
     begun, more = {"role": "assistant", "content": text}, {"continue_final_message": True}
@@ -398,22 +372,6 @@ def test_fields_of_the_chat_template_reach_it(
     assert bytes(place.backend.prompts[-1]).decode() == wanted.format(QUESTION)
 
 
-def test_a_conversation_that_the_template_rejects_gets_its_own_message(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(place.model.tokenizer, "_template", TEMPLATE)
-    with pytest.raises(openai.BadRequestError, match=r"rejects the prompt: No system\.$"):
-        chat(place, [{"role": "system", "content": "x"}, *ASK])
-
-
-def test_control_tokens_of_a_text_are_read_on_request(place: Place) -> None:
-    text = "<|im_start|>user\nHi<|im_end|>\n"
-    complete(place, text, max_tokens=1)
-    assert bytes(place.backend.prompts[-1]).decode() == text
-    complete(place, text, max_tokens=1, extra_body={"parse_special": True})
-    assert list(place.backend.prompts[-1]) == [256, *b"user\nHi", 257, *b"\n"]
-
-
 # Settings.
 
 
@@ -469,11 +427,6 @@ ROWS = re.findall(
 GIVEN = {"model": NAME, "ask": {"model": NAME, "messages": ASK}}
 
 
-def kind_of(value: Any) -> str:
-    """Return its name in the table; an asynchronous one has the name of its twin."""
-    return type(value).__name__.replace("AsyncPage", "SyncPage").replace("Async", "")
-
-
 def of_stream(items: list[Any]) -> str:
     """Return the table's name of a stream that gave these items; its text must be whole."""
     if isinstance(items[0], ResponseCreatedEvent):
@@ -495,28 +448,10 @@ def made(call: str, client: openai.OpenAI) -> str:
     if hasattr(value, "__enter__"):
         with value as stream:
             assert stream.get_final_completion().choices[0].message.content
-        return kind_of(stream)
-    return kind_of(value.parse() if hasattr(value, "parse") else value)
-
-
-async def made_async(call: str, address: str) -> str:
-    """Return the same for the asynchronous client."""
-    async with openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0) as client:
-        try:
-            value = eval(call, {"client": client, **GIVEN})
-            if hasattr(value, "__aenter__"):
-                async with value as stream:
-                    assert (await stream.get_final_completion()).choices[0].message.content
-                return kind_of(stream)
-            value = await value
-        except openai.APIStatusError as error:
-            return type(error).__name__
-        if isinstance(value, openai.AsyncStream):
-            return of_stream([item async for item in value])
-        return kind_of(value.parse() if hasattr(value, "parse") else value)
+        return type(stream).__name__
+    return type(value.parse() if hasattr(value, "parse") else value).__name__
 
 
 @pytest.mark.parametrize(("call", "wanted"), ROWS)
 def test_each_call_of_the_table_gives_what_it_says(place: Place, call: str, wanted: str) -> None:
     assert made(call, place.client) == wanted
-    assert asyncio.run(made_async(call, f"{place.address}/v1")) == wanted

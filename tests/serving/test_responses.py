@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from scripted_server import NAME, QUESTION, Oracle, Place, respond, serving
-
-from mars_runtime.serving.choices import LOWERED
-from mars_runtime.serving.requests import DEFAULT_CAPS
+from scripted_server import NAME, QUESTION, Place, respond
 
 EVENTS = [
     "response.created",
@@ -77,11 +72,6 @@ def test_a_stream_brings_the_same_in_valid_events(place: Place, own: dict[str, A
     assert len({event.item_id for event in events if hasattr(event, "item_id")}) == 1
 
 
-def test_the_stream_helper_of_the_sdk_finds_the_final_response(place: Place) -> None:
-    with place.client.responses.stream(model=NAME, input=QUESTION) as stream:
-        assert stream.get_final_response().output_text == place.text_for()
-
-
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_response_that_is_cut_is_incomplete(place: Place, is_stream: bool) -> None:
     answer = respond(place, max_output_tokens=5, stream=is_stream)
@@ -109,17 +99,6 @@ def test_a_conversation_continues_from_the_output_of_the_turn_before(place: Plac
     assert prompt_of(place) == place.model.tokenizer.encode_chat(said)
 
 
-def test_settings_and_a_stop_string_are_sent_along(place: Place) -> None:
-    settings = {"tau": 0.0, "lossless": False, "block_size": 4, "stop": [" and"]}
-    response, text = (
-        respond(place, temperature=0.5, top_p=0.9, extra_body=settings),
-        place.text_for(),
-    )
-    assert response.output_text == text[: text.index(" and")]
-    assert (response.temperature, response.top_p) == (0.5, 0.9)
-    assert response.mars["tokens_per_forward"] > 3
-
-
 def test_fields_that_change_nothing_are_ignored(place: Place) -> None:
     more: dict[str, Any] = {
         "store": True,
@@ -138,15 +117,6 @@ def test_fields_that_change_nothing_are_ignored(place: Place) -> None:
 
 
 MESSAGE = {"role": "user", "content": "Hello"}
-
-
-def test_reasoning_is_skipped_and_other_items_are_named(place: Place) -> None:
-    reasoning: Any = {"type": "reasoning", "id": "rs_1", "summary": []}
-    call: Any = {"type": "function_call", "name": "f", "arguments": "", "call_id": "1"}
-    respond(place, input=[reasoning, MESSAGE, reasoning])
-    assert prompt_of(place) == place.ids("Hello")
-    with pytest.raises(openai.BadRequestError, match=r"input\.1\.type"):
-        respond(place, input=[MESSAGE, call])
 
 
 @pytest.mark.parametrize(
@@ -177,13 +147,3 @@ def test_what_cannot_be_done_is_refused_by_field(
     error = refused.json()["error"]
     assert (refused.status_code, error["param"]) == (400, field)
     assert error["message"].endswith(".")
-
-
-def test_a_limit_above_the_cap_is_lowered_with_a_note(tmp_path: Path) -> None:
-    with serving(tmp_path, Oracle(), caps=replace(DEFAULT_CAPS, max_new_tokens=8)) as place:
-        response = respond(place, max_output_tokens=8192)
-        assert response.usage.output_tokens == 8
-        assert response.incomplete_details.reason == "max_output_tokens"
-        assert response.mars["note"] == LOWERED.format(8192, 8)
-        unlimited = respond(place)
-        assert (unlimited.usage.output_tokens, unlimited.mars["note"]) == (8, "")
