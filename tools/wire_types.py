@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,15 +27,17 @@ from pydantic import TypeAdapter  # noqa: E402
 from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
 from app.ui.controls import SHOWN, STEERED_SETTINGS  # noqa: E402
+from mars_runtime.decoders.decision import accept  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
 from mars_runtime.display.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import sets  # noqa: E402
 from mars_runtime.runs import derived, speedup  # noqa: E402
-from mars_runtime.runs.events import FINAL, End, Prefill, Step  # noqa: E402
+from mars_runtime.runs.events import FINAL, End, Prefill, Proposal, Step  # noqa: E402
 from mars_runtime.runs.trace import NEEDED, Header  # noqa: E402
 from mars_runtime.settings import (  # noqa: E402
     OBEYED_BY_ALL,
     SETTINGS,
+    DecodeSettings,
 )
 
 WEB = ROOT / "assets" / "web"
@@ -67,7 +70,36 @@ def files() -> dict[Path, str]:
     return {
         WEB / "core" / "table.js": "\n".join(_table()) + "\n",
         WEB / "types" / "wire.d.ts": "\n".join(_types()) + "\n",
+        ROOT / "tests" / "web" / "acceptance.json": "[\n" + ",\n".join(_acceptances()) + "\n]\n",
     }
+
+
+def _acceptances() -> Iterator[str]:
+    """Yield cases of the acceptance rule, with which the page's rule is tested: the proposals after
+    the confirmed drafts, and how many of them are accepted.
+    """
+    rng, ends = random.Random(3), frozenset({2})
+    for number in range(32):
+        tau, size = rng.choice((0.0, 0.5, 0.9, 1.0)), rng.randint(1, 6)
+        choice, *group = (
+            Proposal(rng.choice((2, 3, 4, 5, 6, 7)), rng.choice((0.5, 0.9, 0.95, 1.0)), ())
+            for _ in range(size)
+        )
+        drafts = [8] if number % 8 == 7 else []  # AR rejects this draft
+        settings = DecodeSettings(tau=tau, lossless=number % 2 == 1)
+        remaining = 2 if number % 8 == 5 else size
+        accepted = accept([choice, choice], [group, []], drafts, settings, remaining, ends)
+        yield json.dumps(
+            {
+                "tau": tau,
+                "ends": sorted(ends),
+                "proposals": [proposal[:2] for proposal in (choice, *group)],
+                "lossless": settings.lossless,
+                "stop": accepted.stop,
+                "remaining": remaining,
+                "count": len(accepted.drafts if settings.lossless else accepted.emitted),
+            }
+        )
 
 
 def _table() -> Iterator[str]:

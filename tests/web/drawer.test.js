@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 
 import { aligned } from "../../assets/web/folds/diff.js";
 import { placesAround, placesOf } from "../../assets/web/folds/places.js";
 import { endIds, proposalRows } from "../../assets/web/folds/proposals.js";
-import { acceptPrefix, judgeAgain } from "../../assets/web/folds/whatif.js";
+import { acceptedUntilEnd, acceptPrefix, countWithTau } from "../../assets/web/folds/whatif.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
+const ACCEPTED = JSON.parse(readFileSync(new URL("acceptance.json", import.meta.url), "utf-8")); // tools/wire_types.py
 const plain = laneOf(PLAIN);
 const lossless = laneOf(LOSSLESS, { ...LOSSLESS_SETTINGS, end: "limit" });
 
@@ -68,13 +70,18 @@ describe("the proposals of a pass", () => {
     assert.deepEqual(rows(lossless, 2), [["replaced", null], ["dropped", "unknown"], ["dropped", "unknown"]]); // prettier-ignore
   });
 
-  test("the first is always accepted, NaN never", () => {
-    assert.equal(acceptPrefix([0.1, 0.95, 0.9, 0.89, 0.99], 0.9), 3);
+  test("the page accepts what the runtime accepts", () => {
+    for (const { tau, ends, proposals, lossless: isExact, stop, remaining, count } of ACCEPTED) {
+      const isOver = isExact && ["eos", "limit"].includes(stop); // drafts nothing
+      const num = acceptedUntilEnd(proposals, tau, new Set(ends), Number(isExact)) - Number(isExact);
+      assert.equal(isOver ? 0 : Math.min(num, remaining), count, JSON.stringify(proposals));
+    }
+    assert.deepEqual([...new Set(ACCEPTED.map(({ stop }) => stop))].sort(), ["block", "eos", "limit", "mismatch", "threshold"]); // prettier-ignore
     assert.equal(acceptPrefix([NaN, NaN], 0), 1);
   });
 
   test("another threshold accepts or drafts another number of them", () => {
-    const again = (lane, taus, index = 0) => taus.map((tau) => judgeAgain(lane, index, tau, new Set([END])));
+    const again = (lane, taus, index = 0) => taus.map((tau) => countWithTau(lane, index, tau, new Set([END])));
     assert.deepEqual(again(plain, [1, 0.9, 0.8, 0.4]), [1, 2, 3, 4]);
     assert.deepEqual(again(arOf([1, 2]), [0, 1]), [1, 1]);
     assert.deepEqual(again(lossless, [0.7, 0.9, 0.96]), [2, 1, 0]);

@@ -28,7 +28,7 @@ export function acceptPrefix(confidences, tau) {
  * @param {number} tau
  * @param {Set<number>} ends
  */
-export function judgeAgain(lane, index, tau, ends) {
+export function countWithTau(lane, index, tau, ends) {
   const step = lane.steps[index];
   if (factsOf(step.settings).isGuessing) return draftIds(step).length; // guesses, independent of τ
   if (!isLossless(step)) {
@@ -58,12 +58,13 @@ function maskDrafts(lane, step, tau, ends) {
 }
 
 /**
+ * Returns how many proposals are accepted, up to the first one in `ends` at or after the index `from`.
  * @param {Proposal[]} proposals
  * @param {number} tau
  * @param {Set<number>} ends
  * @param {number} [from]
  */
-function acceptedUntilEnd(proposals, tau, ends, from = 0) {
+export function acceptedUntilEnd(proposals, tau, ends, from = 0) {
   const confidences = proposals.map((proposal) => proposal[1]);
   const count = acceptPrefix(confidences, tau);
   const end = proposals.findIndex(([id], i) => i >= from && ends.has(id));

@@ -8,7 +8,7 @@ import { factsOf, isVerified } from "../../core/methods.js";
 import { capital, counted, joined, milliseconds, probability, short, whole } from "../../core/words.js";
 import { placesAround, placesOf } from "../../folds/places.js";
 import { endIds, isLossless, numChecked, proposalRows } from "../../folds/proposals.js";
-import { judgeAgain } from "../../folds/whatif.js";
+import { countWithTau } from "../../folds/whatif.js";
 import { sourceText, whyText } from "../../text/reasons.js";
 import { settingsText } from "../../text/settings.js";
 
@@ -228,7 +228,7 @@ export class Drawer {
     const { lane, step: index } = /** @type {Focus} */ (this.shown);
     const tau = this.tau.valueAsNumber;
     const isValid = tau >= 0 && tau <= 1;
-    const num = isValid ? judgeAgain(lane, index, tau, endIds(this.view.run.lanes)) : 0;
+    const num = isValid ? countWithTau(lane, index, tau, endIds(this.view.run.lanes)) : 0;
     const step = lane.steps[index];
     const [verb, did] = isLossless(step) ? ["draft", draftIds(step).length] : ["accept", step.count];
     const change = num === did ? ", as it did" : `, not ${did}; later passes would then differ`;
