@@ -12,21 +12,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
+from rich.console import Console
+
+from mars_runtime.display.terminal import progress_bars
+from mars_runtime.engine import Engine, Request
+from mars_runtime.engine.backend import CheckpointBackend
+from mars_runtime.engine.header import facts_of, make_header
+from mars_runtime.engine.provenance import fingerprint, provenance
+from mars_runtime.engine.request import RequestError
 from mars_runtime.errors import MarsError
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of
+from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.review.methods import ReviewMethod, read_methods
 from mars_runtime.review.prompts import Item, prompts_of
+from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, answer_of, item_line, read_set
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import FINAL, End
+from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import SettingsError
-from mars_runtime.text import check_system
-
-if TYPE_CHECKING:
-    from mars_runtime.engine import Engine
-    from mars_runtime.engine.run import Run
-    from mars_runtime.model.load import Checkpoint
-    from mars_runtime.runs.trace import Trace
+from mars_runtime.text import Context, TextError, check_system
 
 MAX_TOKENS = 128
 MAX_RUNS = 12
@@ -72,11 +79,6 @@ def _make(
     decoders: Decoders,
     stack: ExitStack,
 ) -> int:
-    from rich.console import Console
-
-    from mars_runtime.display.terminal import progress_bars
-    from mars_runtime.review.sets import SetError, item_line
-
     try:
         args.out.touch()
         stack.enter_context(only_writer(args.out))
@@ -112,9 +114,6 @@ def _begun(
     """Write the header of a new set, or cut half a line that an interrupted command left. Return
     the prompts that the set has. Raises SetError.
     """
-    from mars_runtime.engine.provenance import provenance
-    from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, read_set
-
     path: Path = args.out
     names = dict.fromkeys(method.checkpoint for method in methods)
     weights = {name: decoders.weights(name) for name in names}
@@ -139,10 +138,6 @@ class Decoders:
         self._loaded: dict[str, tuple[Checkpoint, Engine]] = {}
 
     def _get(self, name: str) -> tuple[Checkpoint, Engine]:
-        from mars_runtime.engine import Engine
-        from mars_runtime.engine.backend import CheckpointBackend
-        from mars_runtime.model.load import load_checkpoint
-
         if name not in self._loaded:
             checkpoint = load_checkpoint(name, device=self._device, dtype=self._dtype)
             engine = Engine(CheckpointBackend(checkpoint, keeps=False), max_runs=MAX_RUNS)
@@ -151,26 +146,20 @@ class Decoders:
 
     def weights(self, name: str) -> str:
         """Return the fingerprint of a checkpoint's weights. Raises CheckpointError."""
-        from mars_runtime.engine.provenance import fingerprint
-
         return fingerprint(self._get(name)[0].weight_files)
 
     def answers(
         self, item: Item, methods: Sequence[ReviewMethod]
     ) -> tuple[list[dict[str, Any] | None], list[str]]:
         """Return the answer of each method, None for a prompt that it refuses, and why."""
-        from mars_runtime.review.sets import answer_of
-
         faults: list[str] = []
         traces = list(self._traces(item, methods, faults))
-        plain = next(
-            (
-                answer_of(trace, item, None)["text"]
-                for trace, method in zip(traces, methods, strict=True)
-                if trace and method.settings and method.settings.facts.is_reference
-            ),
-            None,
-        )
+        references = [
+            trace
+            for trace, method in zip(traces, methods, strict=True)
+            if trace and method.settings and method.settings.facts.is_reference
+        ]
+        plain = folds.text(references[0]) if references else None
         return [answer_of(trace, item, plain) if trace else None for trace in traces], faults
 
     def _traces(
@@ -179,12 +168,6 @@ class Decoders:
         """Decode the answers to a prompt one after the other, so that a method's answer and its
         times do not depend on the other methods.
         """
-        from mars_runtime.engine.header import facts_of, make_header
-        from mars_runtime.engine.request import Request, RequestError
-        from mars_runtime.runs.events import FINAL, End
-        from mars_runtime.runs.trace import Trace
-        from mars_runtime.text import Context, TextError
-
         for method in methods:
             checkpoint, engine = self._get(method.checkpoint)
             tokenizer, settings = checkpoint.tokenizer, method.settings
@@ -196,14 +179,11 @@ class Decoders:
                     is_checked="lossless" in settings.facts.obeys and not settings.is_verified,
                     reuses=False,
                 )
-                run: Run = engine.submit(request, is_alone=True)
+                events = list(engine.submit(request, is_alone=True))
             except (RequestError, TextError) as error:
                 faults.append(str(error))
                 yield None
                 continue
-            while not run.wait(1.0):
-                pass
-            events = run.events_since(0)
             end = events[-1]
             if not isinstance(end, End) or end.reason not in FINAL:
                 raise MarsError(f"Prompt {item.id} has no answer: the run ended early.")
