@@ -32,7 +32,6 @@ from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, answer_of, i
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import FINAL, End
 from mars_runtime.runs.trace import Trace
-from mars_runtime.settings import SettingsError
 from mars_runtime.text import Context, TextError, check_system
 
 MAX_TOKENS = 128
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         check_file(args.out)
         with ExitStack() as stack:
             return _make(args, items, methods, Decoders(args.device, args.dtype, stack), stack)
-    except (MarsError, SettingsError) as error:
+    except MarsError as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -84,7 +83,10 @@ def _make(
         stack.enter_context(only_writer(args.out))
         known = {item.id: item for item in _begun(args, methods, decoders)}
         for item in items:
-            if (other := known.get(item.id)) and other.said != item.said:
+            if (other := known.get(item.id)) and (other.prompt, other.before) != (
+                item.prompt,
+                item.before,
+            ):
                 raise SetError(f"The set has another prompt {item.id!r}. Name another file.")
         left = [item for item in items if item.id not in known]
         num_refused = 0

@@ -22,7 +22,6 @@ from mars_runtime.settings import (
 
 MIN_METHODS, MAX_METHODS = 2, 12
 MAX_NAME = 80
-SHORT = {"B": "block_size", "b": "block_size"}
 EXAMPLE = "Write ar, lossless, or settings such as tau=0.8,B=4."
 UNREPEATABLE = (
     "With B = auto, the text of a method that is not lossless depends on the speed of this "
@@ -64,7 +63,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
             values[name] = "true"
         elif equals and name == "checkpoint":
             checkpoint = value
-        elif equals and (full := SHORT.get(name, name)) in SETTINGS:
+        elif equals and (full := "block_size" if name in ("B", "b") else name) in SETTINGS:
             values[full] = value
         else:
             raise SettingsError(f"{word[:MAX_NAME]!r} is not a method. {EXAMPLE}")

@@ -33,11 +33,8 @@ DELIMITERS = ",;\t|"
 SAVE = "Save its prompts as plain text, CSV or JSON Lines in UTF-8."
 OTHER_FORMATS = {
     "%PDF-": "a PDF document",
-    "{\\rtf": "an RTF document",
     "PK\x03\x04": "a zip archive, as are .docx, .xlsx and .ods files",
     "\xd0\xcf\x11\xe0": "an old Office document",
-    "\x1f\x8b": "a gzip archive",
-    "\x89PNG": "a picture",
     "<!doctype html": "an HTML page",
     "<html": "an HTML page",
     "<?xml": "an XML document",
@@ -70,11 +67,6 @@ class Item:
         """Return the system prompt and the earlier turns as messages for the tokenizer."""
         system: list[Said] = [("system", self.system)] if self.system else []
         return [*system, *self.turns]
-
-    @property
-    def said(self) -> list[Said]:
-        """Return all messages, the prompt last."""
-        return [*self.before, ("user", self.prompt)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the non-empty fields as JSON values."""

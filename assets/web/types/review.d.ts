@@ -45,11 +45,6 @@ interface ReviewSet {
   items: ReviewItem[];
 }
 
-interface OpenedSet {
-  set: ReviewSet;
-  votes: Record<string, Vote>;
-}
-
 // vote: name of the better method, "equal", "bad", or "" for a note only.
 interface Vote {
   vote: string;

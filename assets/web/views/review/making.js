@@ -48,14 +48,10 @@ export class Making {
     this.made = made;
   }
 
-  stop() {
-    this.control?.abort();
-  }
-
   // Makes the missing answers of a set. Returns "" or one sentence about why it ended early.
   /** @param {ReviewSet} set */
   async run(set) {
-    this.stop();
+    this.control?.abort();
     const control = new AbortController();
     Object.assign(this, { set, control });
     try {

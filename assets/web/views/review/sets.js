@@ -147,7 +147,7 @@ export async function* linesOf(stream) {
 }
 
 // Reads a set. grown: called with the reader after some lines, so that a long file is drawn while it arrives.
-/** @type {(stream: ReadableStream<Uint8Array>, grown?: (reader: SetReader) => void) => Promise<OpenedSet>} */
+/** @type {(stream: ReadableStream<Uint8Array>, grown?: (reader: SetReader) => void) => Promise<{ set: ReviewSet, votes: Record<string, Vote> }>} */
 export async function readSet(stream, grown = () => {}) {
   const reader = new SetReader();
   try {

@@ -12,26 +12,14 @@ import { TextPane } from "../../text/pane.js";
 import { Drawer } from "../race/drawer.js";
 import { Making, missingOf, setOf } from "./making.js";
 import { PINNED, sets } from "./pins.js";
-import {
-  MARKS,
-  SetError,
-  columnsOf,
-  isMade,
-  isReference,
-  labelOf,
-  laneOf,
-  readSet,
-  selected,
-  setText,
-} from "./sets.js";
+import { MARKS, SetError, columnsOf, isMade, isReference, labelOf, laneOf, readSet, selected, setText } from "./sets.js"; // prettier-ignore
 import { BAD, EQUAL, contentOf, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
 
 const STUDY = "study"; // value of the study in the list of sets
 const OPENED = "mars-review-set";
 const PURPOSE =
   "Read what several methods answered to the same prompts, see where they differ, vote with the keys, and save your votes as a file.";
-const FORGOTTEN =
-  "This browser does not store votes (storage is full or blocked). Export them before you close the page.";
+const FORGOTTEN = "This browser stores no votes (storage is full or blocked). Save them before you close the page.";
 const UNREAD = "The study could not be loaded. Check the connection and reload the page, or open a set file.";
 
 export class ReviewView {
@@ -68,13 +56,10 @@ export class ReviewView {
     for (const node of root.querySelectorAll("[data-part]")) this.parts[node.getAttribute("data-part") || ""] = node;
     this.drawer = new Drawer(this.parts.drawer, /** @type {any} */ (this));
     this.parts.note.maxLength = REVIEW.note;
-    const marks = Object.entries(MARKS).map(([name, { mark, text }]) => ({
-      name,
-      mark,
-      words: `${mark} ${text}`.trim(),
-    }));
-    this.parts.filter.append(...marks.map(({ name, words }) => make("option", { value: name }, words)));
-    this.parts.legend.append(...marks.flatMap(({ mark, words }) => (mark ? [make("span", "", words)] : [])));
+    for (const [name, { mark, text }] of Object.entries(MARKS)) {
+      this.parts.filter.append(make("option", { value: name }, `${mark} ${text}`.trim()));
+      if (mark) this.parts.legend.append(make("span", "", `${mark} ${text}`));
+    }
     for (const name of JSON.parse(root.dataset.checkpoints || "[]"))
       this.parts.checkpoint.append(make("option", { value: name }, name));
     this.listen();
@@ -89,10 +74,10 @@ export class ReviewView {
       csv: () => this.save("votes.csv", votesCsv, "text/csv"),
       jsonl: () => this.save("votes.jsonl", votesJsonl, "application/jsonl"),
       set: () => this.save("jsonl", setText, "application/jsonl"),
-      delete: () => (this.isSure ? this.remove() : this.askToDelete()),
+      delete: () => (this.isSure ? this.remove() : this.drawDelete(true)),
       new: () => this.showForm(this.parts.form.hidden),
       cancel: () => this.showForm(false),
-      make: () => void (this.making.set ? this.making.stop() : this.make()),
+      make: () => void (this.making.set ? this.making.control?.abort() : this.make()),
       begin: () => this.begin(),
       previous: () => this.move(-1),
       next: () => this.move(1),
@@ -155,6 +140,7 @@ export class ReviewView {
   /** @param {string} id */
   async chooseSet(id) {
     this.showForm(false);
+    this.say("");
     store("localStorage", OPENED, id);
     const set = this.known.get(id);
     if (set) return this.open(set);
@@ -272,10 +258,10 @@ export class ReviewView {
 
   /** @param {number} by */
   move(by) {
-    const all = this.set?.items ?? [];
-    const shown = new Set(this.shown);
-    const place = this.item ? all.indexOf(this.item) : 0;
-    const next = by > 0 ? all.slice(place + 1).find((item) => shown.has(item)) : all.slice(0, place).findLast((item) => shown.has(item)); // prettier-ignore
+    const { set, item, shown } = this;
+    if (!set || !item) return;
+    const ahead = (/** @type {ReviewItem} */ other) => by * (set.items.indexOf(other) - set.items.indexOf(item)) > 0;
+    const next = by > 0 ? shown.find(ahead) : shown.findLast(ahead);
     if (next) this.show(next);
   }
 
@@ -350,10 +336,8 @@ export class ReviewView {
       const other = i !== first ? first : unlike < 0 ? Number(i === 0) : unlike;
       if (!lane) return plainPane(titles[i], answer, answers[other] ?? answer);
       const report = { choose: this.choose.bind(this) };
-      const pane = new TextPane(lane, report, {
-        against: lanes[other] ?? null,
-        name: i === first ? "" : titles[first],
-      });
+      const name = i === first ? "" : titles[first];
+      const pane = new TextPane(lane, report, { against: lanes[other] ?? null, name });
       pane.draw(lane);
       this.panes.push(pane);
       return pane.element;
@@ -387,7 +371,10 @@ export class ReviewView {
     // A number means the same method while another one is hidden; blind, the places of the answers count.
     const numbers = this.columns.map((method, i) => String((this.isBlind ? i : method) + 1));
     const keys = [...numbers, "0", "x"];
-    put(this.parts.keys, `j next · k previous · ${numbers.join(", ")} better · 0 equal · x both bad · n note`);
+    const hint = this.panes.length
+      ? "Click a token for its pass; a wavy line means that AR would choose another token."
+      : "";
+    put(this.parts.keys, `j next · k previous · ${numbers.join(", ")} better · 0 equal · x both bad · n note. ${hint}`);
     const nodes = values.map((value, i) => {
       const attributes = { "data-key": keys[i], "aria-pressed": vote?.vote === value };
       return button(attributes, [make("kbd", "", keys[i]), make("span", "", labels[i])], () => this.cast(value));
@@ -494,23 +481,18 @@ export class ReviewView {
     }
   }
 
-  drawDelete() {
-    this.isSure = false;
-    this.parts.delete.hidden = !this.known.has(this.set?.id ?? "");
-    put(this.parts.delete, "Delete this set");
-  }
-
-  askToDelete() {
-    const numAnswers = this.set?.items.flatMap(({ answers }) => answers.filter(isMade)).length ?? 0;
-    const numVotes = Object.keys(this.votes).length;
-    this.isSure = true;
-    put(this.parts.delete, `Delete ${counted(numAnswers, "answer")} and ${counted(numVotes, "vote")}?`);
+  // Draws the button that deletes the set; after the first press it says what is lost.
+  drawDelete(isSure = false) {
+    const { set, votes } = this;
+    this.isSure = isSure;
+    this.parts.delete.hidden = !this.known.has(set?.id ?? "");
+    put(this.parts.delete, isSure && set ? `Delete ${contentOf(set.items.length, votes)}?` : "Delete this set");
   }
 
   async remove() {
     const { set } = this;
     if (!set) return undefined;
-    if (this.making.set === set) this.making.stop();
+    if (this.making.set === set) this.making.control?.abort();
     this.known.delete(set.id);
     await sets().remove(set.id);
     keepVotes(set.id, {});
