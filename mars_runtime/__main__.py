@@ -1,8 +1,8 @@
 """``python -m mars_runtime COMMAND``: import the module of the command and run it.
 
-Only the module of the chosen command is imported, so a command does not need the packages of other
-commands. A command's module defines ``add_parser(subparsers)`` and ``run(args)``, which returns the
-exit code: 0 success, 1 failure, 2 invalid arguments. An interrupted command returns 130.
+A command needs only its own packages. Its module defines ``add_parser(subparsers)`` and
+``run(args)``, which returns the exit code: 0 success, 1 failure, 2 invalid arguments, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ class SentenceParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command in ``arguments`` (default: sys.argv) and return its exit code."""
     _open_streams()
     try:
         if fault := prepare_network():
@@ -85,10 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Reopen closed standard streams on the null device; lose no character of the others.
-
-    The next opened file would otherwise reuse the descriptor of a closed stream. Redirected output
-    is UTF-8 unless PYTHONIOENCODING is set. A console gets escapes for what its encoding lacks.
+    """Reopen closed standard streams on the null device; the next opened file would otherwise reuse
+    their descriptor. Redirected output is UTF-8 unless PYTHONIOENCODING is set. A console gets
+    escapes for what its encoding lacks.
     """
     codecs.register_error("mars", _Escape())
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -120,9 +118,8 @@ class _Escape:
 
 
 def _discard_if_unwritable(stream: TextIO) -> None:
-    """Redirect a stream that cannot be flushed to the null device.
-
-    Otherwise Python's own flush at exit would fail and print a traceback.
+    """Redirect a stream that cannot be flushed to the null device, so that Python's own flush at
+    exit does not fail with a traceback.
     """
     try:
         stream.flush()
@@ -155,7 +152,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _missing(command: str, error: ImportError) -> str:
-    """Return an error message for a missing module, with the command that installs it."""
     module = (error.name or "").partition(".")[0]
     for extra, modules in EXTRAS.items():
         if module in modules:

@@ -33,7 +33,6 @@ def accept_by_confidence(confidences: Sequence[float], tau: float) -> list[int]:
 
 
 def common_prefix_length(drafts: Sequence[int], choices: Sequence[int]) -> int:
-    """Return the number of leading drafts that equal AR's choices at their positions."""
     count = 0
     for draft, choice in zip(drafts, choices, strict=False):
         if draft != choice:
@@ -43,7 +42,6 @@ def common_prefix_length(drafts: Sequence[int], choices: Sequence[int]) -> int:
 
 
 def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
-    """Return the tokens up to and including the first one in ``ends``."""
     for index, token in enumerate(tokens):
         if token in ends:
             return tokens[: index + 1]

@@ -79,8 +79,6 @@ Prompt = str | Sequence[Message]
 
 
 class Keywords(TypedDict, total=False):
-    """The types of the keyword arguments that set fields of ``DecodeSettings``."""
-
     method: MethodName
     tau: float
     block_size: BlockSize
@@ -110,27 +108,24 @@ class Keywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """A finished run. A notebook replays it.
-
-    ``trace`` contains the header, all events and the bytes of the tokens.
+    """A finished run, which a notebook replays. ``trace`` has its header, events and token
+    bytes.
     """
 
     trace: Trace
 
     @property
     def text(self) -> str:
-        """The generated text, without special tokens."""
         return folds.text(self.trace)
 
     @property
     def tokens_per_forward(self) -> float:
-        """Generated tokens per forward pass, without the prefill; NaN if there was no forward
-        pass."""
+        """Without the prefill; NaN if there was no forward pass."""
         return folds.tpf(self.trace.events)
 
     @property
     def tokens_per_second(self) -> float:
-        """Generated tokens per second, without the prefill; NaN if there was no forward pass."""
+        """Without the prefill; NaN if there was no forward pass."""
         return folds.tokens_per_second(self.trace.events)
 
     @property
@@ -146,9 +141,7 @@ class Result:
         return folds.steps(self.trace.events)
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as JSON Lines, a file that ``show`` and the page can open. Raises
-        MarsError.
-        """
+        """Write the trace as JSON Lines, which ``show`` and the page can open. Raises MarsError."""
         write_text(_path(path), "\n".join(self.trace.lines()) + "\n")
 
     def __repr__(self) -> str:
@@ -167,9 +160,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """The runs of MARS and of plain AR on one prompt; they took turns on the device.
+    """The runs of MARS and plain AR on one prompt, which took turns on the device.
 
-    ``speedup`` contains the ratio of MARS's tokens per second to AR's, and whether to report it.
+    ``speedup`` has the ratio of MARS's tokens per second to AR's, and whether to report it.
     """
 
     mars: Result
@@ -204,9 +197,8 @@ class StreamStep:
 
 
 class TextStream:
-    """A run in progress. Iterate over it once to get its forward passes.
-
-    As a context manager, it stops the run when the block ends.
+    """A run in progress. Iterate over it once. As a context manager, it stops the run at
+    the end.
     """
 
     def __init__(self, run: Run, header: Header, checkpoint: Checkpoint) -> None:
@@ -214,10 +206,8 @@ class TextStream:
 
     @property
     def settings(self) -> DecodeSettings:
-        """The settings that apply from the next forward pass on.
-
-        Assigning raises SettingsError if the value is not a DecodeSettings, or allows more new
-        tokens than at the start.
+        """The settings that apply from the next forward pass on. Assigning raises SettingsError for
+        a value that is no DecodeSettings or allows more new tokens than at the start.
         """
         return self._run.settings
 
@@ -270,7 +260,6 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The checkpoint's name."""
         return self.checkpoint.name
 
     @overload
@@ -329,7 +318,6 @@ class Model:
         return Comparison(mars, ar, run_speedup(mars.trace.events, ar.trace.events))
 
     def close(self) -> None:
-        """End all runs and release the engine; further calls do nothing."""
         self._engine.close()
 
     def __enter__(self) -> Model:
@@ -364,8 +352,7 @@ def show(*runs: Result | Comparison | str | Path | Iterable[Any]) -> None:
     """Replay runs next to each other in a notebook, or in a browser if there is no notebook.
 
     ``runs`` are results, comparisons, files written by ``Result.save``, or lists of them. The
-    charts need plotly, which is installed with the page, and are left out in a notebook. Raises
-    MarsError.
+    charts need plotly; a notebook leaves them out without it. Raises MarsError.
     """
     traces = [trace for run in runs for trace in _traces(run)]
     if not 1 <= len(traces) <= MAX_SHOWN:
@@ -375,7 +362,6 @@ def show(*runs: Result | Comparison | str | Path | Iterable[Any]) -> None:
 
 
 def _traces(run: Result | Comparison | str | Path | Iterable[Any]) -> list[Trace]:
-    """Return the traces of a run, a comparison, a file or several of them. Raises MarsError."""
     if isinstance(run, Result):
         return [run.trace]
     if isinstance(run, Comparison):
@@ -393,16 +379,13 @@ def _traces(run: Result | Comparison | str | Path | Iterable[Any]) -> list[Trace
 
 
 def _path(value: Any) -> Path:
-    """Return a path. Raises MarsError for a value that is none."""
     if not isinstance(value, str | os.PathLike) or "\0" in str(value):
         raise MarsError(f"A file must be named by a text or a path, got {value!r}.")
     return Path(value)
 
 
 def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
-    """Return settings from keyword arguments, completed by ``recommended``. Raises
-    SettingsError.
-    """
+    """Return settings, completed by ``recommended``. Raises SettingsError."""
     for name in settings:
         if name not in SETTINGS:
             raise SettingsError(f"There is no setting {name}: choose among {', '.join(SETTINGS)}.")

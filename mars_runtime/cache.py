@@ -1,8 +1,6 @@
 """KV caches: memory for the keys and values of several rows, with one cursor per row.
 
-Rewinding a row moves its cursor and copies nothing. Rows are copied only when their order changes:
-the last row moves to the index of a removed row, and two rows are swapped if a forward pass skips
-one of them.
+Rewinding a row moves its cursor and copies nothing. Rows are copied only when their order changes.
 """
 
 from __future__ import annotations
@@ -46,12 +44,10 @@ class KVCache:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the keys and values in bytes."""
         return self.store.numel() * self.store.element_size()
 
     @staticmethod
     def bytes_needed(shape: Shape, dtype: torch.dtype) -> int:
-        """Return the size in bytes of keys and values of this shape."""
         return 2 * math.prod(shape) * dtype.itemsize
 
     def whole(self: C) -> C:
@@ -74,18 +70,16 @@ class KVCache:
         return single
 
     def clear(self, row: int, num_slots: int | None = None) -> None:
-        """Reset the cursor of a row and erase what an earlier row wrote, which may include NaN.
-
-        ``num_slots`` is the number of slots that the earlier row may have written; None means all.
+        """Reset the cursor of a row and erase the ``num_slots`` that an earlier row may have
+        written (None: all), possibly NaN.
         """
         self.cursors[row] = 0
         end = None if num_slots is None else self._num_units(num_slots)
         self.store[:, row, :end].zero_()
 
     def move(self, source: int, target: int, num_slots: int | None = None) -> None:
-        """Move row ``source`` to index ``target``, where a row was removed.
-
-        ``num_slots`` is the number of slots that the removed row may have written; None means all.
+        """Move row ``source`` to index ``target``, of which a removed row may have written
+        ``num_slots``.
         """
         cursor = self.cursors[source]
         self.clear(target, num_slots)
@@ -94,7 +88,6 @@ class KVCache:
         self.cursors[target] = cursor
 
     def swap(self, first: int, second: int) -> None:
-        """Swap two rows, with all slots that they may have written."""
         cursors = self.cursors
         num_written = min(max(cursors[first], cursors[second]) + MAX_FED, self.capacity)
         used = self._num_units(num_written)
@@ -132,7 +125,6 @@ class BlockKVCache(KVCache):
         return self.store[:, row, index * BLOCK : (index + 1) * BLOCK].clone()
 
     def put(self, row: int, index: int, block: Tensor) -> None:
-        """Write ``block``, a copy from any row, as block number ``index`` of this row."""
         self.store[:, row, index * BLOCK : (index + 1) * BLOCK] = block
 
 
@@ -161,10 +153,8 @@ class PackedKVCache(KVCache):
 
 
 def huge_memory(num_bytes: int) -> Tensor:
-    """Return ``num_bytes`` or more zero bytes as uint8, in huge pages if the system provides them.
-
-    A forward pass reads its memory sequentially, and the address translation of small pages would
-    slow it down.
+    """Return ``num_bytes`` or more zero bytes as uint8, in huge pages if possible: translating the
+    addresses of small pages would slow down a forward pass.
     """
     size = (num_bytes // PAGE + 1) * PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):

@@ -1,7 +1,7 @@
 """Tokenization: prompts from untrusted text by the chat template, and the bytes of every token.
 
-Only byte-level BPE tokenizers are supported. The chat template of a checkpoint is rendered in a
-sandbox. Only text that the template itself writes can become a control token, never typed text.
+Only byte-level BPE is supported. The chat template is rendered in a sandbox. Only text that the
+template itself writes can become a control token, never typed text.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class TextError(MarsError, ValueError):
 class Turn:
     """A question as typed, and the tokens of its answer without the EOS token.
 
-    The answer is stored as tokens, because encoding its text again could yield other tokens. So the
-    next prompt begins with exactly the tokens that have keys and values in the prefix cache.
+    Encoding the answer's text again could yield other tokens than those in the prefix cache.
     """
 
     prompt: str
@@ -67,9 +66,8 @@ class Context:
 
     history: the earlier turns in the prompt, oldest first.
     num_left_out: number of older turns that did not fit.
-    num_given: number of tokens at the end of the prompt that the caller supplied as the beginning
-        of the answer.
-    system: the system prompt; empty if there is none.
+    num_given: number of tokens at the end of the prompt that are the supplied beginning of the
+        answer.
     """
 
     history: tuple[Turn, ...] = ()
@@ -87,7 +85,6 @@ class Tokenizer:
 
     size: number of ids. The model's logits for higher ids are unused.
     mask_id, pad_id, end_id: the mask, the padding, and the token that usually ends a turn.
-    eos_ids: the tokens that end a turn.
     forbidden_ids: ids below ``size`` that must never be generated (mask, pad, BOS, unused).
     system: the system prompt of a conversation without one; None for the template's own.
     """
@@ -101,10 +98,8 @@ class Tokenizer:
         system: str | None = None,
         name: str = "This file",
     ) -> None:
-        """Build a tokenizer from the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
-
-        config: may also have EOS_IDS and BOS_IN_CHATS. mask: name of the mask token; None chooses a
-        control token that no chat needs. name: the tokenizer's name in error messages.
+        """config: ``tokenizer_config.json``, possibly with EOS_IDS and BOS_IN_CHATS. mask: name of
+        the mask token; None chooses a control token that no chat needs. name: for error messages.
 
         Raises TextError unless the tokenizer is byte-level BPE with a chat template and a mask.
         """
@@ -127,7 +122,6 @@ class Tokenizer:
     def from_dir(
         cls, path: str | Path, *, mask: str | None = MASK, system: str | None = None
     ) -> Tokenizer:
-        """Read the tokenizer of a folder. Raises TextError."""
         return cls(*read_spec(Path(path)), mask=mask, system=system, name=str(path))
 
     def _build(self, spec: Mapping[str, Any], config: Mapping[str, Any], mask: str | None) -> None:
@@ -192,15 +186,14 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Tokenize ``text`` into ids that never include a control token.
 
-        Lone surrogates, which UTF-8 cannot encode, become U+FFFD. Bytes without a token are
-        dropped, as in the tokenizers library. Raises TextError if the text is too long.
+        Lone surrogates become U+FFFD. Bytes without a token are dropped, as in the tokenizers
+        library. Raises TextError if the text is too long.
         """
         return self._encode(self._typed(text))
 
     def encode_text(self, text: str, *, parse_special: bool = False) -> list[int]:
         """Tokenize a text that the model continues, after BOS if the tokenizer asks for it.
-
-        parse_special: whether the names of control tokens in the text stand for these tokens.
+        parse_special: whether names of control tokens stand for these tokens.
         """
         return self._after_bos(self._encode(_valid(text)) if parse_special else self.encode(text))
 
@@ -219,9 +212,7 @@ class Tokenizer:
         """Tokenize a prompt as one user turn, after the turns ``before`` and ``history``.
 
         system: the system prompt, unless ``before`` begins with one. options: keyword arguments of
-        ``encode_chat``.
-
-        Raises TextError if a text is empty, too long or has no tokens.
+            ``encode_chat``. Raises TextError if a text is empty, too long or has no tokens.
         """
         if not text.strip():
             raise TextError("The prompt is empty. Type one.")
@@ -242,13 +233,10 @@ class Tokenizer:
     ) -> list[int]:
         """Tokenize (role, content) turns with the chat template, by default for an answer to them.
 
-        The arguments are those of ``apply_chat_template`` in transformers, and so are the ids,
-        except for the names of control tokens in ``turns``, which stay text. ``self.system`` comes
-        first unless the turns begin with a system prompt.
-
-        An answer that is given as ids (the model's own output) is used unchanged if the template
-        copies it. So the result begins with the ids of the same conversation one turn earlier,
-        followed by that turn's answer. Raises TextError.
+        Arguments and ids are those of ``apply_chat_template`` in transformers, except that names of
+        control tokens in ``turns`` stay text. ``self.system`` comes first unless the turns begin
+        with a system prompt. An answer given as ids is used unchanged if the template copies it, so
+        the result begins with the ids of the conversation one turn earlier. Raises TextError.
         """
         if self.system and not (turns and turns[0][0] == "system"):
             turns = [("system", self.system), *turns]
@@ -342,7 +330,6 @@ class Tokenizer:
         return bytes(BYTE_OF_CHAR[char] for char in self._tokens[token])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ``ids``; invalid UTF-8 becomes U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
     def _check_round_trip(self) -> None:
@@ -359,7 +346,6 @@ class Tokenizer:
 
 
 def check_system(system: str) -> str:
-    """Return the system prompt. Raises TextError if it is too long."""
     return _short(system, MAX_SYSTEM_CHARS, "system prompt")
 
 
@@ -370,9 +356,7 @@ def _short(text: str, most: int, name: str) -> str:
 
 
 class Detokenizer:
-    """Streaming decoder: returns a character only when all its bytes have arrived.
-
-    ``token_bytes`` is ``Tokenizer.token_bytes`` or the vocabulary of a trace. The concatenated
+    """Streaming decoder: returns a character only when all its bytes have arrived. Together the
     pieces equal ``b"".join(map(token_bytes, ids)).decode("utf-8", "replace")``.
     """
 
@@ -381,7 +365,6 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, ids: Iterable[int]) -> str:
-        """Return the characters that are complete after the tokens ``ids``."""
         return self._decoder.decode(b"".join(map(self._token_bytes, ids)))
 
     def flush(self) -> str:
@@ -392,9 +375,8 @@ class Detokenizer:
 
 
 def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return ``tokenizer.json`` and its configuration, with the chat template and EOS_IDS.
-
-    Raises TextError.
+    """Return ``tokenizer.json`` and its configuration, with the chat template and EOS_IDS. Raises
+    TextError.
     """
     spec = _read_json(folder / "tokenizer.json")
     config, *models = (
@@ -412,7 +394,6 @@ def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _eos_ids(config: Mapping[str, Any]) -> list[int]:
-    """Return ``eos_token_id``, which may be a number, a list or null. Raises TextError."""
     value = config.get("eos_token_id")
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if any(type(index) is not int or index < 0 for index in ids):
@@ -469,9 +450,8 @@ def _valid(text: str) -> str:
 def plain_encoder(
     spec: Mapping[str, Any], added: Mapping[str, int]
 ) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
-    """Return an encoder without added tokens, and its vocabulary.
-
-    The encoder normalises text by NFC or not at all. Raises TextError for an unsupported tokenizer.
+    """Return an encoder without added tokens, which normalises by NFC or not at all, and its
+    vocabulary. Raises TextError for an unsupported tokenizer.
     """
     import tokenizers  # imported here, because decoding a recorded trace must not require it
 
@@ -506,7 +486,6 @@ def plain_encoder(
 
 
 def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]]:
-    """Return the steps of a tokenizer component as a flat list."""
     if not step:
         return []
     if step.get("type") != "Sequence":
@@ -515,10 +494,8 @@ def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]
 
 
 def byte_characters() -> dict[int, str]:
-    """Return GPT-2's map from each byte to the printable character that represents it in a
-    vocabulary.
-
-    Source: openai/gpt-2, src/encoder.py, ``bytes_to_unicode``.
+    """Return GPT-2's map from each byte to its printable character (openai/gpt-2,
+    ``bytes_to_unicode``).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

@@ -6,8 +6,8 @@ stops the next one. ``--dry-run`` runs every step on the CPU with tiny shapes. R
 machine without a network, ``runs/gpu`` holds the chat model as ``split -d`` divides it:
 ``SmolLM2-135M-Instruct.Q4_1.gguf.00``, ``.01``, ...
 
-The steps ``shape_*`` time models with random weights in the shapes of Qwen2.5. Their text means
-nothing, and the number of accepted tokens is drawn from a histogram.
+The steps ``shape_*`` time models with random weights in the shapes of Qwen2.5; the number of
+accepted tokens is drawn from a histogram.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mars_runtime.files.outputs import OutputError, check_folder, path_of, write
 from mars_runtime.lab.benchmark.forward import WIDTHS, forward_times, now, rho_curve  # noqa: E402
 from mars_runtime.model.config import ModelConfig, expected_names, expected_shape  # noqa: E402
 from mars_runtime.model.fetch import is_intact  # noqa: E402
-from mars_runtime.model.forward import CausalModel, SamplingMetadata  # noqa: E402
+from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata  # noqa: E402
 from mars_runtime.model.registry import registry  # noqa: E402
 from mars_runtime.model.transformer import Transformer  # noqa: E402
 from mars_runtime.runs.events import Proposal, Step  # noqa: E402
@@ -88,7 +88,7 @@ def random_weights(config: ModelConfig, device: Any, dtype: torch.dtype) -> dict
     return weights
 
 
-class ForcedModel:
+class ForcedModel(CausalModel):
     """Wraps a model so that it confirms every draft and accepts proposals as ``SHARES`` says.
 
     The number of accepted tokens depends only on the row and the position, so all methods draw the
@@ -96,19 +96,22 @@ class ForcedModel:
     """
 
     def __init__(self, model: CausalModel) -> None:
-        self._model = model
+        self._model, self.config, self.device = model, model.config, model.device
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+    def new_cache(self, rows: int, capacity: int) -> Any:
+        return self._model.new_cache(rows, capacity)
 
-    def hidden(self, tokens: torch.Tensor, cache: Any, branches: None = None) -> Any:
-        """Run the model and store the fed tokens for ``predict``."""
+    def logits(self, hidden: Any, head: torch.Tensor | slice) -> torch.Tensor:
+        return self._model.logits(hidden, head)
+
+    def hidden(self, tokens: torch.Tensor, cache: Any, branches: Branches | None = None) -> Any:
         assert branches is None, "only one group of masks is supported"
         self._fed, self._cursors = tokens.tolist(), list(cache.cursors[: len(tokens)])
         return self._model.hidden(tokens, cache)
 
-    def predict(self, hidden: Any, head: Any, sampling: SamplingMetadata) -> list[list[Proposal]]:
-        """Return the predictions of the latest forward pass, changed to follow the histogram."""
+    def predict(
+        self, hidden: Any, head: torch.Tensor | slice, sampling: SamplingMetadata
+    ) -> list[list[Proposal]]:
         predictions = self._model.predict(hidden, head, sampling)
         rows = []
         for row, (fed, proposals) in enumerate(zip(self._fed, predictions, strict=True)):
@@ -200,7 +203,6 @@ def measure_shape(name: str, num_rows: int, num_tokens: int) -> dict[str, Any]:
 
 
 def nvidia_smi() -> list[str]:
-    """Return the driver and the clocks of each GPU, as lines of CSV with a header."""
     if not shutil.which("nvidia-smi"):
         return []
     query = ["nvidia-smi", f"--query-gpu={SMI}", "--format=csv"]
@@ -256,7 +258,6 @@ def plan(out: Path, *, has_chat: bool, is_dry: bool) -> list[Measurement]:
 def run_steps(
     steps: Sequence[Measurement], out: Path, work: Path, environment: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Run ``steps`` in succession; return their records and write them to ``gpu_run.json``."""
     document = {"kind": "gpu run", "version": 2, **provenance(), "nvidia_smi": nvidia_smi()}
     record = document["steps"] = []
     for step in steps:
@@ -279,8 +280,7 @@ def run_steps(
 def _exit_code(
     command: Sequence[str], log: Path, limit: float, environment: Mapping[str, str]
 ) -> int | None:
-    """Run Python with ``command``; return the exit code, or None at the time limit. Kill its
-    children."""
+    """Run Python; return the exit code, or None at the time limit. Kill its children."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, *command], cwd=ROOT, env=dict(environment), stdout=output,
@@ -311,7 +311,6 @@ def join_parts(inputs: Path, target: Path, size: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure; return 0 if no step failed, else 1."""
     parser = argparse.ArgumentParser(description="Measure decoding on a GPU.")
     add = parser.add_argument
     add("steps", nargs="*", metavar="STEP", help="steps to run (default: all)")
@@ -326,6 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = INPUTS / "dry-run" if args.dry_run else INPUTS
     out = (args.out or (work if args.dry_run else ROOT / "assets")).resolve()
     source = registry()[CHAT].gguf
+    assert source is not None
     try:
         check_folder(work)
         check_folder(out)

@@ -31,7 +31,6 @@ PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
 
 def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.Page:
-    """Return the page after its checkpoint has loaded."""
     page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(300_000)
     page.goto(f"{address}?__theme={theme}")
@@ -88,7 +87,6 @@ def save_gif(path: Path, frames: Sequence[Image.Image], durations: Sequence[int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write live.gif, live.png and drawer.png; return the exit code."""
     parser = argparse.ArgumentParser(description="Makes the pictures of the README.")
     parser.add_argument("--checkpoint", default="mars-smollm2", help="that the page opens with")
     parser.add_argument("--out", type=Path, default=Path("assets/screenshots"), help="folder")

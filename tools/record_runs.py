@@ -44,8 +44,6 @@ ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class ScenarioLane:
-    """One lane: its title and settings."""
-
     name: str
     title: str
     settings: DecodeSettings
@@ -53,8 +51,8 @@ class ScenarioLane:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A run to record. Its prompt is example number ``number`` of ``family``. checkpoint: the chat
-    model or the tiny model.
+    """A run to record: example number ``number`` of ``family``, with the chat model or the tiny
+    model.
     """
 
     name: str
@@ -88,7 +86,6 @@ first example with the page's initial settings, so Run repeats it.
 
 
 def main() -> int:
-    """Record everything and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.record_runs", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
@@ -108,10 +105,8 @@ def main() -> int:
 
 
 def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> None:
-    """Record ``scenarios`` into ``folder``, with the checkpoint of each scenario or all with
-    ``only``.
-
-    Raises CheckpointError.
+    """Record into ``folder``, with each scenario's checkpoint or all with ``only``. Raises
+    CheckpointError.
     """
     from mars_runtime.engine.backend import CheckpointBackend
     from mars_runtime.model.load import load_checkpoint
@@ -138,7 +133,7 @@ class RecordingError(RuntimeError):
 
 @contextmanager
 def busy_machine_reported() -> Iterator[None]:
-    """Print a warning for each sign that the machine was busy while this context was open."""
+    """Print a warning for each sign that the machine was busy meanwhile."""
     from mars_runtime.engine.provenance import Others, Quiet
     from mars_runtime.system.machine import num_cores
 
@@ -151,10 +146,8 @@ def busy_machine_reported() -> Iterator[None]:
 def write(
     folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
 ) -> Iterator[str]:
-    """Record the scenarios into ``folder`` and yield the name of each one when it is done. The
-    index is written last.
-
-    recorder_of: returns the recorder for a checkpoint. Raises RecordingError.
+    """Record the scenarios and yield the name of each one when it is done; write the index last.
+    Raises RecordingError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
@@ -168,10 +161,8 @@ def write(
 
 
 class Recorder:
-    """Records scenarios with one checkpoint: each scenario three times at full speed, after a
-    warm-up.
-
-    The run with the median time is stored, so a single slow moment of the machine does not matter.
+    """Records each scenario three times at full speed, after a warm-up. The run with the median
+    time is stored, so a single slow moment of the machine does not matter.
     """
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
@@ -227,7 +218,6 @@ class Recorder:
         return self._checkpoint.tokenizer.encode_prompt(prompt)
 
     def _run(self, scenario: Scenario, requests: Sequence[Request]) -> list[Run]:
-        """Run all lanes to their end. Raises RecordingError."""
         runs = self._engine.race(requests)
         for run in runs:
             run.wait()
@@ -238,7 +228,6 @@ class Recorder:
         return runs
 
     def entry(self, scenario: Scenario) -> dict[str, object]:
-        """Return the scenario's entry in the index."""
         settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
         return {
             "name": scenario.name,
@@ -250,8 +239,8 @@ class Recorder:
 
 
 def _brief(event: Event) -> Event:
-    """Round the probabilities of the runners-up in an event. Nothing depends on them, and they take
-    half of a recording's size.
+    """Round the probabilities of runners-up. Nothing depends on them, and they take half of the
+    size.
     """
     if not isinstance(event, Step):
         return event
@@ -268,7 +257,6 @@ def _brief_proposal(proposal: Proposal) -> Proposal:
 
 
 def _visible(events: Sequence[Event]) -> list[int]:
-    """Return the visible tokens."""
     rows = [row for event in events if isinstance(event, Step) for row in event.rows]
     return [token for row in rows for token in visible_tokens(row)]
 

@@ -37,7 +37,6 @@ MOVED_TAU = 0.5  # τ in the second half of Throughput's queue
 
 
 def main() -> int:
-    """Record everything and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.record_tabs", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--tab", choices=TABS, help="record only this one (all)")
@@ -57,7 +56,6 @@ def main() -> int:
 
 
 def opening_values(handlers: Handlers) -> dict[str, Any]:
-    """Return the values of all controls of a page that was just opened, by element id."""
     parts = build(handlers).blocks.values()
     named = {part.elem_id: part for part in parts if part.elem_id}
     return {name: part.value for name, part in named.items() if hasattr(part, "value")}
@@ -82,7 +80,6 @@ def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, tab: str, lines: str) -> Path:
-    """Write a log as the recorded result of a tab; return the file."""
     head, _, rest = lines.partition("\n")
     date = datetime.now(timezone.utc).date().isoformat()
     made = {

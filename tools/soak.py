@@ -1,9 +1,9 @@
 """Soak test of the app: random runs, stops and reloads through the API and in a browser.
 
-``python tools/soak.py --minutes 30`` serves the page (``python app.py``). Three visitors at a time
-use its endpoints and the OpenAI-compatible endpoint; one more uses the page in a browser, if
-Chromium is installed. Every run must end as intended, and the memory of the server must stay flat.
-Writes JSON. The exit code is 1 if a run was lost or memory grew.
+``python tools/soak.py --minutes 30`` serves the page; three visitors at a time use its endpoints
+and the OpenAI-compatible endpoint, one more the page in a browser, if Chromium is installed. Every
+run must end as intended, and the server's memory must stay flat. Writes JSON. The exit code is 1 if
+a run was lost or memory grew.
 """
 
 from __future__ import annotations
@@ -66,8 +66,6 @@ LOST: list[str] = []  # a sentence for each run that did not end as intended
 
 
 class Guest:
-    """A visitor that does random actions."""
-
     def __init__(self, address: str, checkpoint: str, seed: int) -> None:
         self._rng = random.Random(seed)
         self._prompts = [task.prompt for kind in KINDS for task in generate(kind, "eval", seed, 40)]
@@ -95,7 +93,6 @@ class Guest:
             raise RuntimeError(f"first difference at {result['first_divergence']}")
 
     def stop(self) -> None:
-        """Start a run and leave in the middle of it."""
         job, until = self._submit("/compare"), time.monotonic() + RUN_SECONDS
         while not job.outputs() and not job.done() and time.monotonic() < until:
             time.sleep(0.02)
@@ -156,7 +153,6 @@ def browse(address: str, until: float) -> None:
 
 def growth(samples: Sequence[int]) -> float:
     """Return the share by which the median grew from the second quarter of the samples to the last.
-
     In the first quarter everything is used for the first time.
     """
     quarter = len(samples) // 4
@@ -165,7 +161,6 @@ def growth(samples: Sequence[int]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the test, print and write ``--out``; return the exit code."""
     parser = argparse.ArgumentParser(description="Run visitors; report lost runs and memory.")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--checkpoint", default="mars-smollm2")

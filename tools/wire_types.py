@@ -1,11 +1,7 @@
 """Generates the JavaScript copy of what Python defines: constants, tables and types of trace lines.
 
-    python tools/wire_types.py            # write both files after a change
-    python tools/wire_types.py --check    # fail if a file is stale
-
-``assets/web/core/table.js`` has every constant that the server and the page share: methods,
-settings, letters of sources, bounds of speedups, limits. ``assets/web/types/wire.d.ts`` has types
-from the JSON schemas that pydantic derives from ``events.py``, ``derived.py`` and ``Header``.
+python tools/wire_types.py            # write all files after a change
+python tools/wire_types.py --check    # fail if a file is stale
 """
 
 from __future__ import annotations
@@ -53,7 +49,6 @@ Schema = Mapping[str, Any]
 
 
 def main() -> int:
-    """Write both files, or report the stale ones; return the exit code."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail where it differs")
     is_check = parser.parse_args().check
@@ -66,7 +61,6 @@ def main() -> int:
 
 
 def files() -> dict[Path, str]:
-    """Return the content of each generated file."""
     return {
         WEB / "core" / "table.js": "\n".join(_table()) + "\n",
         WEB / "types" / "wire.d.ts": "\n".join(_types()) + "\n",
@@ -75,8 +69,8 @@ def files() -> dict[Path, str]:
 
 
 def _acceptances() -> Iterator[str]:
-    """Yield cases of the acceptance rule, with which the page's rule is tested: the proposals after
-    the confirmed drafts, and how many of them are accepted.
+    """Yield cases of the acceptance rule for the page's tests: proposals, and how many are
+    accepted.
     """
     rng, ends = random.Random(3), frozenset({2})
     for number in range(32):
@@ -258,9 +252,8 @@ def _event(kind: type) -> str:
 
 
 def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a line for each field.
-
-    is_whole: every field is in every line; otherwise fields with a default are optional.
+    """Yield a line for each field. is_whole: every field is in every line; otherwise fields with a
+    default are optional.
     """
     for name, property_schema in schema["properties"].items():
         is_told = name in schema.get("required", ()) and name not in ON_CHANGE
@@ -269,9 +262,7 @@ def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> It
 
 
 def type_of(schema: Schema, has_null: bool = True) -> str:
-    """Return the TypeScript type of a JSON schema. has_null: whether to include null where it is
-    allowed.
-    """
+    """Return the TypeScript type of a JSON schema, without its null unless ``has_null``."""
     if "$ref" in schema:
         return NAMES.get(schema["$ref"], schema["$ref"])
     if "anyOf" in schema:

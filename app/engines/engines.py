@@ -1,8 +1,5 @@
 """Load checkpoints in the background, with one engine for each. If the memory is too small for
-another checkpoint, an idle one is unloaded first.
-
-The loading threads import torch, so that the page can be served before the first checkpoint is
-loaded.
+another checkpoint, an idle one is unloaded first. Only the loading threads import torch.
 """
 
 from __future__ import annotations
@@ -47,18 +44,13 @@ UNLISTED = "Choose a model from the list."
 KEEPS_DYING = (
     "This model keeps failing. Choose another one, or ask the operator to restart the server."
 )
-# A requested checkpoint stays loaded for at least this time, because the visitor who requested it
-# may be about to start a run.
-IDLE_SECONDS = 5.0
+IDLE_SECONDS = 5.0  # that a requested checkpoint stays loaded, since a run may be about to start
 MAX_WAIT_SECONDS = 120.0  # maximum seconds that loading waits for other checkpoints to become idle
 CHECK_SECONDS = 0.2
 WAITING = "{} is waiting for memory until runs with other models end…"
 LOADING = "load "  # prefix of the names of loading threads
 HUB_SECONDS = 2.0  # maximum time to wait for the Hub before rendering the page without it
-FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")
-"""Matches the folders in front of a file name. Visitors see only the file name; the log has the
-whole path.
-"""
+FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")  # in front of a file name, not for visitors
 FAULT = "The model could not be loaded because of an error in the app. Choose another one."
 # Required memory divided by the size of the weights; decoding and other processes need memory too.
 MEMORY_FACTOR = 1.3
@@ -75,8 +67,6 @@ class UnavailableError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A loaded checkpoint and its engine."""
-
     entry: Entry
     checkpoint: Checkpoint
     engine: BaseEngine
@@ -98,9 +88,7 @@ class LoadedModel:
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether the result for a token is bitwise independent of the other positions in its
-        forward pass.
-        """
+        """Whether results are bitwise independent of the other positions in the forward pass."""
         return self.checkpoint.model.is_bitwise
 
 
@@ -148,7 +136,6 @@ class CheckpointLoad:
 
     @property
     def failure(self) -> str:
-        """Return why loading failed, in one sentence; empty if it has not failed."""
         if self.state is not State.FAILED:
             return ""
         error = self._future.exception()
@@ -156,7 +143,7 @@ class CheckpointLoad:
 
     @property
     def trouble(self) -> str:
-        """Return why the checkpoint cannot decode now, in one sentence; empty if it can."""
+        """Why the checkpoint cannot decode now, in one sentence; empty if it can."""
         if self.served is None:
             return self.failure or self.situation
         return DEAD if self.is_dead else ""
@@ -224,14 +211,8 @@ class CheckpointRecord:
 
 
 class Engines:
-    """Loads engines on demand, by checkpoint name, and unloads idle ones when another engine needs
-    the memory.
-    """
-
     def __init__(self, settings: AppSettings, entries: dict[str, Entry] | None = None) -> None:
-        """Create the engines without loading them. entries: the checkpoints that visitors may
-        choose, with the default first.
-        """
+        """entries: the checkpoints that visitors may choose, with the default first."""
         self.settings = settings
         self.metrics = Metrics()
         listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
@@ -246,7 +227,6 @@ class Engines:
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """The checkpoints that visitors may choose, by name, with the configured default first."""
         return {name: record.entry for name, record in self._records.items()}
 
     @property
@@ -274,9 +254,7 @@ class Engines:
         return [wanted, *chat[:1], *bundled[:1]]
 
     def offered(self) -> list[str]:
-        """Return the names of the checkpoints that visitors may choose. Waits at most HUB_SECONDS
-        for the Hub to respond.
-        """
+        """Return the names that visitors may choose. Waits at most HUB_SECONDS for the Hub."""
         if self._asking is not None:
             self._asking.join(HUB_SECONDS)
         return list(self.entries)
@@ -298,8 +276,7 @@ class Engines:
 
     def open(self) -> None:
         """Start loading the checkpoint that visitors get first, and start downloading the
-        candidates that are preferred to it. If the Hub may offer more checkpoints, check in a
-        thread whether it responds.
+        candidates that are preferred to it.
         """
         if self._asks_hub:
             self._asking = threading.Thread(target=self._offer_published, daemon=True)
@@ -365,8 +342,8 @@ class Engines:
                 record.requested = time.monotonic()
 
     def trouble(self, name: str) -> str:
-        """Return why a checkpoint cannot decode now, in one sentence. Empty if it can, or if it was
-        unloaded and loads again on request.
+        """Return why a checkpoint cannot decode now. Empty if it can, or if it was unloaded and
+        loads again on request.
         """
         record = self._records.get(name)
         if record is not None and record.load is not None:
@@ -374,7 +351,7 @@ class Engines:
         return "" if record is not None and record.was_loaded else f"{name} is not loaded."
 
     def before_serving(self) -> None:
-        """Hook that is called once, just before the page is served. Subclasses may override it."""
+        """Hook that is called once, just before the page is served."""
 
     def close(self) -> None:
         """Close all engines and their runs. Does not wait for checkpoints that still load."""
@@ -394,7 +371,6 @@ class Engines:
             return False
 
     def _bring(self, record: CheckpointRecord, load: CheckpointLoad) -> None:
-        """Download the checkpoint if necessary, then load it. Raises CheckpointError."""
         source = self._resolve(record.entry)
         if source.missing:
             load.is_downloading = True
@@ -411,7 +387,7 @@ class Engines:
 
     def _load_when_it_fits(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
-        wait until one is idle. Raises CheckpointError.
+        wait until one is idle.
         """
         until = time.monotonic() + MAX_WAIT_SECONDS
         while True:
@@ -429,9 +405,7 @@ class Engines:
                 time.sleep(CHECK_SECONDS)
 
     def _free_one(self) -> bool:
-        """Unload the least recently requested idle checkpoint; it is loaded again on request.
-        Return False if no checkpoint is idle.
-        """
+        """Unload the least recently requested idle checkpoint, if there is one."""
         with self._lock:
             idle = [record for record in self._records.values() if record.can_be_unloaded]
             if not idle:
@@ -497,8 +471,7 @@ class Engines:
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
     """Return the entries of the checkpoints that visitors may load, by name: ``chosen`` first, then
-    ``offered`` (``AppSettings``). A folder or a Hub repository that is not in the registry gets a
-    new entry. Raises AppSettingsError.
+    ``offered`` (``AppSettings``). Raises AppSettingsError.
     """
     known = registry()
     first = known.pop(chosen, None) or unlisted_entry(chosen)
@@ -536,7 +509,6 @@ def _close(load: CheckpointLoad | None) -> None:
 
 
 def _is_idle(load: CheckpointLoad) -> bool:
-    """Whether the checkpoint is loaded and has no running or waiting runs."""
     if load.served is None:
         return False
     engine = load.served.engine
@@ -544,9 +516,7 @@ def _is_idle(load: CheckpointLoad) -> bool:
 
 
 def check_memory(source: Source, device: str, dtype: str) -> None:
-    """Raise MemoryShortError if a checkpoint does not fit into the free memory of the device. Does
-    nothing if the free memory is unknown.
-    """
+    """Raise MemoryShortError if a checkpoint does not fit into the free memory of the device."""
     from mars_runtime.model.build import has_native
     from mars_runtime.model.load import choose_device
 
@@ -562,11 +532,7 @@ def check_memory(source: Source, device: str, dtype: str) -> None:
 
 
 def num_weights(path: Path) -> int:
-    """Return the number of weights of a checkpoint, or 0 for a damaged file, which loading will
-    reject.
-
-    Raises CheckpointError if there are no weights or they cannot be decompressed.
-    """
+    """Return the number of weights of a checkpoint, or 0 for a damaged file."""
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
         return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)
@@ -574,9 +540,6 @@ def num_weights(path: Path) -> int:
 
 
 def _in_safetensors(path: Path) -> int:
-    """Return the number of weights in a safetensors file. The file starts with the length of its
-    JSON header in eight bytes, then the header.
-    """
     try:
         with path.open("rb") as file:
             head = json.loads(file.read(min(MAX_HEAD, int.from_bytes(file.read(8), "little"))))

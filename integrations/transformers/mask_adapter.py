@@ -83,7 +83,6 @@ class AdapterHooks:
         model.config.mask_token_id = mask_id
 
     def remove(self) -> None:
-        """Detach the adapter from its model."""
         for handle in self._handles:
             handle.remove()
         self._model.config.mask_token_id = self._former_id

@@ -1,8 +1,7 @@
 """``python -m mars_runtime generate``: decode a prompt, stream the text and print the speed.
 
-The engine's worker thread decodes and measures the time. The main thread polls the engine 20 times
-a second and prints, so measured times do not include printing. ``--json`` prints the trace instead
-of the text, one event per line (``trace.py``).
+The engine's worker thread decodes and measures the time. The main thread polls it 20 times a second
+and prints, so measured times do not include printing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ DEADLINE = 3600.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``generate`` command; its options are the fields of DecodeSettings."""
     parser = subparsers.add_parser("generate", help="decode a prompt and stream the text")
     add = parser.add_argument
     add("--prompt", required=True, help="the prompt")
@@ -62,17 +60,12 @@ def _add_setting(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> DecodeSettings:
-    """Return the settings that the command line specifies, completed by ``recommended``.
-
-    Raises SettingsError.
-    """
     values = vars(args)
     chosen = {name: str(values[name]) for name in SETTINGS if values.get(name) is not None}
     return recommended(parse_settings(chosen))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode the prompt, print the result and return the exit code (2 for invalid arguments)."""
     try:
         settings = settings_of(args)
         if not args.prompt.strip():
@@ -90,7 +83,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
-    """Load the checkpoint, decode and return the exit code. Raises CheckpointError, TextError."""
     # These imports are slow, so the caller validates the arguments before them.
     from rich.console import Console
     from rich.markup import escape
@@ -142,9 +134,8 @@ def _generate(
 
 
 def follow(current: Run) -> Iterator[tuple[Event, ...]]:
-    """Yield new events of a run every POLL_SECONDS until it ends.
-
-    Polling avoids a switch of threads after each event, which would slow decoding.
+    """Yield new events of a run every POLL_SECONDS until it ends. Polling avoids a switch of
+    threads after each event, which would slow decoding.
     """
     num_read, is_over = 0, False
     while not is_over:
@@ -155,8 +146,6 @@ def follow(current: Run) -> Iterator[tuple[Event, ...]]:
 
 
 class JsonOutput:
-    """Prints the trace of a run on standard output."""
-
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from mars_runtime.runs.trace import TraceWriter
 
@@ -172,8 +161,6 @@ class JsonOutput:
 
 
 class TextOutput:
-    """Prints the text of a run as it is generated, then speed and acceptance statistics."""
-
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from rich.console import Console
 
@@ -188,7 +175,6 @@ class TextOutput:
         self._view.show(events)
 
     def finish(self) -> None:
-        """Print the statistics of the run, then its device and its settings."""
         from mars_runtime.display.terminal import circumstances, figures
 
         self._view.finish()
@@ -196,6 +182,5 @@ class TextOutput:
 
 
 def _report(error: Exception) -> int:
-    """Print an error message and return the exit code for invalid arguments."""
     print(error, file=sys.stderr)
     return 2

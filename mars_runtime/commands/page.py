@@ -11,7 +11,6 @@ from mars_runtime.files.paths import PAGE, SOURCE
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``page`` command, which passes all its arguments to ``app.py``."""
     parser = subparsers.add_parser("page", prefix_chars="\0", add_help=False)
     parser.add_argument("arguments", nargs="*", help="options of app.py")
 

@@ -26,8 +26,6 @@ Decoders call it once per step and row, so a changed setting applies from the ne
 
 
 class Vocabulary(Protocol):
-    """Vocabulary size and special token ids. ``text.Tokenizer`` implements this interface."""
-
     @property
     def size(self) -> int: ...
     @property
@@ -44,27 +42,21 @@ NOT_MEASURED = (
 
 
 class NoMaskError(DecodeError):
-    """The settings require mask tokens, but the checkpoint has none."""
-
     def __init__(self, rows: tuple[int, ...] = ()) -> None:
         super().__init__("This checkpoint has no mask token: choose the method ar.", rows)
 
 
 class Batch(Protocol):
-    """Rows that share forward passes and may join or leave between steps.
-
-    The caller identifies each row by a number. ``CursorBatch`` implements this interface.
-    """
+    """Numbered rows that share forward passes and may join or leave between steps."""
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """Numbers of the rows that are being decoded."""
+    def rows(self) -> tuple[int, ...]: ...
 
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Add a row for a prompt. ``settings`` is called at every step. Raises DecodeError."""
+        """Add a row; ``settings`` is called at every step. Raises DecodeError."""
 
     def skip_prefix_cache(self, number: int) -> None:
-        """Prefill this prompt from scratch, without the prefix cache. Raises KeyError."""
+        """Prefill this prompt from scratch. Raises KeyError."""
         return
 
     def prefill(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
@@ -79,20 +71,17 @@ class Batch(Protocol):
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         """Run one forward pass for these rows (default: all rows); other rows are not fed.
 
-        Rows that end are removed. If an error is raised, all rows stay unchanged, and the ``rows``
-        attribute of a DecodeError names the rows that caused it.
+        Rows that end are removed. An error leaves all rows unchanged; ``rows`` of a DecodeError
+        names the rows that caused it.
         """
 
     @property
     def num_bytes(self) -> int:
-        """Size of the KV cache of all rows in bytes; 0 if unknown."""
+        """Bytes of the KV cache of all rows; 0 if unknown."""
         return 0
 
     def num_reused(self, number: int) -> int:
-        """Return how many tokens of a prefilled prompt came from the prefix cache.
-
-        Raises KeyError.
-        """
+        """Return how many prompt tokens came from the prefix cache. Raises KeyError."""
         return 0
 
     def release_ended(self) -> None:
@@ -100,17 +89,14 @@ class Batch(Protocol):
         return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Add to the latest step the tokens that AR would have chosen at earlier positions.
-
-        The tokens are added as ``RowStep.checks`` to the rows in ``numbers``. A batch that does not
-        support checks returns the step unchanged.
+        """Add ``RowStep.checks`` to these rows of the latest step: the tokens that AR would have
+        chosen at earlier positions. A batch without checks returns the step unchanged.
         """
         return step
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Prefill a whole prompt in a new row, which takes part in the next step.
-
-        Returns the number of prefilled tokens. Raises DecodeError.
+        """Prefill a whole prompt in a new row; return the number of prefilled tokens. Raises
+        DecodeError.
         """
         self.join(number, prompt, settings)
         while self.prefill(number):
@@ -119,9 +105,8 @@ class Batch(Protocol):
 
 
 def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
-    """Feed the next chunk of a prompt without computing logits, and remove it from ``unread``.
-
-    ``cache`` is a KV cache of one row; its cursor advances. Returns the length of the chunk.
+    """Feed the next chunk of a prompt without logits, remove it from ``unread`` and return its
+    length. ``cache`` has one row; its cursor advances.
     """
     chunk = unread[:at_most]
     if chunk:
@@ -132,10 +117,7 @@ def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PR
 
 
 def prefill_whole(model: CausalModel, cache: Any, prompt: Sequence[int]) -> int:
-    """Feed all but the last token of a prompt in chunks and return the number of tokens fed.
-
-    ``cache`` is a KV cache of one row.
-    """
+    """Feed all but the last token of a prompt in chunks and return their number."""
     unread = list(prompt[:-1])
     while prefill(model, cache, unread):
         pass
@@ -143,10 +125,8 @@ def prefill_whole(model: CausalModel, cache: Any, prompt: Sequence[int]) -> int:
 
 
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
-    """Raise DecodeError if the prompt cannot be decoded.
-
-    A valid prompt is not empty, contains only ids of the vocabulary and fits into the model's
-    context together with ``limit`` new tokens.
+    """Raise DecodeError if the prompt is empty, has an id outside the vocabulary or does not fit
+    the model's context together with ``limit`` new tokens.
     """
     if not prompt:
         raise DecodeError("The prompt is empty: enter some text.")
@@ -164,7 +144,6 @@ def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
 
 
 def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: int) -> None:
-    """Run ``check_prompt`` on each prompt. Raises DecodeError, also if there is no prompt."""
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     for prompt in prompts:
@@ -172,7 +151,6 @@ def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: i
 
 
 def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
-    """Raise DecodeError if the prompt and its answer do not fit a row of ``capacity`` tokens."""
     if len(prompt) + limit > capacity:
         raise DecodeError(
             f"The prompt has {len(prompt)} tokens and the token limit is {limit}, but each row of "
@@ -187,11 +165,8 @@ def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> Tensor:
 
 
 def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor | slice:
-    """Return which fed tokens of a forward pass to read predictions from.
-
-    For each row these are ``num_slots`` tokens, beginning with the row's entry in ``firsts``. The
-    result is a slice, or int64 [R, S] on the host. A row that needs fewer predictions ignores the
-    last ones.
+    """Return the fed tokens from which to read predictions: ``num_slots`` of each row, from its
+    entry in ``firsts`` on; a slice, or int64 [R, S] on the host.
     """
     if len(set(firsts)) == 1:
         return slice(firsts[0], firsts[0] + num_slots)

@@ -1,15 +1,12 @@
 """Cursor batch: rows at different positions share one forward pass per step.
 
 Every row has a cursor (the number of leading tokens with final keys and values in the KV cache) and
-pending tokens after it. A forward pass feeds ``[pending | masks]``. AR, MARS and lossless MARS
-differ only in how many masks are fed and which predictions are emitted. Rows join and leave between
-steps and have their own settings.
+pending tokens after it. A forward pass feeds ``[pending | masks]``. The methods differ only in how
+many masks are fed and which predictions are emitted.
 
-``decode`` and ``decode_queue`` decode prompts on a new batch, on any device.
-
-Accepted tokens are fed again as real tokens, so the forward pass that feeds them also predicts what
-AR would have chosen at their positions. These hidden states are stored until the next forward pass.
-Logits are computed from them only on request (``checked``), outside the timed step.
+Accepted tokens are fed again as real tokens, so that pass also predicts what AR would have chosen
+at their positions. Its hidden states are stored until the next pass; logits are computed from them
+only on request (``checked``), outside the timed step.
 """
 
 from __future__ import annotations
@@ -53,11 +50,9 @@ from mars_runtime.settings import MAX_FED, Metric
 class CursorBatch(Batch):
     """Rows that share one KV cache and one forward pass per step.
 
-    Rows may be added and dropped between steps. ``add`` is ``join`` followed by ``prefill`` for the
-    whole prompt; calling ``join`` and ``prefill`` directly lets other rows continue during a long
-    prompt. A step that raises leaves every row unchanged. A row that ended is no longer in
-    ``rows``, but uses its cache memory until ``release_ended`` is called or another row needs the
-    memory.
+    ``add`` is ``join`` and ``prefill`` of the whole prompt; calling both lets other rows continue
+    during a long prompt. A step that raises leaves every row unchanged. A row that ended is not in
+    ``rows``, but uses its memory until ``release_ended`` is called or another row needs it.
     """
 
     def __init__(
@@ -110,10 +105,8 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Add a row for a prompt, which ``prefill`` then prefills.
-
-        Memory is reserved for the current max_new_tokens, which may be lowered later but not
-        raised. Raises DecodeError.
+        """Add a row. Memory is reserved for the current max_new_tokens, which may later only be
+        lowered.
         """
         self.release_ended()
         limit = settings().max_new_tokens
@@ -128,10 +121,8 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def prefill(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk of a prompt and return how many tokens remain.
-
-        Blocks that are in the prefix cache are copied first. The last prompt token is left to the
-        first step. A draft model prefills the prompt as well. Raises KeyError.
+        """Prefill the next chunk, after copying blocks of the prefix cache. The last prompt token
+        is left to the first step. A draft model prefills the prompt as well.
         """
         index, row = self._find(number)
         self._rows.copy_prefix(index)
@@ -144,10 +135,9 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
-        """Replace the end of the row's text, from position ``start`` on, with ``tokens``.
-
-        Position 0 is the first token of the prompt. ``tokens`` must not be empty. Keys and values
-        of unchanged tokens stay cached. The count of emitted tokens restarts at 0. Raises KeyError.
+        """Replace the text from position ``start`` on with ``tokens``, at least one. Keys and
+        values of unchanged tokens stay cached; the count of emitted tokens restarts at 0. Raises
+        KeyError.
         """
         index, row = self._find(number)
         same = start + common_prefix_length(tokens, row.text[start:])
@@ -163,39 +153,30 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def drop(self, number: int) -> None:
-        """Remove a row, finished or not. Raises KeyError."""
         self._find(number)
         row = self._rows.drop(number)
         if self._draft_rows is not None:
             self._draft_rows.remove(row)
 
     def release_ended(self) -> None:
-        """Move ended rows to the prefix cache and free their memory. Callers do not time
-        this call."""
+        """Move ended rows to the prefix cache and free their memory."""
         ended, self._ended = self._ended, []
         for number in ended:
             self.drop(number)
 
     def _find(self, number: int) -> tuple[int, Row]:
-        """Return the index and the row with this number, if it is live. Raises KeyError."""
+        """Return the index and the row, if it is live. Raises KeyError."""
         if number in self._ended:
             raise KeyError(number)
         return self._rows.find(number)
 
     @torch.inference_mode()
     def gather(self, numbers: Sequence[int]) -> None:
-        """Move rows to the front of the KV cache, where ``step`` needs them. Raises KeyError."""
         self.release_ended()
         self._rows.gather(numbers)
 
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
-        """Run one forward pass for these rows (default: all prefilled rows); other rows are not
-        fed.
-
-        Rows that end (EOS, limit or loop) are removed. Raises DecodeError with the numbers of the
-        rows that caused it, or without numbers if it concerns all rows.
-        """
         self.release_ended()
         began = time.perf_counter()
         rows = self._rows.gather(numbers or self._rows.ready)
@@ -229,10 +210,7 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Add to the latest step the tokens that AR would have chosen at earlier positions.
-
-        Call this method before the next step and outside the timed code.
-        """
+        """Call this before the next step and outside the timed code."""
         hidden, plans = self._latest
         # For each row: its index, and how many of its tokens were fed again.
         fed_again = {plan.row.number: (index, plan.first_slot) for index, plan in enumerate(plans)}
@@ -296,7 +274,6 @@ class CursorBatch(Batch):
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
     def _apply(self, index: int, outcome: RowOutcome, drafted: Drafted) -> RowStep:
-        """Update a row with the result of a forward pass and return its event."""
         row, acceptance = outcome.plan.row, outcome.acceptance
         step = outcome.step(self.cache.cursors[index], drafted)
         # The keys and values of emitted tokens and of confirmed drafts are now final.
@@ -320,13 +297,11 @@ def decode(
     """Decode prompts of any lengths together, with the method of the current settings.
 
     Yields one Prefill, then one Step per forward pass. ``seconds`` stay 0 and there is no End,
-    because the engine measures time.
+    because the engine measures time. Raises DecodeError immediately if a prompt does not fit.
 
     costs: costs of forward passes on this device; required for ``block_size="auto"``.
     hit: the prefix of the prompt found in the prefix cache; only for a single prompt.
     draft_models: required for the method ``speculative``.
-
-    Raises DecodeError immediately if a prompt does not fit.
     """
     limit = settings().max_new_tokens
     check_prompts(model, prompts, limit)
@@ -340,9 +315,8 @@ def decode(
 def decode_on(
     batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
-    """Decode prompts on an empty batch that is large enough for them, and leave the batch empty.
-
-    Yields one Prefill, then the Steps. Rows are numbered from 0. Raises DecodeError.
+    """Decode prompts on an empty batch that is large enough for them, and leave it empty. Rows are
+    numbered from 0. Raises DecodeError.
     """
     try:
         num_read = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
@@ -357,9 +331,8 @@ def decode_on(
 
 
 class Decoding(EventStream):
-    """Stream of the events that ``decode_on`` yields for the prompts.
-
-    ``make`` allocates the batch when the first event is requested.
+    """Stream of the events of ``decode_on``. ``make`` allocates the batch when the first event is
+    requested.
     """
 
     def __init__(
@@ -373,7 +346,6 @@ class Decoding(EventStream):
         super().__init__(_events(make, self._batches, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
-        """Add to the latest step the tokens that AR would have chosen (``RowStep.checks``)."""
         return self._batches[0].checked(step, [row.row for row in step.rows])
 
 
@@ -383,10 +355,8 @@ def _events(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Generator[Event, None, None]:
-    """Yield the events of ``decode_on`` and append its batch to ``batches``.
-
-    This is a function, because a generator method of Decoding would create a reference cycle, which
-    would delay freeing the batch.
+    """Append the batch to ``batches`` and yield the events of ``decode_on``. A generator method of
+    Decoding would create a reference cycle, which would delay freeing the batch.
     """
     batch = make()
     batches.append(batch)
@@ -401,12 +371,11 @@ def decode_queue(
     num_rows: int,
     costs: ForwardCosts | None = None,
 ) -> Iterator[Event]:
-    """Decode prompts, ``num_rows`` at a time. When a row ends, the next prompt takes its place.
+    """Decode prompts, ``num_rows`` at a time; when a row ends, the next prompt takes its place.
 
-    Yields one Prefill per prompt, when it joins, and one Step per forward pass. RowStep.row is the
-    number of the prompt. ``seconds`` stay 0, and there is no End.
-
-    Raises DecodeError immediately if a prompt does not fit.
+    Yields a Prefill when a prompt joins and a Step per forward pass; RowStep.row is the number of
+    the prompt. ``seconds`` stay 0 and there is no End. Raises DecodeError immediately if a prompt
+    does not fit.
     """
     limit = settings().max_new_tokens
     check_prompts(model, prompts, limit)

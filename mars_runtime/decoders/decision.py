@@ -15,13 +15,11 @@ from mars_runtime.settings import DecodeSettings
 class Acceptance:
     """The decision about the predictions of one forward pass for one row.
 
-    emitted: emitted tokens, at least one.
-    num_agreed: number of drafts in this forward pass that AR confirmed.
+    num_agreed: number of drafts of this forward pass that AR confirmed.
     drafts: tokens to verify in the next forward pass.
-    stop: why no more tokens were accepted.
     proposals: as in RowStep.
-    has_continuation: whether the proposals after the emitted tokens can be used as drafts; false if
-        masks were fed only after a rejected draft.
+    has_continuation: whether the proposals after the emitted tokens can be drafts; false if masks
+        were fed only after a rejected draft.
     """
 
     emitted: list[int]
@@ -44,15 +42,13 @@ def accept(
     """Verify the drafts of a forward pass, then accept its proposals.
 
     choices: AR's choices from the first position not emitted yet: one for each draft and one more.
-    groups: for each choice, the proposals of the masks for the positions after it; empty if no
-        masks were fed there.
+    groups: for each choice, the proposals of the masks after it.
     remaining: maximum number of tokens to emit.
-    eos_ids: tokens that end the row, unless the settings have ``ignore_eos``.
     written: tokens emitted before; needed for ``stop_loops``.
 
-    Without ``lossless``, accepted proposals are emitted. With it, only AR's choices are emitted,
-    and the accepted proposals after them become drafts. The row ends at the first EOS token, at the
-    limit, or with the token that completes a loop of its text.
+    Without ``lossless``, accepted proposals are emitted. With it, only AR's choices are, and the
+    accepted proposals after them become drafts. The row ends at the first EOS token, at the limit,
+    or with the token that completes a loop.
     """
     eos_ids = eos_in_force(settings, eos_ids)
     num_agreed = common_prefix_length(drafts, [choice.token for choice in choices])
@@ -84,14 +80,12 @@ def num_proposals(
 ) -> int:
     """Return B for the next forward pass: ``chosen``, or else the B of the settings.
 
-    B is reduced so that every proposal could still be emitted within the limit. In lossless mode
-    the drafts and one token of AR are emitted first, and a proposal is emitted only after AR
-    confirms it.
+    Every proposal must fit the limit. In lossless mode the drafts and one token of AR are emitted
+    before it.
     """
     num_useful = remaining - num_drafts - 1 if settings.is_verified else remaining
     return max(1, min(settings.num_proposals if chosen is None else chosen, num_useful))
 
 
 def eos_in_force(settings: DecodeSettings, eos_ids: frozenset[int]) -> frozenset[int]:
-    """Return the tokens that end a row; none if the settings ignore EOS."""
     return frozenset() if settings.ignore_eos else eos_ids

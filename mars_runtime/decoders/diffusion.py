@@ -1,14 +1,12 @@
-"""Block diffusion: fill a block of masks in order of confidence.
+"""Block diffusion: fill a block of masks in order of confidence, one row at a time.
 
-This is for checkpoints trained with bidirectional attention inside a block (Arriola et al. 2025,
-arXiv 2503.09573). A forward pass feeds ``[clean tokens of the previous block | the block]``.
-Attention is causal for the clean tokens, so their keys and values become final. Every position of
-the block attends to everything before the block and to the whole block, masks and filled tokens. A
-mask predicts the token at its own position. Each forward pass fills the open positions with a
-confidence of at least τ, and always the most confident one. Positions after an EOS token are
-dropped. Tokens are emitted in order, up to the first open position. Nothing is verified.
-
-One row is decoded at a time.
+For checkpoints trained with bidirectional attention inside a block (Arriola et al. 2025, arXiv
+2503.09573). A forward pass feeds ``[clean tokens of the previous block | the block]``. Attention is
+causal for the clean tokens, so their keys and values become final; every position of the block
+attends to everything before it and to the whole block. A mask predicts the token at its own
+position. A pass fills the open positions with a confidence of at least τ, and always the most
+confident one. Tokens are emitted in order, up to the first open position, and dropped after EOS.
+Nothing is verified.
 """
 
 from __future__ import annotations
@@ -45,14 +43,11 @@ def decode(
     settings: SettingsSource,
     block_size: int,
 ) -> Iterator[Event]:
-    """Decode one prompt.
+    """Yield a Prefill, then a Step per forward pass; ``seconds`` stay 0 and there is no End.
 
-    ``block_size`` is the size of the blocks in training. It is used as B if the settings leave B
-    automatic, and is an upper bound on B otherwise.
-
-    Yields one Prefill, then one Step per forward pass; ``seconds`` stay 0 and there is no End. A
-    step may emit nothing. ``RowStep.taken`` contains the positions that a step filled. Raises
-    DecodeError immediately if the prompt does not fit.
+    ``block_size``, the size of the blocks in training, is the maximum B and the automatic B. A step
+    may emit nothing; ``RowStep.taken`` has the positions that it filled. Raises DecodeError
+    immediately if the prompt does not fit.
     """
     check_prompt(model, prompt, settings().max_new_tokens)
     if block_size < 1:
@@ -68,7 +63,6 @@ class _BlockFiller:
     _pending: clean tokens after the cursor, which the next forward pass feeds.
     _block: for each position, the prediction that filled it, or None while the position is open.
     _num_emitted: number of leading positions of the block that have been emitted.
-    _limit: maximum number of emitted tokens.
     """
 
     def __init__(
@@ -102,7 +96,6 @@ class _BlockFiller:
 
     @torch.inference_mode()
     def _prefill(self) -> int:
-        """Prefill all but the last token of the prompt and return the number of tokens fed."""
         return prefill_whole(self._model, self._cache, self._prompt)
 
     @torch.inference_mode()
@@ -150,10 +143,8 @@ class _BlockFiller:
         return step
 
     def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
-        """Return the predictions for the block, the cursor before the forward pass, and the number
-        of clean tokens that it fed.
-
-        The keys and values of the clean tokens are final afterwards.
+        """Return the predictions for the block, the cursor before the pass, and the number of clean
+        tokens fed, whose keys and values are final afterwards.
         """
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
@@ -174,9 +165,8 @@ class _BlockFiller:
         return slots, cursor, num_pending
 
     def _fill(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the open positions that were predicted with enough confidence, and return them.
-
-        The block is cut after its first EOS token.
+        """Fill the positions that were predicted with enough confidence, return them, and cut the
+        block after its first EOS token.
         """
         open_positions = [
             position for position, prediction in enumerate(self._block) if prediction is None
@@ -196,7 +186,6 @@ class _BlockFiller:
         return [position for position in filled if position < len(self._block)]
 
     def _stop(self, eos_ids: frozenset[int], is_limit: bool) -> Stop:
-        """Return the reason why the step did not emit further tokens."""
         if self._num_emitted < len(self._block):
             return "threshold"
         last = self._block[-1]

@@ -2,9 +2,8 @@
 
 This is speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition by MARS: a
 draft model that was trained for masks drafts several tokens per forward pass, by the rule of
-unverified MARS. A draft model has its own cursor cache, so ``CursorBatch.rewind`` can replace
-rejected drafts by moving a cursor. At temperatures above 0 the draft model samples with the
-target's noise, so the two models agree more often than by chance.
+unverified MARS. At temperatures above 0 it samples with the target's noise, so the two models agree
+more often than by chance.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from mars_runtime.settings import MAX_NEW_TOKENS, DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model, its vocabulary (with the target's token ids) and the B it was trained with."""
+    """A draft model and its training's B. ``vocabulary`` has the target's token ids."""
 
     model: CausalModel
     vocabulary: Vocabulary
@@ -34,7 +33,7 @@ class DraftModel:
 
 @dataclass(frozen=True, slots=True)
 class DraftModels:
-    """Access to draft models.
+    """The draft models of a target.
 
     find: returns the draft model with the given name ("" for the default one); raises DecodeError.
     block_size: the B that the target was trained with, an upper bound on the target's B.
@@ -46,10 +45,8 @@ class DraftModels:
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """Request for up to ``at_most`` further drafts for ``row``.
-
-    The drafts follow the tokens that the row is about to emit (``emitted``) and the drafts that it
-    already has (``drafts``).
+    """Up to ``at_most`` drafts for ``row``, after the tokens that it is about to emit and its
+    ``drafts``.
     """
 
     row: Row
@@ -61,27 +58,19 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """Tokens that a draft model drafted for a row, and the number of forward passes this took."""
-
     tokens: tuple[int, ...] = ()
     num_forwards: int = 0
 
 
 class RewindableBatch(Batch, Protocol):
-    """A batch that can replace the end of a row's text. ``CursorBatch`` implements it."""
-
-    def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
-        """Replace the row's text from position ``start`` on with ``tokens``."""
+    def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None: ...
 
 
 @dataclass(slots=True)
 class _DraftRow:
-    """The row of a draft model that drafts for one row of the target.
+    """The row of the draft model ``name`` for one row of the target.
 
-    name: name of the draft model.
-    settings: current settings of the draft row.
-    num_known: number of leading tokens of its text that are final: the prompt and the tokens that
-        the target has emitted.
+    num_known: number of leading tokens that are final: the prompt and what the target has emitted.
     """
 
     name: str
@@ -91,10 +80,8 @@ class _DraftRow:
 
 
 class DraftRows:
-    """Rows of draft models for a batch of ``num_rows`` rows of ``capacity`` tokens.
-
-    A draft row is created when it is first needed. ``new_batch`` creates one batch per draft
-    model.
+    """Rows of draft models for a batch of ``num_rows`` rows of ``capacity`` tokens, created when
+    they are first needed. ``new_batch`` creates one batch per draft model.
     """
 
     def __init__(
@@ -112,24 +99,20 @@ class DraftRows:
         self._batches: dict[str, RewindableBatch] = {}
 
     def prefill(self, row: Row, at_most: int) -> int:
-        """Prefill the next chunk of the row's prompt and return how many tokens are left.
-
-        Raises DecodeError.
+        """Prefill the next chunk of the row's prompt and return how many tokens are left. Raises
+        DecodeError.
         """
         return self._draft_row(row, row.settings()).batch.prefill(row.number, at_most)
 
     def remove(self, row: Row) -> None:
-        """Remove the draft row of ``row``, if it has one."""
         draft_row, row.draft_row = row.draft_row, None
         if draft_row is not None:
             draft_row.batch.drop(row.number)
 
     def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
-        """Draft tokens and return them by row number.
-
-        Rows with the same draft model share its forward passes. Drafts end with their first EOS
-        token, unless the row ignores EOS. Raises DecodeError with the numbers of the rows that
-        caused it.
+        """Draft tokens and return them by row number. Rows with the same draft model share its
+        passes. Drafts end with their first EOS token, unless the row ignores EOS. Raises
+        DecodeError with the rows that caused it.
         """
         drafted: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
@@ -179,9 +162,8 @@ class DraftRows:
             )
 
     def _catch_up(self, draft_row: _DraftRow, request: DraftRequest) -> int:
-        """Make the text of a draft row equal the target's text, drafts included.
-
-        Returns the number of forward passes this took.
+        """Make the text of a draft row equal the target's, drafts included; return the forward
+        passes used.
         """
         row, batch, num_forwards = request.row, draft_row.batch, 0
         while batch.prefill(row.number):
@@ -194,7 +176,6 @@ class DraftRows:
         return num_forwards
 
     def _draft_row(self, row: Row, settings: DecodeSettings) -> _DraftRow:
-        """Return the draft row for the draft model in the settings; create it if necessary."""
         if isinstance(row.draft_row, _DraftRow) and row.draft_row.name == settings.draft:
             return row.draft_row
         self.remove(row)

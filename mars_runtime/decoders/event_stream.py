@@ -9,10 +9,10 @@ from mars_runtime.runs.events import Event, Step
 
 
 class EventStream(Iterator[Event]):
-    """An iterator over a Prefill, followed by one Step per forward pass.
+    """An iterator over a Prefill, then one Step per forward pass.
 
-    hit: the cached prefix that the decoder may reuse; the caller accepts it before the first event.
-    None if the decoder does not use the prefix cache.
+    hit: the cached prefix that the decoder may reuse, granted before the first event; None if it
+        does not use the prefix cache.
     """
 
     def __init__(self, events: Iterator[Event], hit: PrefixHit | None = None) -> None:
@@ -21,20 +21,17 @@ class EventStream(Iterator[Event]):
 
     @classmethod
     def of(cls, events: Iterator[Event]) -> EventStream:
-        """Return ``events`` unchanged if it is an EventStream, otherwise wrap it in one."""
         return events if isinstance(events, EventStream) else cls(events)
 
     def __next__(self) -> Event:
         return next(self._events)
 
     def close(self) -> None:
-        """Stop decoding and release its resources."""
         if isinstance(self._events, Generator):
             self._events.close()
 
     def checked(self, step: Step) -> Step:
-        """Return the latest step with ``checks`` added; unchanged if the decoder computes none.
-
-        This is a separate method so that the caller can exclude its work from the measured time.
+        """Return the latest step with ``checks``, if the decoder computes any; outside the measured
+        time.
         """
         return step

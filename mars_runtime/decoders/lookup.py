@@ -1,7 +1,5 @@
-"""Prompt lookup: draft the tokens that followed an earlier occurrence of a text's last tokens.
-
-This source of drafts needs no forward pass. It is related to arXiv 2304.04487 and to prompt lookup
-in transformers.
+"""Prompt lookup: draft the tokens that followed an earlier occurrence of a text's last tokens
+(arXiv 2304.04487). It needs no forward pass.
 """
 
 from __future__ import annotations
@@ -44,10 +42,9 @@ class Lookup:
             self._text.append(token)
 
     def following(self, at_most: int) -> tuple[list[int], int]:
-        """Return the tokens after the latest earlier occurrence of the text's last tokens.
-
-        Uses the longest match, up to MAX_MATCH tokens, and also returns its length; returns ([], 0)
-        without a match. If fewer than ``at_most`` tokens follow the match, they are repeated.
+        """Return the tokens after the latest earlier occurrence of the longest matching end of the
+        text, and its length; ([], 0) without a match. If fewer than ``at_most`` tokens follow, they
+        repeat.
         """
         for length, ends in self._ends.items():
             if length <= len(self._text) and (start := ends.get(tuple(self._text[-length:]))):

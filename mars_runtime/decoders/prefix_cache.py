@@ -2,18 +2,13 @@
 tokens.
 
 A text is cut into blocks of a fixed number of tokens; an incomplete last block is not cached. The
-key of a block consists of its tokens and the number of the block before it, so it identifies the
-whole text up to the end of the block. Keys contain the tokens themselves, not hashes. When the
-cache exceeds its limit in bytes, the least recently used block is evicted.
+key of a block is its tokens (not a hash) and the number of the block before it, so it identifies
+the whole text up to its end. Blocks are copied in and out, so one may be evicted while a caller
+copies it.
 
-Blocks are copied: into the cache when a text is finished, and out of it to a row with a prompt that
-begins with them. So the cache shares no memory with rows that are being decoded, needs no reference
-counts, and may evict a block that a caller is about to copy.
-
-Privacy: a block is returned only for a text that begins with all tokens of its key, and its values
-depend only on these tokens, so visitors cannot read each other's texts. From the time to the first
-token or the number of reused tokens, a visitor can detect that somebody's text began in the same
-way, but only by guessing whole blocks of that text.
+Privacy: a block is returned only for a text that begins with all tokens of its key. From the number
+    of reused tokens a visitor can detect that somebody's text began in the same way, but only by
+    guessing whole blocks of it.
 """
 
 from __future__ import annotations
@@ -26,11 +21,8 @@ Chunk = tuple[int, ...]
 
 
 class PrefixCache(Protocol):
-    """Interface of a prefix cache for batches."""
-
     @property
-    def length(self) -> int:
-        """Number of tokens per block."""
+    def length(self) -> int: ...
 
     def find(self, ids: Sequence[int]) -> list[object]:
         """Return the cached blocks of the longest cached prefix of ``ids``."""
@@ -64,7 +56,6 @@ class BlockPrefixCache(PrefixCache):
 
     @property
     def num_bytes(self) -> int:
-        """Size of the stored blocks in bytes."""
         return len(self._blocks) * self._block_bytes
 
     @property
@@ -72,15 +63,12 @@ class BlockPrefixCache(PrefixCache):
         return self._most_bytes
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """Return the cached blocks of the longest cached prefix of ``ids`` and mark them as
-        used."""
+        """Return the blocks of the longest cached prefix and mark them as used."""
         return [self._blocks[key].content for key in self._path(self._cut(ids))]
 
     def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Store the complete blocks of a text; evict the least recently used ones to make space.
-
-        ``copy(i)`` is called for each block that is not stored yet. If it raises, no block of this
-        text is added.
+        """Store the complete blocks that are not stored yet, and evict others. If ``copy`` raises,
+        no block of this text is added.
         """
         chunks = self._cut(ids)[: self._most]
         path = self._path(chunks)
@@ -103,10 +91,8 @@ class BlockPrefixCache(PrefixCache):
         return [tuple(ids[at : at + size]) for at in range(0, len(ids) - size + 1, size)]
 
     def _path(self, chunks: Sequence[Chunk]) -> list[tuple[int, Chunk]]:
-        """Return the keys of a text's cached blocks and mark the blocks as used.
-
-        The first block of the text becomes the most recently used block. So the last blocks of a
-        text are evicted first.
+        """Return the keys of a text's cached blocks and mark them as used, the first one last, so
+        that the last blocks of a text are evicted first.
         """
         path: list[tuple[int, Chunk]] = []
         before = 0
@@ -122,9 +108,8 @@ class BlockPrefixCache(PrefixCache):
 
 
 class PrefixHit(PrefixCache):
-    """The cached prefix of one prompt. A batch may reuse the part that was granted.
-
-    Nothing is granted at first. All lanes of a race are granted the same number of tokens.
+    """The cached prefix of one prompt, of which nothing is granted at first. All lanes of a race
+    are granted the same number of tokens.
     """
 
     def __init__(self, cache: PrefixCache, prompt: Sequence[int]) -> None:
@@ -138,11 +123,9 @@ class PrefixHit(PrefixCache):
 
     @property
     def num_found(self) -> int:
-        """Number of prompt tokens in the cache."""
         return len(self._found) * self.length
 
     def grant(self, num_tokens: int) -> None:
-        """Allow the first ``num_tokens`` cached tokens to be reused."""
         self._granted = num_tokens // self.length
 
     def find(self, ids: Sequence[int]) -> list[object]:
@@ -154,7 +137,7 @@ class PrefixHit(PrefixCache):
 
 
 def grant_alike(hits: Sequence[PrefixHit]) -> None:
-    """Grant every lane the same number of tokens: the smallest number cached for any lane."""
+    """Grant every lane the smallest number of tokens cached for any lane."""
     least = min((hit.num_found for hit in hits), default=0)
     for hit in hits:
         hit.grant(least)

@@ -1,17 +1,11 @@
 """Rows of a KV cache: their order in the cache and the tokens that are still to be fed.
 
-The rows of the next forward pass come first in the cache. The cached, unread and pending tokens of
-a row, except drafts, are its prompt and its emitted tokens.
-
-With a prefix cache, cached blocks are copied into a row before the rest of its prompt is prefilled.
-When a row leaves, its final blocks are copied to the prefix cache. This is valid because the keys
-and values of a real token depend only on the tokens up to it: sampling only decides which tokens
-are emitted, and an adapter acts on masks only. A prompt that contains the mask token is cached up
-to that token.
-
-A block may have been computed by a forward pass with another number of tokens. A bitwise model
-computes the same bits anyway. On a GPU the last bits may differ, as they do between forward passes
-of different shapes. A CPU model that is not bitwise gets no prefix cache.
+The rows of the next forward pass come first. With a prefix cache, cached blocks are copied into a
+row before prefill, and its final blocks are copied back when it leaves. This is valid because the
+keys and values of a real token depend only on the tokens up to it; a prompt with the mask token is
+cached up to that token. A block may come from a pass of another shape: a bitwise model computes the
+same bits anyway, a GPU may differ in the last bits as between any two shapes, and any other CPU
+model gets no prefix cache.
 """
 
 from __future__ import annotations
@@ -30,10 +24,8 @@ _log = logging.getLogger(__name__)
 
 
 class RowCache(Protocol):
-    """KV cache with several rows; ``cache.BlockKVCache`` implements this interface.
-
-    ``block`` and ``put`` copy a block of keys and values out of a row and into a row. They are
-    needed only with a prefix cache.
+    """KV cache with several rows. ``block`` and ``put`` copy a block of keys and values out of and
+    into a row; only a prefix cache needs them.
     """
 
     rows: int
@@ -58,11 +50,11 @@ class Row:
     num_reused: prompt tokens copied from the prefix cache instead of prefilled.
     prefix: blocks of the prompt in the prefix cache, until they are copied.
     raised: how far the agreement rule has raised τ, from 0 to 1 (``plan.raised_after``).
-    estimate, drafter: acceptance statistics of the row, if B is chosen automatically.
+    estimate, drafter: acceptance statistics, if B is chosen automatically.
     sizes: chooses automatic B if the row is unverified and the objective is ``passes``.
     draft_row: the row of a draft model that drafts for this row (``draft_model.py``).
-    is_sound: whether the latest forward pass succeeded. If so, its predictions and the keys and
-        values of all earlier tokens were finite.
+    is_sound: whether the latest forward pass succeeded, so that all earlier keys and values are
+        finite.
     """
 
     number: int
@@ -86,14 +78,11 @@ class Row:
 
     @property
     def written(self) -> list[int]:
-        """All emitted tokens."""
         return self.text[len(self.text) - self.num_emitted :]
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
-        """Append emitted tokens and replace the drafts by ``drafts``.
-
-        The first ``num_agreed`` emitted tokens are confirmed drafts, which the last forward pass
-        fed.
+        """Append tokens, of which the first ``num_agreed`` are drafts that the last forward pass
+        fed, and replace the drafts.
         """
         self.pending = emitted[num_agreed:] + drafts
         self.num_drafts = len(drafts)
@@ -101,9 +90,8 @@ class Row:
         self.text += emitted
 
     def look_up(self, emitted: list[int], at_most: int) -> tuple[list[int], int]:
-        """Return what prompt lookup proposes after the text and ``emitted``.
-
-        Returns up to ``at_most`` tokens and the length of the match.
+        """Return up to ``at_most`` tokens of prompt lookup after the text and ``emitted``, and the
+        length of the match.
         """
         self.lookup.extend(self.text[len(self.lookup) :])
         self.lookup.extend(emitted)
@@ -111,10 +99,8 @@ class Row:
 
 
 class Rows:
-    """The rows of one KV cache, in the order in which the cache stores them.
-
-    The index of a row is its number in the KV cache; it changes when rows move. ``Row.number``
-    never changes.
+    """The rows of one KV cache, by index. The index changes when rows move; ``Row.number`` never
+    does.
     """
 
     def __init__(
@@ -130,21 +116,18 @@ class Rows:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Numbers of the rows in the order of the cache."""
         return tuple(row.number for row in self._rows)
 
     @property
     def ready(self) -> tuple[int, ...]:
-        """Numbers of the rows with a prefilled prompt."""
         return tuple(row.number for row in self._rows if not row.unread)
 
     @property
     def is_full(self) -> bool:
-        """Whether the cache has no free row."""
         return len(self._rows) == self._cache.rows
 
     def find(self, number: int) -> tuple[int, Row]:
-        """Return the index and the row with this number. Raises KeyError."""
+        """Return the index and the row. Raises KeyError."""
         for index, row in enumerate(self._rows):
             if row.number == number:
                 return index, row
@@ -153,10 +136,8 @@ class Rows:
     def join(
         self, number: int, prompt: Sequence[int], settings: Callable[[], DecodeSettings], limit: int
     ) -> None:
-        """Add a row at the end and clear its cache memory.
-
-        The last prompt token is pending and the others are unread, so every emitted token is the
-        result of a step.
+        """Add a row at the end and clear its cache memory. The last prompt token is pending, so
+        every emitted token is the result of a step.
         """
         assert not self.is_full, "the cache has no free row"
         assert number not in self.numbers, "another row has this number"
@@ -171,9 +152,8 @@ class Rows:
         self._rows.append(row)
 
     def copy_prefix(self, index: int) -> None:
-        """Copy the blocks found in the prefix cache into the row and advance its cursor.
-
-        Further calls for the same row do nothing.
+        """Copy the blocks found in the prefix cache and advance the cursor; further calls do
+        nothing.
         """
         row = self._rows[index]
         blocks, row.prefix = row.prefix, []
@@ -199,10 +179,8 @@ class Rows:
         return row
 
     def _store(self, index: int, row: Row) -> None:
-        """Copy the final tokens of a leaving row to the prefix cache.
-
-        Does nothing unless the latest forward pass of the row succeeded. Errors are only logged,
-        because the row must be removed in any case.
+        """Copy the final tokens of a leaving row to the prefix cache, if its latest forward pass
+        succeeded. Errors are only logged, because the row must be removed in any case.
         """
         if self._prefix_cache is None or not row.is_sound:
             return
@@ -215,15 +193,12 @@ class Rows:
             _log.warning("A run was not added to the prefix cache (%s)", type(error).__name__)
 
     def _num_written(self, index: int) -> int:
-        """Return how many cache slots of a row may have been written, including by a failed forward
-        pass.
-        """
+        """Return how many slots may have been written, including by a failed forward pass."""
         return self._cache.cursors[index] + len(self._rows[index].unread) + MAX_FED
 
     def gather(self, numbers: Sequence[int]) -> list[Row]:
-        """Move these rows to the front of the cache with as few swaps as possible.
-
-        Returns the rows in the order of the cache. Raises KeyError.
+        """Move these rows to the front of the cache with as few swaps as possible and return them
+        in its order. Raises KeyError.
         """
         wanted = set(numbers)
         if unknown := wanted.difference(self.numbers):

@@ -1,8 +1,7 @@
 """Show runs in a notebook, or in a browser if there is no notebook.
 
-A cell's output is an ``iframe`` with its own document, so its script and styles do not affect the
-notebook, and text inside it cannot run code. Viewers without support for frames (an untrusted
-notebook, or a code host) show the plain text instead.
+A cell's output is an ``iframe`` with its own document, so text inside it cannot run code in the
+notebook. Viewers without frames show the plain text.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ FRAME = (
 
 
 def framed(page: str, title: str, text: str) -> str:
-    """Return HTML that shows a document in a frame, or ``text`` where frames are not supported."""
     parts = {"text": text, "title": title, "page": page}
     escaped = {name: html.escape(part) for name, part in parts.items()}
     return FRAME.format(**escaped, height=HEIGHT)
@@ -52,7 +50,6 @@ def _has_display() -> bool:
 
 
 def _is_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return hasattr(shell, "kernel")

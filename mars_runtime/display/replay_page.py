@@ -1,6 +1,5 @@
-"""The HTML document that replays recorded runs without a server.
-
-The page's Share menu, ``mars.show`` and the output of notebook cells use this document.
+"""The HTML document that replays recorded runs without a server, for Share, notebooks and
+``show``.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ PLACE = "@data"
 def shell(has_charts: bool = True) -> str:
     """Return a replay page without data, about 5 MB with plotly.js, which draws the charts.
 
-    ``filled`` and the scripts of the page insert the data of runs. The data are JSON in a script
-    element that browsers do not execute. The content security policy allows only the scripts of
-    the document and forbids all requests. Styles are inlined, because a page opened from disk
-    cannot read linked style sheets.
+    ``filled`` and the page's scripts insert the data as JSON in a script element that browsers do
+    not execute. The content security policy allows only the document's scripts and forbids all
+    requests.
     """
     plotly = web.plotly_file() if has_charts else None
     scripts = [plotly.read_text("utf-8")] if plotly else []
@@ -53,7 +51,6 @@ def shell(has_charts: bool = True) -> str:
 
 
 def replay(traces: Sequence[Trace], has_charts: bool = True) -> str:
-    """Return an HTML document that replays these runs side by side."""
     title = " against ".join(title for _, title in _titles(traces))
     return filled(shell(has_charts), {"title": title, "value": race_value(traces)})
 
@@ -76,7 +73,6 @@ def race_value(traces: Sequence[Trace]) -> str:
 
 
 def _titles(traces: Sequence[Trace]) -> list[tuple[str, str]]:
-    """Return a unique lane name and a title for each run."""
     lanes: list[tuple[str, str]] = []
     for trace in traces:
         method = trace.header.settings.method
@@ -87,18 +83,15 @@ def _titles(traces: Sequence[Trace]) -> list[tuple[str, str]]:
 
 
 def recorded_note(header: Header) -> str:
-    """Return the date and the hardware of a recorded run, for its label on the page."""
     return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
 
 
 def filled(page: str, data: Mapping[str, Any]) -> str:
-    """Replace the placeholder of a document by data, escaped for a script element."""
     before, _, after = page.rpartition(PLACE)
     return before + web.script_data(data) + after
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Return a content security policy that allows only these scripts, by hash."""
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "

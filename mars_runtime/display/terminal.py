@@ -50,7 +50,6 @@ class TextView:
             self._print(line)
 
     def finish(self) -> None:
-        """Print a line break if the text does not end with one."""
         if not self._ends_line:
             self._print(Text("\n"))
 
@@ -78,7 +77,7 @@ class TextView:
 
 
 def figures(events: Sequence[Event]) -> str:
-    """Describe the speed and the counts of a run in one line, without a repetition loop."""
+    """Describe speed and counts in one line, without a repetition loop."""
     ttft, loops_at = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
     loop = (
@@ -99,7 +98,6 @@ def figures(events: Sequence[Event]) -> str:
 
 
 def circumstances(header: Header) -> str:
-    """Return the checkpoint, settings, versions and hardware of a run as one line."""
     threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
     torch = f"torch {header.versions.get('torch', '?')}"
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
@@ -110,7 +108,6 @@ def circumstances(header: Header) -> str:
 
 
 def method(settings: DecodeSettings) -> str:
-    """Describe a method, its settings and how it samples."""
     drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
     if drawn:
         drawn += f", top-k {settings.top_k}" if settings.top_k > 0 else ""
@@ -120,7 +117,6 @@ def method(settings: DecodeSettings) -> str:
 
 
 def progress_bars(console: Console) -> Progress:
-    """Return progress bars that disappear from the terminal when they are finished."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

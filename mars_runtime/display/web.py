@@ -31,23 +31,19 @@ STYLES = (
 
 @lru_cache(maxsize=4)
 def script(name: str) -> str:
-    """Return a bundle: ``page`` or ``replay`` (``assets/web/entries/``).
-
-    It adds its functions ``mount...`` to ``window.mars``. ``npm run build`` writes the bundles,
-    without ``</script``, so they can be inlined in a document.
+    """Return a bundle, ``page`` or ``replay``, which adds its functions ``mount...`` to
+    ``window.mars``. It has no ``</script``, so it can be inlined.
     """
     return (ASSETS / "built" / f"{name}.js").read_text("utf-8")
 
 
 def styles() -> str:
-    """Return all style sheets of the page as one text."""
     return "\n".join((WEB / name).read_text("utf-8") for name in STYLES)
 
 
 def template(page: str, **addresses: str) -> str:
-    """Return a template of ``assets/web/`` with each ``@name`` replaced by ``addresses[name]``.
-
-    Addresses are escaped for HTML.
+    """Return a template of ``assets/web/`` with each ``@name`` replaced by ``addresses[name]``,
+    escaped.
     """
     text = (WEB / page).read_text("utf-8")
     for name, address in addresses.items():
@@ -62,7 +58,6 @@ def script_data(data: Mapping[str, Any]) -> str:
 
 
 def plotly_file() -> Path | None:
-    """Return the path of plotly.js in the installed plotly package; None if it is missing."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None

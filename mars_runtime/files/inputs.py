@@ -26,8 +26,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES, folder: Path | None = Non
     """Return the content of a regular file of at most ``max_bytes`` bytes. Raises OSError.
 
     If ``folder`` is given, the file must be inside it after links are resolved, and must have no
-    other hard link. The checks use the open file, so replacing the path during the call has no
-    effect.
+    other hard link. The checks use the open file, so replacing the path has no effect.
     """
     with open(path, "rb", opener=_open) as file:
         status = os.fstat(file.fileno())
@@ -48,10 +47,6 @@ def _open(path: str, flags: int) -> int:
 
 
 def _is_inside(folder: Path, path: Path, status: os.stat_result) -> bool:
-    """Return whether an open file is inside a folder and has no other hard link.
-
-    Links in the paths are resolved first.
-    """
     try:
         resolved = path.resolve()
         is_same = os.path.samestat(resolved.lstat(), status)
@@ -61,5 +56,4 @@ def _is_inside(folder: Path, path: Path, status: os.stat_result) -> bool:
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES, folder: Path | None = None) -> str:
-    """Return ``read_bytes`` decoded as UTF-8. Raises OSError or UnicodeDecodeError."""
     return read_bytes(path, max_bytes, folder).decode("utf-8")

@@ -1,7 +1,4 @@
-"""Types and functions that validate untrusted JSON values, with their error messages.
-
-Dataclasses use the types for their fields, and pydantic validates the values.
-"""
+"""Types of dataclass fields by which pydantic validates untrusted JSON, with error messages."""
 
 from __future__ import annotations
 
@@ -23,22 +20,19 @@ NO_WHOLE = "expected a whole number within its range"
 
 
 def json_line(value: Any) -> str:
-    """Return a value as one line of JSON, with all characters outside ASCII escaped.
-
-    JSON allows U+0085, U+2028 and U+2029 in strings, but many clients treat them as line breaks.
+    """Return one line of JSON in ASCII; many clients treat U+0085, U+2028 and U+2029 as line
+    breaks.
     """
     return json.dumps(value, separators=(",", ":"))
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """Return the value if it is a JSON object. Raises ValueError for other types."""
     if not isinstance(value, dict):
         raise ValueError(NO_OBJECT)
     return value
 
 
 def as_text(value: Any) -> str:
-    """Return the value if it is a string. Raises ValueError for other types."""
     if not isinstance(value, str):
         raise ValueError(NO_TEXT)
     return value
@@ -54,16 +48,14 @@ def is_text(text: str) -> bool:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the value if it is a list. Raises ValueError for other types."""
     if not isinstance(value, list):
         raise ValueError(NO_LIST)
     return value
 
 
 def as_real(value: Any) -> float:
-    """Return the value if it is a finite number; an int stays an int.
-
-    Raises ValueError for other values, and OverflowError for a huge int.
+    """Return the value if it is a finite number; an int stays an int. Raises ValueError, or
+    OverflowError for a huge int.
     """
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError("expected a finite number")
@@ -71,9 +63,8 @@ def as_real(value: Any) -> float:
 
 
 def as_seconds(value: Any) -> float:
-    """Return the value if it is a finite number of at least 0.
-
-    Raises ValueError for other values, and OverflowError for a huge int.
+    """Return the value if it is a finite number of at least 0. Raises ValueError or
+    OverflowError.
     """
     seconds = as_real(value)
     if seconds < 0:
@@ -90,10 +81,7 @@ FIRST = FailFast()
 
 
 def fault_of(error: ValidationError) -> tuple[str, str]:
-    """Return the path of the first invalid field, and one sentence that says what is wrong.
-
-    The sentence names the field, what pydantic expects there and the value.
-    """
+    """Return the path of the first invalid field, and one sentence that says what is wrong."""
     first, *others = error.errors(include_url=False)
     faults, place = [first], first["loc"]
     for other in others:  # each alternative of a union has an error of its own about the same value

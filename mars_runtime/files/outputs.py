@@ -22,14 +22,12 @@ class OutputError(MarsError, ValueError):
 
 
 def path_of(text: str) -> Path:
-    """Return the value of an option as a path. Raises ArgumentTypeError if it is empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("name a file or a folder")
     return Path(text)
 
 
 def in_words(error: OSError) -> str:
-    """Return a message for an OSError that was not converted to another error."""
     reason = error.strerror or type(error).__name__
     if error.filename is None:
         return f"The output can't be written ({reason}). Free some space, or redirect it elsewhere."
@@ -39,9 +37,8 @@ def in_words(error: OSError) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Create the folder of an output file and check that a file can be written there.
-
-    Raises OutputError if that fails or the path exists and is not a regular file.
+    """Create the folder of an output file and check that a file can be written there. Raises
+    OutputError, also if the path is not a regular file.
     """
     target = _target(path)
     if target.is_dir():
@@ -62,10 +59,7 @@ def check_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file atomically, through a temporary file in the same folder.
-
-    If the path is a symbolic link, its target is replaced. Raises OutputError.
-    """
+    """Write a UTF-8 file atomically, at the target of a symbolic link. Raises OutputError."""
     check_file(path)
     target = _target(path)
     partial = target.with_name(target.name + ".partial")
@@ -81,7 +75,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Return the path with symbolic links resolved. Raises OutputError for a cycle of links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -90,10 +83,8 @@ def _target(path: Path) -> Path:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Lock an existing file or folder exclusively while the block runs.
-
-    The lock ends with the process at the latest. Raises OutputError if another process has the
-    lock.
+    """Lock an existing file or folder while the block runs. Raises OutputError if another process
+    has the lock.
     """
     if fcntl is None:
         yield

@@ -19,7 +19,7 @@ class UsageError(ValueError):
 
 
 def run_or_report(work: Callable[[], int]) -> int:
-    """Run ``work`` and return its exit code; on a user error print the message and return 2."""
+    """Return the exit code of ``work``; on a user error print the message and return 2."""
     from mars_runtime.errors import DecodeError
     from mars_runtime.model.config import CheckpointError
 
@@ -31,7 +31,7 @@ def run_or_report(work: Callable[[], int]) -> int:
 
 
 def at_least_one(args: argparse.Namespace, *names: str) -> None:
-    """Raise UsageError if one of the named arguments is below 1, or contains a number below 1."""
+    """Raise UsageError if a named argument is, or contains, a number below 1."""
     for name in names:
         value = getattr(args, name)
         values = value if isinstance(value, list | tuple) else [value]
@@ -41,5 +41,4 @@ def at_least_one(args: argparse.Namespace, *names: str) -> None:
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the command-line arguments to store with a result."""
     return {k: v for k, v in vars(args).items() if k not in HIDDEN and not callable(v)}

@@ -30,9 +30,8 @@ class Table:
     def of(
         cls, title: str, records: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
     ) -> Table:
-        """Build a table with one row per record.
-
-        columns: column name -> a function that returns the cell of a record.
+        """Build a table with one row per record. columns: name -> function that returns a record's
+        cell.
         """
         lines = tuple(tuple(cell(record) for cell in columns.values()) for record in records)
         return cls(title, tuple(columns), lines)
@@ -75,7 +74,6 @@ def share(value: float | None) -> str:
 
 
 def _in_two_lines(cell: str) -> str:
-    """Move an interval, or the method after a checkpoint's name, to a second line of the cell."""
     return cell.replace(" [", "\n[").replace(" · ", "\n").replace("_", " ")
 
 

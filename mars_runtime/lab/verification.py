@@ -1,7 +1,5 @@
-"""``python -m mars_runtime verify lossless``: check that lossless decoding emits AR's tokens.
-
-Every method is compared with AR on single prompts, token by token, for single prompts and batches.
-The exit code is 1 if a token differs.
+"""``python -m mars_runtime verify lossless``: check that lossless decoding emits AR's tokens, for
+single prompts and batches. The exit code is 1 if a token differs.
 """
 
 from __future__ import annotations
@@ -114,9 +112,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def lossless_methods(max_new_tokens: int) -> list[DecodeSettings]:
-    """Return settings of lossless methods that cover different drafts and masks.
-
-    The settings include low and high τ, few and many masks, both mask layouts, and prompt lookup.
+    """Return settings with low and high τ, few and many masks, both mask layouts, and prompt
+    lookup.
     """
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
     every = replace(plain, mask_layout="every")
@@ -131,10 +128,8 @@ def lossless_methods(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first difference between two answers. prompt: number of the prompt.
-
-    place: position of the first different token. expected, found: the two tokens, None if an answer
-    has already ended.
+    """The first difference between two answers. place: its position. expected, found: the tokens,
+    None if an answer has already ended.
     """
 
     prompt: int
@@ -145,8 +140,6 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class MethodComparison:
-    """The comparison of one method with AR on all prompts."""
-
     settings: DecodeSettings
     batch_size: int
     num_prompts: int
@@ -158,7 +151,6 @@ class MethodComparison:
 def compare_all(
     decode: Decode, prompts: Sequence[Sequence[int]], max_new_tokens: int, begin: Begin
 ) -> list[MethodComparison]:
-    """Compare AR in batches, and all lossless methods, with AR on single prompts."""
     ar = DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens)
     expected = decode_in_batches(decode, prompts, ar, 1, begin("AR", len(prompts)))
     comparisons = []
@@ -181,7 +173,6 @@ def compare_with_ar(
     expected: Sequence[RowOutput],
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> MethodComparison:
-    """Decode ``prompts`` in batches, and compare the tokens with ``expected``, AR's outputs."""
     outputs = decode_in_batches(decode, prompts, settings, batch_size, on_rows)
     differences = (
         first_difference(number, ar.tokens, output.tokens)

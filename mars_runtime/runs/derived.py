@@ -1,8 +1,7 @@
 """Compute the derived fields of trace lines, which the page needs to draw a forward pass.
 
-``TraceWriter`` adds the fields to the row of each step. A line is never changed after it is sent,
-so its fields describe the run up to that line. Readers of traces ignore derived fields and compute
-them again when they write a trace.
+A line is never changed after it is sent, so its fields describe the run up to that line. Readers
+ignore derived fields and compute them again when they write a trace.
 """
 
 from __future__ import annotations
@@ -46,8 +45,6 @@ class Derived(TypedDict, total=False):
 
 
 class DerivedFold:
-    """Computes the derived fields of one row, step by step."""
-
     def __init__(self) -> None:
         self._before: RowStep | None = None
         self._tokens: list[int] = []
@@ -55,7 +52,6 @@ class DerivedFold:
         self._has_loop = False
 
     def add(self, step: RowStep, seconds: float) -> Derived:
-        """Add a step that took ``seconds``; return the derived fields of the step's trace line."""
         derived: Derived = {}
         sources = step_sources(step, self._before)
         if any(source != "ar" for source in sources):
@@ -74,10 +70,7 @@ class DerivedFold:
 
 
 def drafted(step: RowStep, waiting: int) -> int:
-    """Return the number of drafts that a forward pass accepted or rejected.
-
-    waiting: the number of drafts that awaited verification before the pass.
-    """
+    """Return how many of the ``waiting`` drafts a forward pass accepted or rejected."""
     if step.settings.facts.is_alone:
         return 0
     if step.settings.is_verified:
@@ -97,11 +90,6 @@ def drafting(step: RowStep, before: RowStep | None) -> tuple[int, int]:
 
 
 def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
-    """Return the source of each accepted token. before: the row's previous step.
-
-    With verification, a token is a draft that AR confirmed or AR's own token. Without verification,
-    the method says what predicted it.
-    """
     method, count = step.settings.facts, len(step.accepted)
     if not step.settings.is_verified:
         return tuple(method.source(index) for index in range(count))
@@ -122,10 +110,10 @@ def _draft_source(step: RowStep, index: int) -> Source:
 
 
 def spread(clocks: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of the mean pass time, relative to the mean.
+    """Return half the width of the 95 % interval of the mean pass time, relative to the mean,
+    rounded to six decimals; NaN for fewer than two passes.
 
-    clocks: the time at the end of each pass, in seconds since the start of the first pass. The
-    result is rounded to six decimals; it is NaN for fewer than two passes.
+    clocks: the time at the end of each pass, in seconds since the start of the first one.
     """
     num = min(NUM_PARTS, len(clocks))
     if num < 2 or not clocks[-1]:

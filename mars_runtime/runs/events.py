@@ -1,10 +1,8 @@
 """Events of decoding: one immutable event per forward pass, as plain Python values.
 
-Every statistic and chart is computed from events. Events contain what cannot be derived (all
-proposals, their confidences, the settings that were used) and nothing else.
-
-The field types define what an untrusted trace may contain. ``trace.py`` validates traces with them;
-this module does not validate.
+Events contain what cannot be derived (all proposals, their confidences, the settings that were
+used) and nothing else. The field types define what an untrusted trace may contain; ``trace.py``
+validates with them.
 """
 
 from __future__ import annotations
@@ -68,17 +66,15 @@ class RowStep:
         token.
     accepted: token ids emitted by this forward pass, EOS included.
     num_drafted: number of proposals that await verification.
-    settings: the settings that were used.
     stop: why no more tokens were accepted.
     block_size: the automatically chosen B; 0 if the settings fix B.
     checks: AR's choices for the positions ``start - len(checks)`` to ``start - 1``, as (token id,
-        probability), from the forward pass that fed their tokens again as real ones. At a
-        temperature above 0 they are AR's samples with the same noise. Present only if the run
-        requested them or its threshold depends on them. AR's own and verified tokens need no check,
-        and the last tokens of a run get none.
+        probability), from the pass that fed their tokens again as real ones. At a temperature above
+        0 they are samples with the same noise. Present only if the run requested them or its
+        threshold depends on them; AR's own and verified tokens, and the last ones of a run, get
+        none.
     groups: number of masks fed after each of the last ``len(groups)`` pending tokens (all but the
-        first of these tokens are drafts); empty if masks were fed only after the last pending
-        token.
+        first of these tokens are drafts); empty if only the last pending token had masks.
     looked_up: tokens from prompt lookup that await verification. They replace proposals, so
         ``num_drafted`` is 0 then.
     guessed: tokens after the drafts that await verification, from guesses (jacobi) or a draft model
@@ -86,8 +82,7 @@ class RowStep:
     num_draft_forwards: number of forward passes of the draft model. Their time is part of the
         step's time, but they do not count as forward passes of the row.
     taken: positions, relative to ``start``, that this forward pass filled (block diffusion only).
-        Tokens are emitted in order, so some of ``accepted`` were filled by earlier passes,
-        positions after an open one are emitted later, and ``accepted`` may be empty.
+        Tokens are emitted in order, so ``accepted`` may differ and may be empty.
     threshold: the tau that was used, if the settings let it adapt; else None.
     """
 
@@ -116,7 +111,6 @@ class RowStep:
 
     @property
     def drafts(self) -> tuple[int, ...]:
-        """The tokens that the next forward pass verifies, from all sources."""
         first = len(self.accepted)
         waiting = self.proposals[first : first + self.num_drafted]
         return (*(self.looked_up or [proposal.token for proposal in waiting]), *self.guessed)
@@ -129,7 +123,7 @@ class Prefill:
     num_tokens: number of prompt tokens in the KV cache, of all rows together.
     seconds: device time.
     cache_bytes: size of the keys and values reserved for the rows; 0 if unknown.
-    num_reused: number of prompt tokens with keys and values that an earlier run computed.
+    num_reused: prompt tokens with keys and values that an earlier run computed.
     """
 
     num_tokens: Whole

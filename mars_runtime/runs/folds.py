@@ -23,7 +23,6 @@ MIN_TIMED_TOKENS = 20
 
 
 def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
-    """Yield the steps of ``row``, each with the seconds of its forward pass."""
     for event in events:
         if isinstance(event, Step):
             for step in event.rows:
@@ -32,29 +31,24 @@ def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, 
 
 
 def rows(events: Iterable[Event]) -> tuple[int, ...]:
-    """Return the numbers of all rows that have steps, in ascending order."""
     return tuple(sorted({row.row for step in steps(events) for row in step.rows}))
 
 
 def accepted_tokens(events: Iterable[Event], row: int = 0) -> list[int]:
-    """Return the emitted token ids, EOS included."""
     return [token for step, _ in row_steps(events, row) for token in step.accepted]
 
 
 def num_tokens(events: Iterable[Event], row: int = 0) -> int:
-    """Return the number of emitted tokens, EOS included."""
     return sum(len(step.accepted) for step, _ in row_steps(events, row))
 
 
 def num_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Return the number of forward passes of this row, without prefill."""
     return sum(1 for _ in row_steps(events, row))
 
 
 def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
-    """Return the number of tokens before the text of this row began to repeat itself.
-
-    Returns None without a loop. ``loops.py`` defines loops.
+    """Return the number of tokens before the text of this row began to repeat itself
+    (``loops.py``), or None.
     """
     loop = find_loop(accepted_tokens(events, row))
     return None if loop is None else loop.kept
@@ -63,8 +57,8 @@ def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
 def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
     """Return the events of ``row`` up to its repetition loop, or all events without a loop.
 
-    Loops are easy to predict and would inflate the speed. The last step is cut to the tokens
-    before the loop. Steps that do not contain ``row`` are dropped.
+    Loops are easy to predict and would inflate the speed. The last step is cut to the tokens before
+    the loop. Steps that do not contain ``row`` are dropped.
     """
     num_counted = loops_at(events, row)
     if num_counted is None:
@@ -84,7 +78,7 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Return the tokens per forward pass of this row, excluding prefill and a repetition loop."""
+    """Return tokens per forward pass, excluding prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
@@ -94,24 +88,22 @@ def prefill_seconds(events: Iterable[Event]) -> float:
 
 
 def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
-    """Return the seconds of the forward passes of this row, without prefill."""
     return sum(seconds for _, seconds in row_steps(events, row))
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Return the emitted tokens per second, excluding prefill and a repetition loop."""
+    """Return emitted tokens per second, excluding prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Return the mean milliseconds per forward pass, excluding prefill and a repetition loop."""
+    """Return mean milliseconds per forward pass, excluding prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
 
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield ``derived.drafting`` for each pass of a row with drafts."""
     before = None
     for step, _ in row_steps(events, row):
         numbers = derived.drafting(step, before)
@@ -121,7 +113,6 @@ def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]
 
 
 def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...]]:
-    """Yield, for each step of the row, the source of each accepted token."""
     before = None
     for step, _ in row_steps(events, row):
         yield step_sources(step, before)
@@ -129,23 +120,18 @@ def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...
 
 
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Return the number of forward passes of a draft model for this row.
-
-    Other functions include the time of these passes but do not count them.
+    """Return the forward passes of a draft model for this row. Other functions include their time
+    but do not count them.
     """
     return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
 
 def num_reused(events: Iterable[Event]) -> int:
-    """Return the number of prompt tokens with keys and values from the prefix cache."""
     return sum(event.num_reused for event in events if isinstance(event, Prefill))
 
 
 def ttft(events: Sequence[Event], row: int = 0) -> float | None:
-    """Return the time to first token: the seconds of prefill and the row's first step.
-
-    Returns None if the row has no step yet.
-    """
+    """Return the time to first token: prefill and the row's first step; None without a step."""
     first = next(row_steps(events, row), None)
     return None if first is None else prefill_seconds(events) + first[1]
 
@@ -153,8 +139,8 @@ def ttft(events: Sequence[Event], row: int = 0) -> float | None:
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
     """Return the first position where two runs emitted different tokens, or None.
 
-    If the shorter run ended with EOS, the runs differ at its length. If the shorter run is in
-    progress or was cut short, the missing tokens are not a difference.
+    If the shorter run ended with EOS, the runs differ at its length. If it is in progress or was
+    cut short, the missing tokens are not a difference.
     """
     a, b = accepted_tokens(first, row), accepted_tokens(second, row)
     for position, (token, other) in enumerate(zip(a, b, strict=False)):
@@ -166,15 +152,11 @@ def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int =
 
 
 def text(trace: Trace, row: int = 0) -> str:
-    """Return the output text: the beginning that the caller supplied and the emitted text.
-
-    EOS is left out.
-    """
+    """Return the output text without EOS, including the beginning that the caller supplied."""
     return given_text(trace) + "".join(text_pieces(trace, row))
 
 
 def given_text(trace: Trace) -> str:
-    """Return the beginning of the output that the caller supplied with the prompt."""
     return Detokenizer(trace.vocabulary.__getitem__).push(trace.header.given)
 
 
@@ -187,12 +169,10 @@ def text_pieces(trace: Trace, row: int = 0) -> list[str]:
 
 
 def visible_tokens(step: RowStep) -> tuple[int, ...]:
-    """Return the accepted tokens without EOS."""
     return step.accepted[:-1] if step.stop == "eos" else step.accepted
 
 
 def end(events: Sequence[Event]) -> End | None:
-    """Return the End event of a run, or None while the run is in progress."""
     last = events[-1] if events else None
     return last if isinstance(last, End) else None
 
@@ -201,14 +181,11 @@ def end(events: Sequence[Event]) -> End | None:
 class Totals:
     """Statistics of a batch. A number is 0 if there is no data for it.
 
-    - num_tokens: emitted tokens of all rows, EOS included.
-    - num_forwards: forward passes of the batch, without prefill.
     - num_row_forwards: row-forwards, as defined in the module docstring.
-    - seconds: seconds of decoding, without prefill_seconds.
+    - seconds: without prefill_seconds.
     - peak_cache_bytes: bytes of keys and values of the largest group of rows.
     - num_looped: rows with a repetition loop. Loops are detected only after the run has ended, and
       every rate excludes them.
-    - num_loop_tokens, num_loop_forwards: tokens and row-forwards inside of loops.
     - num_loop_steps: forward passes in which every active row was in a loop.
     - loop_seconds: time spent in loops; rows share the time of a forward pass equally.
     """
@@ -227,27 +204,23 @@ class Totals:
 
     @property
     def counted_tokens(self) -> int:
-        """Number of tokens of all rows, without the tokens in loops."""
         return self.num_tokens - self.num_loop_tokens
 
     @property
     def counted_forwards(self) -> int:
-        """Number of forward passes of the batch in which some active row was not in a loop."""
+        """Number of forward passes in which some active row was not in a loop."""
         return self.num_forwards - self.num_loop_steps
 
     @property
     def counted_row_forwards(self) -> int:
-        """Number of row-forwards outside of loops."""
         return self.num_row_forwards - self.num_loop_forwards
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of all rows per second of decoding, without loops."""
         return _ratio(self.counted_tokens, self.seconds - self.loop_seconds)
 
     @property
     def effective_tpf(self) -> float:
-        """Tokens per row-forward, without loops."""
         return _ratio(self.counted_tokens, self.counted_row_forwards)
 
 
@@ -256,7 +229,6 @@ def steps(events: Iterable[Event]) -> list[Step]:
 
 
 def totals(events: Sequence[Event]) -> Totals:
-    """Compute the Totals of a batch from its events so far."""
     forwards = steps(events)
     loops = _loops(events) if end(events) else {}
     beyond = [_num_in_loops(step, loops) for step in forwards]
@@ -288,19 +260,16 @@ def _loops(events: Sequence[Event]) -> dict[int, int]:
 
 
 def _num_in_loops(step: Step, loops: Mapping[int, int]) -> int:
-    """Return the number of rows of a forward pass that were already in their loops."""
     return sum(row.row in loops and row.start >= loops[row.row] for row in step.rows)
 
 
 def num_accepted(step: Step) -> int:
-    """Return the number of tokens that a forward pass emitted for all rows together."""
     return sum(len(row.accepted) for row in step.rows)
 
 
 def peak_cache_bytes(events: Iterable[Event]) -> int:
-    """Return the maximum bytes of keys and values in memory at one time.
-
-    Groups of rows are decoded one after another, and each frees its cache before the next starts.
+    """Return the maximum bytes of keys and values in memory at one time; each group of rows frees
+    its cache before the next one starts.
     """
     return max((event.cache_bytes for event in events if isinstance(event, Prefill)), default=0)
 

@@ -1,10 +1,9 @@
 """Loop detection: find where a text begins to repeat itself, as pure functions of token ids.
 
-A text is in a loop if the same tokens recur, or nearly all of them: stanzas with one changed word,
-a list with lines that differ only in their number, a few sentences in changing order. Tokens are
-processed one at a time, so the result does not depend on how many tokens a forward pass emitted. A
-loop must be longer than the refrains, tables and listings in human texts. Of 29,535 human texts,
-nine are nevertheless classified as loops, all of them code.
+Nearly all of the same tokens recur: stanzas with one changed word, a list with lines that differ
+only in their number, a few sentences in changing order. Tokens are processed one at a time, so the
+result does not depend on how many a forward pass emitted. Of 29,535 human texts nine are classified
+as loops, all of them code.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ CHECK_TOKENS = 16  # number of tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
-    """Rule for near repetition: ``percent`` % of the last tokens recur after one period.
-
-    The rule covers the last ``at_least`` tokens, or ``halves`` half periods if these are longer.
-    Periods have at most ``longest`` tokens.
+    """Rule for near repetition: ``percent`` % of the last ``at_least`` tokens, or of ``halves``
+    half periods if these are longer, recur after one period of at most ``longest`` tokens.
     """
 
     percent: int
@@ -34,7 +31,6 @@ class Nearly(NamedTuple):
     longest: int
 
     def num_looked_at(self, period: int) -> int:
-        """Return how many of the last tokens the rule covers."""
         return max(self.at_least, period * self.halves // 2)
 
 
@@ -54,9 +50,8 @@ REACH = LONGEST + MOST
 class Phrases(NamedTuple):
     """Rule for repeated phrases in changing order.
 
-    The last ``among`` tokens must have at most ``kinds`` distinct values, and at least ``at_least``
-    of them must end a phrase of ``length`` tokens that occurred before within the last ``REACH``
-    tokens.
+    The last ``among`` tokens have at most ``kinds`` distinct values, and at least ``at_least`` of
+    them end a phrase of ``length`` tokens that occurred before within the last ``REACH`` tokens.
     """
 
     length: int
@@ -73,9 +68,7 @@ Human refrains do not match it: they have more distinct tokens, or verses in bet
 
 
 class Loop(NamedTuple):
-    """A loop in a text.
-
-    kept: number of tokens up to the end of the first copy of the repeated part.
+    """kept: number of tokens up to the end of the first copy of the repeated part.
     end: number of tokens up to the one at which the loop is detected.
     """
 
@@ -84,17 +77,14 @@ class Loop(NamedTuple):
 
 
 def num_repeated(period: int) -> int:
-    """Return how many tokens must equal the token one period before to count as a loop.
-
-    The number is one and a half periods, but at least MIN_REPEATED: a long sentence must occur two
-    and a half times, and a single token 49 times.
+    """Return how many tokens must equal the token one period before to count as a loop: one and a
+    half periods, but at least MIN_REPEATED.
     """
     return max(MIN_REPEATED, period + period // 2)
 
 
 def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
-    """Return the first loop that is detected after the first ``first`` tokens of a text, or
-    None."""
+    """Return the first loop that is detected after the first ``first`` tokens, or None."""
     for end in range(first + 1, len(ids) + 1):
         num_kept = _repeated_from(ids, end)
         if num_kept is None and end % CHECK_TOKENS == 0:
@@ -105,7 +95,6 @@ def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
 
 
 def _repeated_from(ids: Sequence[int], end: int) -> int | None:
-    """Return where exact repetition at the end of the first ``end`` tokens begins, or None."""
     last = ids[end - 1]
     if last not in ids[max(0, end - 1 - MAX_PERIOD) : end - 1]:
         return None  # This is the usual case and faster than testing every period.
@@ -119,7 +108,6 @@ def _repeated_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _nearly_from(ids: Sequence[int], end: int) -> int | None:
-    """Return where near repetition at the end of the first ``end`` tokens begins, or None."""
     start = max(0, end - REACH)
     count = end - start
     if count <= SHORTEST:
@@ -139,7 +127,6 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _phrases_from(ids: Sequence[int], end: int) -> int | None:
-    """Return where repeated phrases at the end of the first ``end`` tokens begin, or None."""
     start = max(0, end - REACH)
     window = ids[start:end]
     if len(window) < PHRASES.among or len(set(window[-PHRASES.among :])) > PHRASES.kinds:
@@ -155,10 +142,8 @@ def _phrases_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Compute the requirements of a rule for each period, from 1 token upwards.
-
-    Returns three arrays: which of the last MOST tokens are counted, 100 times the number of these
-    that must repeat, and the minimum length of the text.
+    """Return, for each period from 1 token upwards: which of the last MOST tokens are counted, 100
+    times the number of these that must repeat, and the minimum length of the text.
     """
     periods = np.arange(1, rule.longest + 1)
     looked_at = np.array([rule.num_looked_at(int(period)) for period in periods])
@@ -170,10 +155,7 @@ _RULES = tuple(map(_by_period, NEARLY))
 
 
 def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:
-    """Return how many of the ``new`` tokens are emitted if they complete a loop, else None.
-
-    ``written`` are the tokens emitted before.
-    """
+    """Return how many of the ``new`` tokens are emitted if they complete a loop, else None."""
     # Skip a multiple of CHECK_TOKENS, so that the checks are at the same positions in the text.
     skipped = max(0, len(written) - REACH) // CHECK_TOKENS * CHECK_TOKENS
     recent = written[skipped:]

@@ -1,14 +1,13 @@
 """Compute the speedup of one run over another, and decide whether it can be reported.
 
 The speedup is the ratio of tokens per second of decoding, without prefill. A forward pass of MARS
-feeds the tokens of an AR pass and masks in addition, so it takes at least as long. The ratio of
-tokens per pass is therefore an upper limit of the speedup. A ratio above this limit means that
-other work disturbed the machine. Such a ratio is never reported; the run must be measured again.
+feeds the tokens of an AR pass and masks in addition, so it takes at least as long, and the ratio of
+tokens per pass is an upper limit. A ratio above it means that other work disturbed the machine; it
+is never reported, and the run must be measured again.
 
-The browser chooses the two runs to compare and the pass up to which it compares them. Therefore
-``assets/web/core/speedup.js`` implements ``speedup`` again, on the totals and the ``spread`` in
-trace lines (``derived.py``). Both implementations are tested on ``tests/web/speedups.json``, and
-``tools/wire_types.py`` copies the constants.
+The browser chooses the two runs and the pass up to which it compares them. Therefore
+``assets/web/core/speedup.js`` implements ``speedup`` again. Both implementations are tested on
+``tests/web/speedups.json``, and ``tools/wire_types.py`` copies the constants.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ NOTES = {
 
 
 class Timed(NamedTuple):
-    """The number of tokens of a run, and the seconds of each forward pass."""
-
     tokens: int
     seconds: Sequence[float]
 
@@ -67,16 +64,14 @@ class Timed(NamedTuple):
 
     @property
     def per_pass(self) -> float:
-        """Tokens per forward pass; 0 before the first pass."""
+        """Tokens per forward pass; 0 before the first one."""
         return self.tokens / len(self.seconds) if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """A ratio of speeds with its 95 % range, and its upper limit (see the module).
-
-    ratio, low and high are NaN if kind is ``none``, ``short`` or ``busy``. Only a ratio whose whole
-    range is above or below 1 is reported.
+    """A ratio of speeds with its 95 % range and its upper limit; NaN if kind is ``none``, ``short``
+    or ``busy``.
     """
 
     kind: Kind
@@ -87,17 +82,15 @@ class Speedup:
 
     @property
     def reported(self) -> float | None:
-        """The ratio if it may be shown, else None."""
         return self.ratio if self.kind in ("faster", "slower") else None
 
     @property
     def note(self) -> str:
-        """The reason why no ratio is shown; empty if the ratio is shown or nothing was measured."""
+        """Why no ratio is shown; empty if it is shown or nothing was measured."""
         return NOTES.get(self.kind, "")
 
 
 def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
-    """Compare a run with a baseline. limit: upper limit of the ratio."""
     ratio = run.rate / baseline.rate if run.rate and baseline.rate else math.nan
     margin = math.hypot(run.spread, baseline.spread, MIN_UNCERTAINTY)
     is_short = min(run.tokens, baseline.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
@@ -105,9 +98,8 @@ def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
 
 
 def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -> Speedup:
-    """Combine repeated comparisons of two methods, each given as (ratio, limit).
-
-    The result has the median ratio; its range is the smallest and the largest ratio.
+    """Return the median of repeated comparisons (ratio, limit), with the smallest and the largest
+    as its range.
     """
     ratios = [ratio for ratio, _ in rounds]
     if not ratios or not all(map(math.isfinite, ratios)):
@@ -135,7 +127,7 @@ def classify(
 def passes_result(forwards: int, baseline: int, name: str, differs_at: int | None) -> str:
     """Return the result of two finished runs in passes, as ``assets/web/core/result.js`` does.
 
-    name: the name of the baseline. differs_at: index of the first token that differs, or None.
+    differs_at: index of the first token that differs from the baseline ``name``, or None.
     """
     same = f"{forwards:,} {'pass' if forwards == 1 else 'passes'} instead of {baseline:,}"
     first = f"As many passes as {name} ({baseline:,})" if forwards == baseline else same
@@ -145,15 +137,12 @@ def passes_result(forwards: int, baseline: int, name: str, differs_at: int | Non
 
 
 class Rounds:
-    """Repeated runs of a method, each of which may be paired with a run of another method."""
-
     def __init__(self) -> None:
         self.rates: list[float] = []
         self._pairs: list[tuple[float, float]] = []
         self._is_short = False
 
     def add(self, events: Sequence[Event], other: Sequence[Event] | None) -> None:
-        """Add a run with any number of rows. other: the run to compare it with, or None."""
         totals = folds.totals(events)
         self.rates.append(totals.tokens_per_second)
         if other is None:
@@ -166,11 +155,10 @@ class Rounds:
 
     @property
     def speedup(self) -> Speedup:
-        """The median speedup of all rounds, with their smallest and largest ratio as its range."""
         return repeated(self._pairs, is_short=self._is_short)
 
     def plain(self) -> dict[str, Any]:
-        """Return the speedup and the rates as JSON values; None replaces NaN and infinity."""
+        """Return JSON values; None replaces NaN and infinity."""
         speedup = self.speedup
         numbers = {
             "ratio": speedup.ratio,
@@ -188,10 +176,8 @@ class Rounds:
 
 
 def _limit(batch: folds.Totals, ar: folds.Totals) -> float:
-    """Return the upper limit of the speedup of a batch over AR.
-
-    The cost of a pass is somewhere between constant and proportional to its number of rows. The
-    limit is therefore the larger of the ratios of tokens per pass and of tokens per row-forward.
+    """Return the larger of the ratios of tokens per pass and of tokens per row-forward, because the
+    cost of a pass is somewhere between constant and proportional to its rows.
     """
     tokens = batch.counted_tokens / ar.counted_tokens
     passes = ar.counted_forwards / batch.counted_forwards
@@ -203,9 +189,8 @@ def _is_ar(events: Sequence[Event]) -> bool:
 
 
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
-    """Compare two runs of one row each, without the loops at the end of their texts.
-
-    If ``other`` is an AR run, the ratio of tokens per forward pass is the upper limit.
+    """Compare two runs of one row each, without the loops at the end of their texts. If ``other``
+    is an AR run, the ratio of tokens per forward pass is the upper limit.
     """
     run, baseline = _timed(events), _timed(other)
     has_limit = _is_ar(other) and baseline.per_pass

@@ -24,22 +24,16 @@ _CHUNK = 250
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimated value and its 95 % interval."""
-
     value: float
     low: float
     high: float
 
     def scaled(self, factor: float) -> Estimate:
-        """Convert the estimate to another unit: multiply it by ``factor``, a number above 0."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
 
 def wilson(num_right: int, num_all: int) -> Estimate:
-    """Return ``num_right / num_all`` with Wilson's score interval (Wilson 1927).
-
-    Raises ValueError if ``num_all`` is 0 or smaller than ``num_right``.
-    """
+    """Return the share with Wilson's score interval (Wilson 1927). Raises ValueError."""
     if num_all < 1 or not 0 <= num_right <= num_all:
         raise ValueError(
             f"A share needs 0 <= num_right <= num_all and num_all >= 1, got {num_right}/{num_all}."
@@ -54,11 +48,11 @@ def wilson(num_right: int, num_all: int) -> Estimate:
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
-    """Return the mean of independent shares, each given as (number right, number of all).
+    """Return the mean of independent shares (number right, number of all) with equal weights.
 
-    All shares have equal weight. The interval combines the Wilson intervals of the shares by the
-    method of variance estimates recovery (Zou and Donner 2008). Unlike a bootstrap interval, it has
-    a valid width if all answers are right or all are wrong.
+    The interval combines the Wilson intervals of the shares by the method of variance estimates
+    recovery (Zou and Donner 2008). Unlike a bootstrap interval, it has a valid width if all answers
+    are right or all are wrong.
     """
     if not counts:
         raise ValueError("A mean of shares needs at least one share.")
@@ -70,15 +64,11 @@ def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the mean with a bootstrap interval. ``values`` must not be empty."""
     return mean_of_means([values], seed)
 
 
 def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """Return the mean of the group means; all groups have equal weight.
-
-    The bootstrap resamples the values within each group.
-    """
+    """Return the mean of the group means with equal weights, resampled within each group."""
     _check_groups(groups)
     rng = np.random.default_rng(seed)
     resampled = np.zeros(NUM_RESAMPLES)
@@ -93,9 +83,7 @@ def ratios_of_sums(
     rows: Sequence[Sequence[float]], denominators: Sequence[float], seed: int = 0
 ) -> list[Estimate]:
     """Return sum(numerators) / sum(denominators) for each list of numerators in ``rows``. The
-    bootstrap resamples pairs, the same ones for all lists.
-
-    Raises ValueError if a denominator is not above 0 or the lengths differ.
+    bootstrap resamples pairs, the same ones for all lists. Raises ValueError.
     """
     if any(len(numerators) != len(denominators) for numerators in rows):
         raise ValueError("Each row of numerators must have as many values as the denominators.")
@@ -119,7 +107,6 @@ def ratios_of_sums(
 
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the median with a bootstrap interval. ``values`` must not be empty."""
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
@@ -129,10 +116,8 @@ def median(values: Sequence[float], seed: int = 0) -> Estimate:
 
 
 def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """Return the geometric mean of the median ratios of all groups.
-
-    A group holds one ratio above 0 per prompt. All groups have equal weight, and the bootstrap
-    resamples the prompts within each group. Raises ValueError.
+    """Return the geometric mean of the groups' median ratios, resampled within each group. Raises
+    ValueError for a ratio of 0 or less.
     """
     _check_groups(groups)
     if min(min(group) for group in groups) <= 0:

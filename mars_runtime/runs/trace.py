@@ -1,16 +1,12 @@
 """Write and read traces: the header and the events of one run, as JSON Lines.
 
-A trace file has one JSON object per line: the header, then the events in order. Floats are written
-in full (the shortest text that parses to the same double), because a rounded confidence could be on
-the other side of tau. Lines are pure ASCII. Token bytes are stored as latin-1 strings with control
-characters escaped.
+Floats are written in full (the shortest text that parses to the same double), because a rounded
+confidence could be on the other side of tau. Lines are pure ASCII. Token bytes are latin-1 strings
+with control characters escaped.
 
 Files are untrusted. The reader bounds all sizes and validates every value; any fault raises a
 TraceError with the line number and one sentence. Unknown keys are ignored, so that later versions
-can add keys.
-
-Lines of steps also contain derived fields, which the page draws (``derived.py``). The reader
-ignores derived fields; the writer computes them again.
+can add keys. Derived fields (``derived.py``) are written for the page and ignored by the reader.
 """
 
 from __future__ import annotations
@@ -99,7 +95,7 @@ class Header:
     - date: ISO 8601 with time zone.
     - threads: number of compute threads.
     - versions: program or library -> version.
-    - task: JSON values that the task's checker needs to judge the text.
+    - task: JSON values that the task's checker needs.
     - rho: number of rows -> relative times of forward passes of 1, 2, 3 ... tokens per row on this
       device; the time for 1 token is 1.
     - num_given: number of trailing ``prompt_ids`` that are the supplied beginning of the output.
@@ -107,7 +103,7 @@ class Header:
     - is_bitwise: whether the logits of a token do not depend on the other tokens in the forward
       pass, bit for bit. If not, lossless text can differ from AR's at near ties.
     - history, num_left_out, system: as in ``Context``. ``prompt_ids`` contain the system prompt and
-      the history before ``prompt``. system is empty in old traces.
+      the history before ``prompt``.
     - room: maximum number of tokens of prompt and answer together, 0 if unknown.
     """
 
@@ -133,12 +129,11 @@ class Header:
 
     @property
     def spelled_ids(self) -> tuple[int, ...]:
-        """Token ids in the header: those of earlier answers and of ``given``."""
+        """Token ids of earlier answers and of ``given``."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property
     def given(self) -> tuple[int, ...]:
-        """Token ids of the supplied beginning of the output."""
         return self.prompt_ids[len(self.prompt_ids) - self.num_given :]
 
 
@@ -154,7 +149,6 @@ class Trace:
     def of(
         cls, header: Header, events: Iterable[Event], token_bytes: Callable[[int], bytes]
     ) -> Trace:
-        """Build a trace from the events of a run. token_bytes: ``Tokenizer.token_bytes``."""
         all_events = list(events)
         steps = [step for step in all_events if isinstance(step, Step)]
         ids = {token for step in steps for row in step.rows for token in token_ids(row)}
@@ -165,7 +159,6 @@ class Trace:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the trace file, header first, without line ends."""
         writer = TraceWriter(self.header, self.vocabulary.__getitem__)
         yield writer.header_line()
         yield from map(writer.line, self.events)
@@ -185,12 +178,11 @@ def token_ids(row: RowStep) -> Iterator[int]:
 
 
 class TraceWriter:
-    """Writes the lines of one trace. Events must be passed in order.
+    """Writes the lines of one trace, in order.
 
-    A row's settings are written with its first step and whenever they change. The bytes of a token
-    are written where the token first occurs. ``line`` takes 20 to 50 microseconds per step, fast
-    enough to follow a run live. derives: whether to add the derived fields, which are drawn only
-    for single prompts.
+    A row's settings are written with its first step and when they change, the bytes of a token
+    where it first occurs. ``line`` takes 20 to 50 microseconds per step, fast enough to follow a
+    run live. derives: whether to add the derived fields, which are drawn only for single prompts.
     """
 
     def __init__(
@@ -204,13 +196,12 @@ class TraceWriter:
         self._folds: defaultdict[int, DerivedFold] = defaultdict(DerivedFold)
 
     def header_line(self) -> str:
-        """Return the first line of the trace. Calling this method has no side effect."""
         line = {"type": "header", "version": VERSION, **dataclasses.asdict(self._header)}
         vocabulary = self._spelled(self._header.spelled_ids)
         return _encode(line | ({"vocabulary": vocabulary} if vocabulary else {}))
 
     def line(self, event: Event) -> str:
-        """Return the line of the next event. Raises ValueError if a number is not finite."""
+        """Raises ValueError if a number is not finite."""
         if isinstance(event, Step):
             return self._step_line(event)
         if isinstance(event, Prefill):
@@ -267,10 +258,7 @@ _STEP, _END = TypeAdapter(Step), TypeAdapter(End)
 
 
 def read_trace(lines: Iterable[str | bytes]) -> Trace:
-    """Read a trace from JSON Lines. Blank lines are skipped.
-
-    Raises TraceError if a line is invalid or the header is missing.
-    """
+    """Read a trace from JSON Lines; blank lines are skipped. Raises TraceError."""
     reader = TraceReader()
     for line in lines:
         reader.feed(line)
@@ -290,7 +278,6 @@ class TraceReader:
         self._num_lines = 0
 
     def feed(self, line: str | bytes) -> None:
-        """Read one line. Raises TraceError."""
         self._num_lines += 1
         self._num_chars += len(line)
         try:
@@ -377,7 +364,6 @@ class TraceReader:
 
 
 def _checked(kind: TypeAdapter[T], name: str, line: dict[str, Any]) -> T:
-    """Validate the fields of a line. Raises KeyError or ValidationError."""
     for needed in NEEDED[name]:
         line[needed]
     return kind.validate_python(line)

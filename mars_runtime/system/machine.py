@@ -39,11 +39,8 @@ def is_memory_short(error: BaseException) -> bool:
 
 @cache
 def device_name(device: Any) -> str:
-    """Return the name of a GPU, or the processor's name and the number of usable cores.
-
-    If an affinity or a CPU quota limits the cores, the name says which.
-
-    device: a torch.device.
+    """Return the name of a GPU, or the processor's and the number of usable cores, with the
+    affinity or CPU quota that limits them.
     """
     if device.type == "cuda":
         import torch
@@ -56,7 +53,6 @@ def device_name(device: Any) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of the project, of Python and of the installed PACKAGES."""
     versions = {"mars-live": _project_version(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -80,11 +76,9 @@ def processor() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be created or downloaded again.
-
-    MARS_CACHE sets the folder. Otherwise it is in the platform's cache folder or, without a home
-    folder, in the folder for temporary files. Raises OSError if a cache folder among temporary
-    files is owned or writable by another user.
+    """Return the folder for files that can be created or downloaded again: MARS_CACHE, the
+    platform's cache folder or, without a home folder, one for temporary files. Raises OSError if
+    that is owned or writable by another user.
     """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:
@@ -102,8 +96,7 @@ def cache_folder() -> Path:
 
 def _private_folder(path: Path) -> Path:
     """Create a folder that only this user can write to, because compiled code is loaded from it.
-
-    Raises PermissionError if another user owns the folder or can write to it.
+    Raises PermissionError.
     """
     path.mkdir(mode=0o700, exist_ok=True)
     if not is_private(path.lstat()):
@@ -113,19 +106,16 @@ def _private_folder(path: Path) -> Path:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Return whether ``status`` describes a folder that only this user can write to.
-
-    On Windows, which has no user ids, every folder counts as private, because each user has a
-    separate folder for temporary files.
+    """Return whether only this user can write to a folder. On Windows every folder counts as
+    private, because each user has their own folder for temporary files.
     """
     is_open = hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022)
     return stat.S_ISDIR(status.st_mode) and not is_open
 
 
 def free_memory() -> int | None:
-    """Return the bytes that this process can still allocate within the limit of its container.
-
-    Returns None if the system does not report free memory.
+    """Return the bytes that this process can still allocate within the limit of its container, or
+    None.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
@@ -143,24 +133,20 @@ def free_memory() -> int | None:
 
 
 def return_freed_memory() -> None:
-    """Make glibc return freed memory to the system; with another C library do nothing.
-
-    After a checkpoint is read and packed, glibc would otherwise hold more freed memory than a small
-    model needs.
+    """Make glibc return freed memory to the system; it would otherwise hold more than a small model
+    needs.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def num_cores() -> int:
-    """Return the number of cores that this process may use at once."""
     return _cores()[0]
 
 
 def _cores() -> tuple[int, str]:
-    """Return the number of usable cores and the limit that determines it, such as " (affinity)".
-
-    A CPU quota is rounded down, because threads that exceed it are stopped for some time.
+    """Return the number of usable cores and the limit that determines it, such as " (affinity)". A
+    CPU quota is rounded down, because threads that exceed it are stopped for some time.
     """
     total = cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -172,9 +158,8 @@ def _cores() -> tuple[int, str]:
 
 
 def _cpu_quota() -> float:
-    """Return the lowest CPU quota of this process's control groups, v1 or v2, in cores.
-
-    A container may not see the group that ``/proc`` names, so all groups above it are read as well.
+    """Return the lowest CPU quota of this process's control groups, v1 or v2, in cores. A container
+    may not see the group in ``/proc``, so all groups above it are read as well.
     """
     try:
         lines = CGROUP.read_text(encoding="utf-8").splitlines()
@@ -208,7 +193,6 @@ def _group_quota(group: Path) -> float:
 
 
 def _project_version() -> str:
-    """Return the version of the installed package, or the version in pyproject.toml."""
     try:
         return metadata.version("mars-live")
     except metadata.PackageNotFoundError:  # not installed, run from its folder

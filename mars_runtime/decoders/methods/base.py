@@ -25,8 +25,6 @@ Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
 
 
 class MethodSettings(Protocol):
-    """The settings that methods use, as in ``DecodeSettings``."""
-
     @property
     def tau(self) -> float: ...
     @property
@@ -59,8 +57,6 @@ def fixed_size(settings: MethodSettings) -> int:
 class Method:
     """A decoding method. A subclass overrides the facts and the behaviour in which it differs.
 
-    name: its value of the setting ``method``.
-    title: the displayed name.
     obeys: fields of ``DecodeSettings`` that this method uses, but some methods do not.
     refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
     drafts: what proposes tokens, in words; empty for AR.
@@ -68,7 +64,6 @@ class Method:
     is_exact: whether the text always equals AR's.
     is_reference: whether this is AR, to which all other methods are compared.
     needs: what the checkpoint must have, as the object of "needs"; empty for no requirement.
-    needs_draft_model: whether a second model drafts.
     is_alone: whether a decoder of its own runs it, one row at a time. Its proposals may be accepted
         in any order.
     """
@@ -91,9 +86,8 @@ class Method:
         return f"{self.title}{size}"
 
     def is_verified(self, settings: MethodSettings) -> bool:
-        """Return whether drafts are verified before they are emitted, so that the text is AR's.
-
-        False for AR, which has no drafts.
+        """Return whether drafts are verified, so that the text is AR's. False for AR, which has no
+        drafts.
         """
         is_chosen = settings.lossless and "lossless" in self.obeys
         return (self.is_exact or is_chosen) and not self.is_reference
@@ -107,9 +101,8 @@ class Method:
         return 0
 
     def max_fed(self, settings: MethodSettings, trained: int) -> tuple[int, int]:
-        """Return the maximum numbers of drafts and of masks per group.
-
-        ``trained`` is the B with which the model was trained.
+        """Return the maximum numbers of drafts and of masks per group; ``trained``: B of the
+        training.
         """
         num_drafts = MAX_DRAFTS if self.is_verified(settings) else 0
         return num_drafts, self.num_proposals(settings) - 1
@@ -117,19 +110,13 @@ class Method:
     def num_accepted(
         self, confidences: Sequence[float], settings: MethodSettings, remaining: int
     ) -> int:
-        """Return how many of AR's choice and the proposals after it are accepted.
-
-        ``remaining`` is the number of tokens that may still be emitted.
-        """
         return accept_prefix(confidences, settings.tau)
 
     def guesses(
         self, last: int, drafts: Sequence[int], count: int, ends: frozenset[int]
     ) -> list[int] | None:
-        """Return guesses that follow ``drafts``, so that both have ``count`` tokens, or None if
-        accepted proposals or copied text are drafted instead.
-
-        last: the last emitted token. ends: the EOS tokens, after which nothing is guessed.
+        """Return guesses after ``drafts``, ``count`` tokens together, or None if accepted proposals
+        or copied text are drafted instead. Nothing is guessed after a token of ``ends``.
         """
         return None
 
@@ -143,5 +130,4 @@ class Method:
         return "masks" if index else "ar"
 
     def draft_source(self, *, is_guessed: bool, is_looked_up: bool) -> Source:
-        """Return what produced a draft."""
         return "look-up" if is_looked_up else "masks"

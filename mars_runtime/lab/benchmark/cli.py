@@ -1,9 +1,7 @@
 """``python -m mars_runtime benchmark``: compare tokens per second with other programs.
 
-All peers (methods of this runtime and other programs) decode the same held-out prompts with the
-same weights, one prompt at a time, in alternating order on one machine. Results are medians of
-paired ratios with bootstrap intervals over prompts. Natural text is reported separately from the
-task families.
+All peers decode the same held-out prompts with the same weights, one at a time, in alternating
+order. Results are medians of paired ratios with bootstrap intervals over prompts.
 """
 
 from __future__ import annotations

@@ -24,10 +24,8 @@ CONTEXT = 128
 
 @dataclass(frozen=True, slots=True)
 class Rho:
-    """The time of a forward pass of ``width`` tokens per row.
-
-    seconds: median time. rho: time divided by the time of a pass of one token per row, as the
-    median over rounds.
+    """The time of a forward pass of ``width`` tokens per row. seconds: median. rho: median over
+    rounds of the time divided by that of one token per row.
     """
 
     num_rows: int
@@ -40,11 +38,11 @@ class Rho:
 def forward_times(
     model: Any, num_rows: int, widths: Sequence[int], context: int, num_rounds: int
 ) -> list[dict[int, float]]:
-    """Time forward passes of several widths; return width -> seconds for each round.
+    """Time forward passes of several widths; return width -> seconds for each round, after one for
+    warm-up.
 
-    An additional round for warm-up is not returned. The order of the widths alternates between
-    rounds. As in MARS decoding, where Q = 2B - 1 tokens give B proposals, logits are computed for
-    only half of the positions.
+    The order of the widths alternates. As in MARS decoding, where Q = 2B - 1 tokens give B
+    proposals, logits are computed for only half of the positions.
     """
     device = model.device
     step = _plain_forward(model, num_rows, widths, context)
@@ -80,7 +78,6 @@ def _plain_forward(
 
 
 def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
-    """Return rho for each width. rounds: width -> seconds for each round, width 1 included."""
     curve = []
     for width in sorted(rounds[0]):
         ratios = [seconds_by_width[width] / seconds_by_width[1] for seconds_by_width in rounds]

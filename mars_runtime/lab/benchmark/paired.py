@@ -1,8 +1,7 @@
 """Time peers in pairs: all peers answer every prompt, in alternating order.
 
-A peer is a method of this runtime or another program, such as llama.cpp. It is a function that
-answers a prompt and reports when tokens arrived. Ratios of speed are computed between answers to
-the same prompt in the same round. Moments are seconds since the function was called.
+A peer is a function that answers a prompt and reports when tokens arrived, in seconds since the
+call. Ratios of speed are computed between answers to the same prompt in the same round.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class TimedAnswer:
-    """The timed answer to a prompt. tokens: EOS included. chunks: one per forward pass.
-
-    Raises ValueError if there are no tokens or ``seconds`` is not above 0.
+    """The timed answer to a prompt, EOS included, in one chunk per forward pass. Raises
+    ValueError.
     """
 
     tokens: tuple[int, ...]
@@ -56,21 +54,17 @@ class TimedAnswer:
 
     @property
     def first_seconds(self) -> float:
-        """Seconds until the first tokens arrived."""
         return next(chunk.moment for chunk in self.chunks if chunk.num_tokens)
 
     @cached_property
     def later(self) -> list[Chunk]:
-        """The forward passes of the decode span."""
         return [chunk for chunk in self.chunks if chunk.moment > self.first_seconds]
 
     def tpf(self, span: Span = "whole") -> float | None:
-        """Return the tokens per forward pass, or None if the span has no forward pass."""
         chunks = self.chunks if span == "whole" else self.later
         return sum(chunk.num_tokens for chunk in chunks) / len(chunks) if chunks else None
 
     def rate(self, span: Span) -> float | None:
-        """Return the tokens per second, or None if the span has no tokens."""
         if span == "whole":
             return len(self.tokens) / self.seconds
         num_tokens = sum(chunk.num_tokens for chunk in self.later)
@@ -78,8 +72,6 @@ class TimedAnswer:
 
 
 class Question(NamedTuple):
-    """A prompt as token ids, and the family under which it is reported."""
-
     family: str
     prompt: tuple[int, ...]
 
@@ -89,16 +81,12 @@ Ask = Callable[[Sequence[int]], TimedAnswer]
 
 
 class Peer(NamedTuple):
-    """A method or program to measure, with a number of CPU threads."""
-
     name: str
     threads: int
     answer: Ask
 
 
 class Sample(NamedTuple):
-    """A timed answer: one peer answered one question in one round."""
-
     peer: str
     family: str
     question: int
@@ -114,9 +102,8 @@ def play(
 ) -> Iterator[Sample]:
     """Let all peers answer all questions ``num_rounds`` times; yield each timed answer.
 
-    The order of the peers alternates from question to question. Therefore gradual changes of the
-    machine's speed affect all peers equally. ``prepare`` is called before each answer and not
-    timed.
+    The order of the peers alternates, so gradual changes of the machine's speed affect all equally.
+    ``prepare`` is called before each answer and not timed.
     """
     for number in range(num_rounds):
         for index, question in enumerate(questions):
@@ -135,10 +122,8 @@ def ratio(
     span: Span,
     measure: Measure = "rate",
 ) -> Estimate | None:
-    """Compare two peers by their answers to the same questions in the same rounds.
-
-    The ratio of a question is the median over its rounds, and families have equal weight (see
-    ``statistics.median_ratio``). Returns None if one of the families has no pair of answers.
+    """Compare two peers by their answers to the same questions in the same rounds: the median of a
+    question's rounds, and equal weights of families. None if a family has no pair of answers.
     """
     groups = []
     for family in families:
@@ -158,10 +143,8 @@ def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | No
 
 
 def spread(samples: Sequence[Sample], peer: str) -> float | None:
-    """Return how much the times of repeated answers of a peer differ.
-
-    For each question, this is the slowest time divided by the fastest time, minus 1. Returns the
-    median over questions, or None if no question was repeated.
+    """Return the median over questions of slowest time / fastest time - 1, or None if no question
+    was repeated.
     """
     times: dict[int, list[float]] = {}
     for sample in samples:
@@ -174,9 +157,8 @@ def spread(samples: Sequence[Sample], peer: str) -> float | None:
 def _pairs(
     samples: Sequence[Sample], peer: str, baseline: str
 ) -> list[tuple[int, TimedAnswer, TimedAnswer]]:
-    """Return (question number, answer of ``peer``, answer of ``baseline``).
-
-    The list has an item for each question and round that both peers answered.
+    """Return (question number, answer of ``peer``, answer of ``baseline``) for each round that both
+    answered.
     """
     others = {(s.question, s.round): s.answer for s in samples if s.peer == baseline}
     return [

@@ -1,13 +1,12 @@
 """Script of the child process that decodes with another engine, greedily.
 
 Usage: ``PYTHON peer_process.py OPTIONS``, where PYTHON has the engine's package and OPTIONS is a
-JSON object with ``engine`` (a key of ``ENGINES``), ``model`` (path of a GGUF file or of a folder in
-transformers' layout), ``num_tokens`` (maximum number of tokens of a prompt and its answer),
-``dtype`` and ``device``. The script reads requests from standard input and writes answers to
-standard output, as lines of JSON with token ids. The first line of output reports the ``versions``
-of the packages. If the engine fails, the last line reports the ``error``. Times include prefill but
-not the loading of the model. The script imports nothing from this repository, because PYTHON need
-not have its packages.
+    JSON object with ``engine`` (a key of ``ENGINES``), ``model`` (a GGUF file or a folder in
+    transformers' layout), ``num_tokens`` (maximum of a prompt and its answer), ``dtype`` and
+    ``device``. Requests on standard input and answers on standard output are lines of JSON with
+    token ids; the first line reports the ``versions``, the last one an ``error``. Times include
+    prefill but not loading. The script imports nothing from this repository, because PYTHON need
+    not have its packages.
 """
 
 from __future__ import annotations
@@ -63,8 +62,6 @@ def dense_model(path: Path, dtype: str) -> Any:
 
 
 class Transformers:
-    """``generate`` of transformers with a dynamic cache, on the device of the options."""
-
     def __init__(self, options: Fields) -> None:
         import torch
         import transformers
@@ -104,8 +101,6 @@ class Transformers:
 
 
 class LlamaCpp:
-    """llama.cpp on a GGUF file, through the low-level interface of llama-cpp-python."""
-
     def __init__(self, options: Fields) -> None:
         import llama_cpp
         import numpy as np
@@ -143,8 +138,8 @@ class LlamaCpp:
 class OpenVino:
     """OpenVINO GenAI on a GGUF file, with one pipeline per number of threads.
 
-    The pipelines compute in fp32. On processors with AMX the default is bf16, which is slower for
-    single tokens and changes the text. The attention backend is SDPA, which caches no prefixes.
+    It computes in fp32: on processors with AMX the default is bf16, which is slower for single
+    tokens and changes the text. The attention backend is SDPA, which caches no prefixes.
     """
 
     def __init__(self, options: Fields) -> None:
@@ -254,7 +249,6 @@ ENGINES: dict[str, Callable[[Fields], Any]] = {
 
 
 def main() -> None:
-    """Answer requests until standard input ends."""
     # Standard output carries the answers. Redirect everything that libraries print to stderr.
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -1,8 +1,7 @@
 """The peers of a benchmark: methods of this runtime, and other engines in child processes.
 
 Each other engine needs its own Python environment, because its packages conflict with ours or take
-long to compile. The child process (``peer_process.py``) measures the times, so they exclude the
-communication with this process.
+long to compile. ``peer_process.py`` measures the times, so they exclude the communication.
 """
 
 from __future__ import annotations
@@ -32,10 +31,8 @@ SCRIPT = Path(__file__).with_name("peer_process.py")
 
 
 def methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """Return the measured methods of this runtime, by name.
-
-    They are AR, lossless with the page's settings, AR with prompt lookup, and MARS that emits
-    unverified tokens. Raises SettingsError.
+    """Return the measured methods of this runtime by name: AR, lossless with the page's settings,
+    AR with prompt lookup, and unverified MARS. Raises SettingsError.
     """
     chosen = (
         DecodeSettings("ar", 1.0, 1),
@@ -48,10 +45,8 @@ def methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
-    """Return a function that answers a prompt with this runtime.
-
-    The time is from the call to the last event and, on a GPU, until the GPU has finished. Tokens
-    are not converted to text.
+    """Return a function that answers a prompt and times it until the last event and the end of the
+    GPU's work. Tokens are not converted to text.
     """
 
     def ask(prompt: Sequence[int]) -> TimedAnswer:
@@ -74,7 +69,6 @@ def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) 
 class OtherEngine:
     """Another engine, which decodes in a child process.
 
-    - name: the name in tables.
     - key: the name in ``peer_process.ENGINES``. The command-line option is this name with dashes.
     - package: the package that the Python environment of the engine must have.
     - needs_gguf: whether it can only read GGUF files, and only runs on the CPU.
@@ -99,11 +93,9 @@ ENGINES = (
 
 
 class ChildPeer:
-    """An engine in a child process, which ``close`` ends.
-
-    interpreter: path of a Python interpreter that has the engine's package. num_tokens: maximum
-    number of tokens of a prompt and its answer together. Raises CheckpointError if the engine
-    cannot decode the checkpoint or does not start.
+    """An engine in a child process of ``interpreter``, which ``close`` ends. num_tokens: maximum of
+    a prompt and its answer together. Raises CheckpointError if the engine cannot decode the
+    checkpoint or does not start.
     """
 
     def __init__(
@@ -156,9 +148,8 @@ class ChildPeer:
         self.versions: dict[str, str] = first["versions"]
 
     def ask(self, prompt: Sequence[int]) -> TimedAnswer:
-        """Answer a prompt on as many threads as torch uses in this process.
-
-        Raises RuntimeError if the child process has failed or ended.
+        """Answer a prompt on as many threads as torch uses here. Raises RuntimeError if the child
+        failed.
         """
         request = {
             "prompt": list(prompt),
@@ -183,7 +174,6 @@ class ChildPeer:
         self._child.communicate()
 
     def _read(self) -> dict[str, Any]:
-        """Read the next JSON line of the child process; return {} if the process has ended."""
         assert self._child.stdout is not None, "the child was started with a pipe"
         line = self._child.stdout.readline()
         parsed: dict[str, Any] = json.loads(line) if line else {}

@@ -49,10 +49,6 @@ class Compared:
 
 
 def compare_all(samples: Sequence[Sample], ours: Mapping[str, DecodeSettings]) -> list[Compared]:
-    """Compare each method of this runtime with AR and with each other engine that ran.
-
-    ours: name -> settings, for the methods of this runtime, AR included.
-    """
     others = [name for name in _names(samples) if name not in ours]
     pairs = [(name, AR) for name in ours if name != AR]
     pairs += [(name, other) for other in others for name in ours]
@@ -81,7 +77,6 @@ class Findings:
 
     - origin: date, commit, hardware and versions (see ``provenance``).
     - subject: name, fingerprint, dtype and device of the checkpoint.
-    - arguments: the command-line arguments.
     - quiet: how idle the machine was.
     - threads: peer -> the number of threads with which it was fastest.
     - left_out: for each peer that could not run, a sentence with the reason.
@@ -118,7 +113,6 @@ class Findings:
 
     @property
     def origin_lines(self) -> tuple[str, str]:
-        """Return two lines: the checkpoint and the machine, then the versions of all programs."""
         hardware = self.origin["hardware"]
         cores = "1 core" if hardware["cores"] == 1 else f"{hardware['cores']} cores"
         machine = ", ".join([hardware["processor"], cores, *hardware["gpus"]])
@@ -134,7 +128,6 @@ class Findings:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result of a benchmark as JSON values, with hashes in place of token ids."""
         return {
             "kind": "benchmark",
             "version": VERSION,
@@ -151,7 +144,6 @@ class Findings:
 
 
 def sample_json(sample: Sample) -> dict[str, Any]:
-    """Return the figures of a sample as JSON values, with a hash in place of its tokens."""
     answer = sample.answer
     ids = ",".join(map(str, answer.tokens))
     return {
@@ -168,7 +160,6 @@ def sample_json(sample: Sample) -> dict[str, Any]:
 
 
 def speed_table(samples: Sequence[Sample], threads: Mapping[str, int]) -> Table:
-    """Return a table with the speed of each peer, as medians over all answers."""
     lines = []
     for peer in _names(samples):
         answers = [sample.answer for sample in samples if sample.peer == peer]
@@ -212,7 +203,6 @@ def comparisons_table(compared: Sequence[Compared]) -> Table:
 
 
 def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
-    """Return a table of rho(Q), the relative time of a pass of Q tokens, by batch size."""
     widths = [point.width for point in next(iter(curves.values()))]
     lines = tuple(
         (str(rows), f"{curve[0].seconds * 1000:.2f}", *(number(point.rho) for point in curve))
@@ -225,9 +215,8 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
 def impossible(compared: Sequence[Compared], curve: Sequence[Rho], ar_spread: float) -> list[str]:
     """Return a sentence for each speedup that is too large to be true.
 
-    A speedup over AR can exceed the tokens per forward pass only by a small factor: 1 +
-    ``ar_spread``, divided by the smallest rho. ``ar_spread`` is the variation between repeated AR
-    runs.
+    A speedup over AR can exceed the tokens per forward pass only by 1 + ``ar_spread`` (the
+    variation between repeated AR runs), divided by the smallest rho.
     """
     limit = (1 + ar_spread) / min([1.0, *(point.rho.value for point in curve)])
     return [

@@ -38,7 +38,6 @@ class BenchmarkPlan:
     - engines: other engine -> path of the Python interpreter that has its package.
     - threads: numbers of threads to try; each peer uses its fastest.
     - load_before: load average of the machine before the start.
-    - arguments: the command-line arguments to store with the result.
     """
 
     checkpoint: str
@@ -56,7 +55,7 @@ class BenchmarkPlan:
 
 
 def perform(plan: BenchmarkPlan, console: Console) -> Findings:
-    """Run a benchmark and return its result. Raises the errors that ``run_or_report`` handles."""
+    """Run a benchmark. Raises the errors that ``run_or_report`` handles."""
     settings = methods(plan.max_new_tokens)
     # Load the prompts first, to report invalid families before the checkpoint is loaded.
     sets = load_prompts(plan.families, plan.seed, plan.num_prompts)
@@ -108,10 +107,8 @@ def perform(plan: BenchmarkPlan, console: Console) -> Findings:
 def warmed_up(
     asks: Mapping[str, Ask], ours: set[str], questions: Sequence[Question], threads: Sequence[int]
 ) -> tuple[list[Peer], list[str]]:
-    """Warm up every peer on every number of threads; return the peers that ran, on their fastest.
-
-    Also returns a sentence for each other engine that failed, because versions and devices differ.
-    Errors of this runtime are raised.
+    """Warm up every peer on every number of threads; return the peers that ran, on their fastest,
+    and a sentence for each other engine that failed. Errors of this runtime are raised.
     """
     peers, left_out = [], []
     prompts = [question.prompt for question in spread_out(questions, NUM_WARM_UP)]

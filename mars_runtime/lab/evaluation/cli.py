@@ -148,7 +148,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def block_size(text: str) -> BlockSize:
-    """Parse a value of B: a number or ``auto``."""
     return AUTO if text == AUTO else int(text)
 
 
@@ -199,7 +198,6 @@ def _evaluated(
     args: argparse.Namespace,
     console: Console,
 ) -> dict[GridCell, Sequence[Outcome]]:
-    """Evaluate all cells of a checkpoint, and show a progress bar that counts prompts."""
     from mars_runtime.lab.evaluation.run import evaluate, plan_cells
 
     model, trained = _load(name, args)
@@ -218,10 +216,7 @@ def _evaluated(
 
 
 def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
-    """Return the grid that the arguments describe; tasks and requests have different defaults.
-
-    Raises SettingsError for a value out of range.
-    """
+    """Return the grid; tasks and requests have different defaults. Raises SettingsError."""
     default = REQUESTS_GRID if all(prompt_set.is_open for prompt_set in prompt_sets) else Grid()
     values = {field.name: getattr(args, field.name) for field in fields(Grid)}
     frozen: dict[str, Any] = {
@@ -250,7 +245,6 @@ def _check_replaceable(path: Path) -> None:
 
 
 def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of the result file: provenance, arguments and figures."""
     return {
         **{"kind": "evaluation", "version": 2},
         **provenance(*arguments.get("drafts") or ()),
@@ -260,7 +254,6 @@ def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str,
 
 
 def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
-    """Load a checkpoint; return it with the largest B for which it was trained."""
     import torch
 
     from mars_runtime.lab.evaluation.run import eval_model_of

@@ -106,10 +106,8 @@ class Grid:
                 )
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
-        """Return the part of the grid that a checkpoint supports.
-
-        trained: largest B for which the checkpoint was trained. fills_blocks: whether it was
-        trained for block diffusion; then only AR and block diffusion are measured.
+        """Return the part that a checkpoint supports. trained: its largest B. fills_blocks: whether
+        it was trained for block diffusion; then only AR and block diffusion are measured.
         """
         methods = [name for name in self.methods if METHODS[name].is_alone == fills_blocks]
         return replace(
@@ -130,10 +128,10 @@ def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """A measurement to perform: a checkpoint decodes a family of prompts with some settings.
+    """A checkpoint decodes a family of prompts with some settings.
 
     fingerprint, prompts_id: hashes of the weights and the prompts, so that results stored before a
-    change of either are not reused.
+        change of either are not reused.
     """
 
     checkpoint: str
@@ -150,7 +148,6 @@ class GridCell:
 
     @property
     def label(self) -> str:
-        """A description of the cell for log lines: checkpoint, settings and family."""
         return f"{self.checkpoint} · {describe(self.settings)} · {self.family}"
 
 

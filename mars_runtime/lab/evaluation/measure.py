@@ -19,9 +19,8 @@ class RowOutput:
     """The output for one prompt.
 
     - tokens: emitted tokens, EOS included.
-    - taken, offered: for each forward pass of the row, without prefill, the number of tokens that
-      it emitted and the number that it could have emitted at most.
-    - is_ended: whether EOS was emitted.
+    - taken, offered: for each forward pass of the row, the number of tokens that it emitted and the
+      number that it could have emitted at most.
     - is_looped: whether a repetition loop was cut off.
     """
 
@@ -36,10 +35,7 @@ class RowOutput:
         return len(self.taken)
 
     def without_loop(self) -> RowOutput:
-        """Return the output up to its repetition loop, or unchanged without a loop.
-
-        If the loop begins inside a forward pass, the tokens of this pass before the loop are kept.
-        """
+        """Return the output up to its repetition loop, including the loop's pass up to there."""
         loop = find_loop(self.tokens)
         if loop is None:
             return self
@@ -61,10 +57,9 @@ class RowOutput:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The judged output for one prompt, as it is stored.
+    """The graded output for one prompt, as it is stored.
 
     is_right: result of the task's checker, None without a checker. output_id: hash of the tokens.
-    taken, offered, is_looped: see RowOutput.
     """
 
     num_tokens: int
@@ -79,15 +74,11 @@ class Outcome:
 
     @property
     def tokens_per_forward(self) -> float:
-        """Tokens per forward pass of this row, up to EOS."""
         return self.num_tokens / self.num_forwards
 
 
 def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
-    """Extract the output of each row from the events of a batch.
-
-    Raises ValueError if a row has no forward pass.
-    """
+    """Extract the output of each row. Raises ValueError if a row has no forward pass."""
     steps: list[list[RowStep]] = [[] for _ in range(num_rows)]
     for event in events:
         if isinstance(event, Step):
@@ -99,10 +90,8 @@ def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
 
 
 def num_offered(step: RowStep, before: RowStep | None) -> int:
-    """Return the maximum number of tokens that a forward pass could have emitted.
-
-    A lossless pass can emit AR's token and the drafts of the previous pass (``before``), but no new
-    proposals, which must be verified first.
+    """Return the maximum number of tokens that a forward pass could have emitted: in a lossless
+    pass AR's token and the drafts of the pass ``before``.
     """
     if step.settings.facts.is_alone:
         return max(1, len(step.accepted))
@@ -112,11 +101,8 @@ def num_offered(step: RowStep, before: RowStep | None) -> int:
 
 
 def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:
-    """Return the acceptance rate at each position of a forward pass.
-
-    This is the share of the passes that emitted a token at the position, among the passes that
-    could have emitted one there. forwards: (number of emitted tokens, number of offered tokens) of
-    each pass.
+    """Return, for each position of a pass, the share of passes that emitted a token there among
+    those that could have. forwards: (emitted, offered) of each pass.
     """
     pairs = list(forwards)
     widest = max((offered for _, offered in pairs), default=0)
@@ -152,10 +138,8 @@ def decode_in_batches(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> list[RowOutput]:
-    """Decode all prompts; return the outputs in the order of ``prompts``.
-
-    Prompts of similar lengths share a batch, to save time. on_rows: called after each batch with
-    its number of prompts.
+    """Decode all prompts, similar lengths together; return the outputs in the order of ``prompts``.
+    on_rows: called after each batch with its number of prompts.
     """
     outputs: dict[int, RowOutput] = {}
     for batch in by_length(prompts, batch_size):

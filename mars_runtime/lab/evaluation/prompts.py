@@ -13,11 +13,7 @@ from mars_runtime.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts of one family.
-
-    Natural text and open-ended requests have no right answer, so averages over families exclude
-    them.
-    """
+    """The prompts of one family. Averages exclude natural text and open-ended requests."""
 
     family: str
     tasks: tuple[Task, ...]
@@ -29,20 +25,16 @@ class PromptSet:
 
     @property
     def is_open(self) -> bool:
-        """Whether the prompts are open-ended requests."""
         return tasks.is_open(self.family)
 
     def is_right(self, index: int, text: str, *, is_cut: bool) -> bool | None:
-        """Return whether ``text`` is a right answer to prompt ``index``, or None if unknown."""
+        """Return whether the answer is right, or None if unknown."""
         task = self.tasks[index]
         return tasks.check(task, text, is_cut=is_cut) if tasks.is_checkable(task) else None
 
 
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:
-    """Load up to ``count`` different held-out prompts per family.
-
-    Raises UsageError for an unknown family or a count below 1.
-    """
+    """Load up to ``count`` different held-out prompts per family. Raises UsageError."""
     if count < 1:
         raise UsageError(f"--prompts must be at least 1, got {count}.")
     known = [*tasks.all_families(), *tasks.KINDS, *tasks.SHIFTED]

@@ -27,8 +27,7 @@ class Summary:
 
     - accuracy: share of right answers with Wilson's interval, None without a checker.
     - tpf: tokens per forward pass, as the mean over prompts.
-    - agreement: share of prompts for which the method emits the same tokens as AR with the same
-      weights; None if AR was not measured.
+    - agreement: share of prompts with the same tokens as AR; None if AR was not measured.
     - ended: share of answers that ended with EOS within the limit.
     """
 
@@ -45,8 +44,8 @@ class Summary:
 class Average:
     """The averages of one method over the task families, which have equal weight.
 
-    accuracy_change: the accuracy of the method minus that of AR with the same weights, paired by
-    prompt; None for AR itself.
+    accuracy_change: difference from AR's accuracy with the same weights, paired by prompt; None for
+        AR.
     """
 
     checkpoint: str
@@ -64,7 +63,6 @@ class RequestFigures:
 
     - tpf: tokens per forward pass. All kinds of requests have equal weight.
     - by_kind: kind of request -> tokens per forward pass.
-    - agreement: share of answers with the same tokens as AR; None if AR was not measured.
     - num_tokens: mean number of tokens per answer.
     - ended, looped: shares of answers that ended with EOS, and that were cut at a loop.
     - by_place: acceptance rate at each position of a forward pass (see ``measure.survival``).
@@ -83,13 +81,10 @@ class RequestFigures:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """The figures of one method on one kind of open-ended requests.
+    """The figures of one method on one kind of open-ended requests, named as in RequestFigures.
 
-    - tpf: tokens per forward pass, without repetition loops.
     - first_mask: acceptance rate of the second token of a forward pass, None if no pass had one.
-    - ended, looped: shares of answers that ended with EOS, and that were cut at a loop.
     - right: share of right answers among those with a checker, None if there are none.
-    - agreement: share of answers with the same tokens as AR.
     """
 
     checkpoint: str
@@ -104,7 +99,6 @@ class KindFigures:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Return all figures as JSON values. Shares are between 0 and 1."""
     kinds = kind_figures(results)
     return {
         "averages": [asdict(figure) for figure in average(results)],
@@ -115,7 +109,6 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Yield the tables of averages, families, requests and kinds; skip tables without results."""
     judged = {
         cell: outcomes for cell, outcomes in results.items() if not tasks.is_open(cell.family)
     }
@@ -129,7 +122,6 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def summarise(results: Results) -> list[Summary]:
-    """Return a summary of each cell, in the order of ``results``."""
     return [_summary(cell, results) for cell in results]
 
 
@@ -152,7 +144,6 @@ def _summary(cell: GridCell, results: Results) -> Summary:
 
 
 def average(results: Results) -> list[Average]:
-    """Return the averages over families with a checker, for each checkpoint and its settings."""
     groups: dict[tuple[str, str, DecodeSettings], list[GridCell]] = {}
     for cell, outcomes in results.items():
         if not tasks.is_open(cell.family) and _is_judged(outcomes):
@@ -208,10 +199,8 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
 
 
 def kind_figures(results: Results) -> list[KindFigures]:
-    """Return the figures of each cell with open-ended requests.
-
-    The list is empty if no kind in ``tasks.SHIFTED`` was measured. These are the kinds of requests
-    that differ from the training data.
+    """Return the figures of each cell with open-ended requests; none if no kind in
+    ``tasks.SHIFTED``, which differ from the training data, was measured.
     """
     cells = [cell for cell in results if tasks.is_open(cell.family)]
     if not any(cell.family in tasks.SHIFTED for cell in cells):
@@ -252,10 +241,6 @@ def _by_place(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _agreement_with_ar(cells: Sequence[GridCell], results: Results) -> float | None:
-    """Return the share of prompts for which a method and AR emit the same tokens.
-
-    Returns None if AR was not measured.
-    """
     same = [
         outcome.output_id == other.output_id
         for cell in cells
@@ -270,9 +255,8 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
-    """Return the outcomes of AR to compare with ``cell``, or None if AR was not measured.
-
-    That AR cell has the same weights, prompts, token limit and repetition penalty as ``cell``.
+    """Return AR's outcomes with the same weights, prompts, limit and repetition penalty,
+    or None.
     """
     for other, outcomes in results.items():
         if (
@@ -289,7 +273,6 @@ def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
 
 
 def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
-    """Return a table with one row per method: averages, and tokens per pass on natural text."""
     natural = {
         (summary.cell.checkpoint, summary.cell.settings): summary.tpf
         for summary in summaries
@@ -307,7 +290,6 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
 
 
 def families_table(summaries: Sequence[Summary]) -> Table:
-    """Return a table of accuracy and tokens per forward pass, by method and family."""
     families = list(dict.fromkeys(summary.cell.family for summary in summaries))
     by_method: dict[str, dict[str, str]] = {}
     for summary in summaries:
@@ -323,10 +305,6 @@ def families_table(summaries: Sequence[Summary]) -> Table:
 
 
 def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
-    """Return two tables: tokens per forward pass by kind of request, acceptance rate by position.
-
-    A table without rows is left out.
-    """
     if not figures:
         return []
     kinds = list(dict.fromkeys(kind for method in figures for kind in method.by_kind))

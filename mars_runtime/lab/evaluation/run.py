@@ -26,10 +26,8 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class EvalModel:
-    """The functions of a checkpoint that an evaluation needs.
-
-    encode_prompt: prompt -> token ids. to_text: token ids -> text, without EOS. fills_blocks:
-    whether the checkpoint was trained for block diffusion.
+    """The functions of a checkpoint that an evaluation needs. fills_blocks: whether it was trained
+    for block diffusion.
     """
 
     name: str
@@ -42,12 +40,10 @@ class EvalModel:
 
 
 def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
-    """Return the functions with which an evaluation uses a loaded checkpoint."""
     tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
-        """Measure the costs of forward passes, for automatic B. Results are cached."""
         del threads  # the argument only makes the cache depend on the number of threads
         fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
         return measure_costs(checkpoint, (*fewer, num_rows))
@@ -78,7 +74,6 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
 def _filled(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
 ) -> Iterable[Event]:
-    """Decode one prompt by block diffusion. Raises DecodeError."""
     if len(prompts) > 1 or not checkpoint.diffusion_size:
         raise DecodeError(
             "Block diffusion needs a batch size of 1 and a checkpoint trained for block diffusion."
@@ -88,7 +83,6 @@ def _filled(
 
 
 def plan_cells(model: EvalModel, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
-    """Return all cells to measure for a model, AR first."""
     return [
         GridCell(
             checkpoint=model.name,
@@ -111,10 +105,8 @@ def evaluate_cell(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> tuple[Outcome, ...]:
-    """Decode and judge all prompts of a cell; return one outcome per prompt.
-
-    Answers to open-ended requests are cut at a repetition loop, because loops are easy to predict
-    and would inflate the figures.
+    """Decode and grade all prompts of a cell. Answers to open-ended requests are cut at a
+    repetition loop, because loops are easy to predict and would inflate the figures.
     """
     ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if cell.settings.facts.is_alone else batch_size
@@ -136,10 +128,8 @@ def evaluate(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> Iterator[tuple[GridCell, tuple[Outcome, ...]]]:
-    """Measure all cells without a stored result; yield every cell with its outcomes.
-
-    Outcomes are stored before they are yielded. on_rows: called with the number of prompts that
-    were just decoded or found in the store.
+    """Measure all cells without a stored result; store each outcome and yield every cell with its
+    outcomes. on_rows: called with the number of prompts decoded or found in the store.
     """
     by_family = {prompts.family: prompts for prompts in prompt_sets}
     for cell in cells:

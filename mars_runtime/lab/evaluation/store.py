@@ -16,10 +16,8 @@ TYPES = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": 
 
 
 class LineStore(Generic[Value]):
-    """A mapping from keys to values, stored in a file; without a path, only in memory.
-
-    Values are appended to the file as lines of JSON. Incomplete or invalid lines are ignored when
-    the file is read.
+    """A mapping stored as appended lines of JSON; without a path, only in memory. Invalid lines are
+    ignored.
     """
 
     def __init__(
@@ -48,10 +46,7 @@ class LineStore(Generic[Value]):
         return self._values[key]
 
     def put(self, key: str, value: Value, **more: str) -> None:
-        """Store a value under ``key``. It is on disk when this method returns.
-
-        more: additional fields of the line, for human readers.
-        """
+        """Store a value; it is on disk when this method returns. more: fields for human readers."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             line = json.dumps({"key": key, **more, **self._to_line(value)}, ensure_ascii=False)
@@ -62,10 +57,7 @@ class LineStore(Generic[Value]):
 
 
 class CellStore(LineStore[tuple[Outcome, ...]]):
-    """Stores the outcomes of cells, as lines of ``{"key", "label", "outcomes"}``.
-
-    is_fresh: whether to discard earlier content of the file.
-    """
+    """Stores the outcomes of cells. is_fresh: whether to discard earlier content of the file."""
 
     def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
         if is_fresh and path.exists():
@@ -82,7 +74,6 @@ def _from_line(fields: dict[str, Any]) -> tuple[Outcome, ...]:
 
 
 def _outcome(values: dict[str, Any]) -> Outcome:
-    """Parse an outcome. Raises KeyError, TypeError or ValueError if it is invalid."""
     lists = {name: tuple(values[name]) for name in ("taken", "offered")}
     outcome = Outcome(**{**values, **lists})
     if any(type(getattr(outcome, name)) is not kind for name, kind in TYPES.items()):

@@ -1,10 +1,8 @@
 """Load and run the frozen base model of an adapter: a Llama, Qwen2 or Qwen3 with a tied head.
 
-``read_base`` loads a base from a registry name, a folder in transformers' layout or a GGUF file.
-``Backbone`` runs its layers on rows of hidden states, and the caller supplies the attention.
-
-The residual stream and the norms are float32. Matrix products have the dtype of the weights;
-bfloat16 is several times as fast as float32 on CPUs with AMX.
+The caller of ``Backbone.hidden`` supplies the attention. The residual stream and the norms are
+float32. Matrix products have the dtype of the weights; bfloat16 is several times as fast as float32
+on CPUs with AMX.
 """
 
 from __future__ import annotations
@@ -54,7 +52,9 @@ class Base:
 
 
 def read_base(name_or_path: str) -> Base:
-    """Load a base into host memory, regardless of the default device. Raises CheckpointError."""
+    """Load a base by registry name, folder of transformers or GGUF file into host memory,
+    regardless of the default device. Raises CheckpointError.
+    """
     source = download(resolve(name_or_path))
     try:
         with torch.device("cpu"):
@@ -67,7 +67,6 @@ def read_base(name_or_path: str) -> Base:
 
 
 def _check(config: ModelConfig, path: Path) -> None:
-    """Raise CheckpointError if the output head of the model is not tied to its embedding."""
     if not config.tie_word_embeddings:
         raise CheckpointError(
             f"{path} cannot be the base of an adapter. Choose a model with its output head tied "
@@ -76,10 +75,7 @@ def _check(config: ModelConfig, path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
-    """Read a GGUF file or a folder; return config, dense weights and tokenizer data.
-
-    The tokenizer data are the arguments of ``Tokenizer``. Raises CheckpointError.
-    """
+    """Return config, dense weights and the arguments of ``Tokenizer``. Raises CheckpointError."""
     if path.is_file():
         content = read_gguf(path)
         _check(content.config, path)
@@ -98,7 +94,6 @@ class BackboneLayer:
     """The weights of one decoder layer.
 
     - weights: part (qkv, o, gate_up, down) -> [out, in]. qkv and gate_up are joined matrices.
-    - qkv_bias: [out], or None.
     - head_norms: weights of the norms of query heads and key heads, or None.
     """
 
@@ -110,8 +105,6 @@ class BackboneLayer:
 
 
 class Backbone:
-    """A base model on the default device. ``hidden`` runs its layers."""
-
     def __init__(self, base: Base, dtype: torch.dtype, is_compiled: bool = False) -> None:
         """Copy the weights to the default device. is_compiled: see ``Pieces``."""
         self.config = base.config
@@ -124,7 +117,7 @@ class Backbone:
         self._frequencies = frequencies(base.config)
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cosines and sines of the rotary embedding, [N, 1, d], for positions [N]."""
+        """Return cosines and sines, [N, 1, d], for positions [N]."""
         angles = positions[:, None].float() * self._frequencies
         angles = torch.cat([angles, angles], -1)[:, None]
         return angles.cos(), angles.sin()
@@ -132,9 +125,8 @@ class Backbone:
     def hidden(
         self, x: Tensor, positions: Tensor, attend: Attend, update: Update | None = None
     ) -> Tensor:
-        """Run all layers; return the residual stream [N, H], float32, before the final norm.
-
-        x: [N, H], embedded rows.
+        """Run all layers on ``x`` [N, H]; return the float32 residual stream [N, H] before the
+        final norm.
         """
         rotation = self.rotations(positions)
         for index, layer in enumerate(self.layers):
@@ -147,18 +139,16 @@ class Backbone:
         return linear(h, self.embedding)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Return the float32 embeddings [N, H] of ids [N]."""
         return self.embedding[ids].float()
 
     def normed(self, x: Tensor) -> Tensor:
-        """Apply the final norm to ``x`` [N, H]; the result is float32."""
         return rms_norm(x, self.norm, self.config.rms_norm_eps, torch.float32)
 
     def greedy(self, x: Tensor) -> Tensor:
         """Return the most probable next tokens [N] for the residual stream [N, H].
 
-        bfloat16 logits cannot distinguish near ties. Therefore the vocabulary is divided into
-        parts, and the best tokens of the best parts are compared again in float32.
+        bfloat16 logits cannot distinguish near ties, so the best tokens of the best parts of the
+        vocabulary are compared again in float32.
         """
         h = self.normed(x)
         logits = self.head(h)
@@ -201,7 +191,6 @@ class Backbone:
 
 
 def fast_dtype() -> torch.dtype:
-    """Return bfloat16 if the default device has fast bfloat16 products, else float32."""
     if torch.get_default_device().type == "cuda":
         return torch.bfloat16
     has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
@@ -209,29 +198,23 @@ def fast_dtype() -> torch.dtype:
 
 
 def pays_compiling() -> bool:
-    """Return whether to compile ``Pieces``: on a CPU if there is a C++ compiler.
-
-    On a GPU compilation would take two minutes.
+    """Return whether to compile ``Pieces``: on a CPU with a C++ compiler. On a GPU it would take
+    two minutes.
     """
     is_cpu = torch.get_default_device().type == "cpu"
     return is_cpu and any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """Return x [N, in] @ weight [out, in].T in the dtype of the weight."""
     return F.linear(x.to(weight.dtype), weight)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """Apply RMS norm to a float32 ``x``, and convert the result to ``dtype``."""
     return F.rms_norm(x, weight.shape, weight, eps).to(dtype)
 
 
 def norm_heads(qkv: Tensor, query: Tensor, key: Tensor, config: ModelConfig) -> Tensor:
-    """Apply RMS norm to each query head and key head of ``qkv`` [N, heads, d], in float32.
-
-    query, key: weights of the two norms, [d].
-    """
+    """Apply RMS norm to each query head and key head of ``qkv`` [N, heads, d], in float32."""
     q, k, v = torch.split(qkv, [config.num_heads, *[config.num_kv_heads] * 2], 1)
     eps = config.rms_norm_eps
     normed = [rms_norm(x.float(), w, eps, qkv.dtype) for x, w in ((q, query), (k, key))]
@@ -239,9 +222,8 @@ def norm_heads(qkv: Tensor, query: Tensor, key: Tensor, config: ModelConfig) -> 
 
 
 def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
-    """Apply rotary embedding to the query and key heads of ``qkv`` [N, heads, d], in float32.
-
-    The last ``kv_heads`` heads are values and do not change.
+    """Apply rotary embedding to ``qkv`` [N, heads, d] in float32, except to the last ``kv_heads``
+    heads: values.
     """
     split = qkv.shape[1] - kv_heads
     half = qkv.shape[2] // 2
@@ -257,17 +239,14 @@ def swiglu(gate_up: Tensor) -> Tensor:
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
-    """Add the output ``y`` of a layer, of any dtype, to the float32 residual stream ``x``."""
     return x + y
 
 
 def joint_softmax(
     scores: Tensor, own: Tensor, unseen: Tensor, own_unseen: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Compute one softmax over two sets of keys; return the weights of both sets.
-
-    scores: [..., T], for the first set. own: [..., M], for the second set. unseen, own_unseen: True
-    for keys that must be ignored.
+    """Compute one softmax over two sets of keys, [..., T] and [..., M]; return the weights of both.
+    unseen, own_unseen: True for keys that must be ignored.
     """
     width, masks = scores.shape[-1], own.shape[-1]
     parts = [scores.masked_fill(unseen, -math.inf), own.masked_fill(own_unseen, -math.inf)]
@@ -279,10 +258,8 @@ def joint_softmax(
 
 
 class Pieces:
-    """The functions between the matrix products of a layer, compiled if ``is_compiled``.
-
-    A compiled function reads memory only once. Without compilation, these functions take longer
-    than the matrix products on a CPU with two cores.
+    """The functions between the matrix products of a layer, compiled if ``is_compiled``: on a CPU
+    with two cores they otherwise take longer than the matrix products.
     """
 
     def __init__(self, is_compiled: bool) -> None:

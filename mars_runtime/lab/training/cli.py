@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise UsageError for invalid arguments. This check runs before torch is imported."""
+    """Raise UsageError for invalid arguments, before torch is imported."""
     at_least_one(args, "threads", "steps", "rank", "batch_tokens", "anchors", "measure_texts")
     if not args.data.is_dir():
         raise UsageError(
@@ -145,7 +145,6 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _train_adapter(args: argparse.Namespace) -> int:
-    """Train an adapter; return the exit code. Processes started by ``torchrun`` train together."""
     import torch
     import torch.distributed as dist
 

@@ -27,9 +27,8 @@ class TrainingExample:
 
 
 class Corpus:
-    """Chooses random pairs (prompt, answer) in the proportions that a recipe specifies.
-
-    folder: the data folder with natural text, which is read into memory.
+    """Chooses random pairs (prompt, answer) in the proportions of a recipe. Reads the natural text
+    in ``folder`` into memory.
     """
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
@@ -41,7 +40,6 @@ class Corpus:
         self._files = {name: [(t.prompt, t.answer) for t in tasks] for name, tasks in files.items()}
 
     def pairs(self, shard: int) -> list[tuple[str, str]]:
-        """Return the pairs (prompt, answer) of one shard, shuffled."""
         recipe = self._recipe
         rng = random.Random(f"{recipe.seed}/{shard}")
         pairs: list[tuple[str, str]] = []
@@ -57,7 +55,6 @@ class Corpus:
         return pairs
 
     def texts(self, num_shards: int) -> Iterator[str]:
-        """Yield the texts of the first ``num_shards`` shards, to train a tokenizer on."""
         return chain.from_iterable(pair for n in range(num_shards) for pair in self.pairs(n))
 
 
@@ -72,7 +69,7 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> T
 def encoded(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
 ) -> list[TrainingExample]:
-    """Return the tokenized examples of one shard. Examples with too long prompts are dropped."""
+    """Return the tokenized examples of one shard, without those with too long prompts."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 
@@ -81,8 +78,7 @@ def in_batches(
     examples: Sequence[TrainingExample], batch_tokens: int, order: str
 ) -> list[list[TrainingExample]]:
     """Put examples of similar length into batches of about ``batch_tokens`` tokens with padding.
-
-    order: seed of the random order of the batches.
+    order: seed of their random order.
     """
     rng = random.Random(order)
     result: list[list[TrainingExample]] = []

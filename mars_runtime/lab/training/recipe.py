@@ -1,7 +1,4 @@
-"""Define the recipes, which contain all hyperparameters of a training run.
-
-A recipe is saved with the weights. This module does not import torch.
-"""
+"""All hyperparameters of a training run. A recipe is saved with the weights. No torch here."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ StageName = Literal["ar", "mars", "block_diffusion"]
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a Qwen2 model. The size of a head is hidden_size / num_heads."""
-
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -29,13 +24,11 @@ class Shape:
 class Stage:
     """The token budget and the optimizer settings of one training stage.
 
-    - tokens: total number of tokens in all forward passes, including both streams, prompts and
-      padding.
+    - tokens: tokens in all forward passes, including both streams, prompts and padding.
     - batch_tokens: approximate number of tokens per step, counted like ``tokens``.
-    - learning_rate: peak of the learning rate. final_ratio: last learning rate as a share of the
-      peak.
-    - prompt_weight: weight of the prompt tokens in the loss. Models without pretraining need it to
-      be above 0.
+    - final_ratio: last learning rate as a share of its peak, ``learning_rate``.
+    - prompt_weight: weight of the prompt tokens in the loss, above 0 for models without
+      pretraining.
     """
 
     tokens: int
@@ -56,9 +49,9 @@ class Recipe:
     - mixture: pairs (source of examples, share of examples); ``data.py`` reads the sources.
     - block_size: B, the number of proposals for which masks are trained.
     - clean_weight: weight of the clean loss in stage ``mars`` ("SFT loss", paper, section 3.2).
-    - masked_share: share of the blocks of a response that are in the noisy stream of stage
-      ``mars``. The paper uses 1. A smaller share leaves more of the token budget for other texts.
-    - tokenizer: name of a bundled checkpoint that provides the tokenizer; None trains a new one.
+    - masked_share: share of the blocks of a response in the noisy stream of stage ``mars``. The
+      paper uses 1; less leaves more of the token budget for other texts.
+    - tokenizer: a bundled checkpoint that provides the tokenizer; None trains a new one.
     - precision: the ``mixed_precision`` of accelerate.
     """
 

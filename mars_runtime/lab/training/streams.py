@@ -38,7 +38,7 @@ class TokenBatch:
 
     @classmethod
     def of(cls, examples: Sequence[TrainingExample], pad: int) -> TokenBatch:
-        """Build a batch; its width is a multiple of WIDTH_STEP. pad: token id of the padding."""
+        """Build a batch; its width is a multiple of WIDTH_STEP."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
         for row, example in enumerate(examples):
@@ -60,8 +60,8 @@ class TwoStreams:
     - targets: [R, T + N], -100 for positions without a target.
     - num_clean: T.
 
-    The noisy stream has only randomly drawn blocks. Blocks do not attend to the noisy positions of
-    other blocks, so leaving out a block does not change the logits of the others.
+    Blocks do not attend to the noisy positions of other blocks, so leaving out a block does not
+    change the logits of the others.
     """
 
     ids: Tensor
@@ -82,11 +82,9 @@ class TwoStreams:
         *,
         is_diffusion: bool = False,
     ) -> TwoStreams:
-        """Build both streams of a batch.
-
-        The size of the first block of each row is drawn at random, and the response is padded with
-        EOS to a multiple of the block size. The noisy stream has a share ``masked_share`` of the
-        blocks, but at least one.
+        """Build both streams. The size of each row's first block is random, and the response is
+        padded with EOS to a multiple of the block size. The noisy stream has a share
+        ``masked_share`` of the blocks, at least one.
         """
         first = [rng.randint(1, block_size) for _ in examples]
         rows = zip(examples, first, strict=True)
@@ -117,10 +115,8 @@ class TwoStreams:
 
 
 def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three tensors of targets, [R, T + 1] each, with -100 for positions without a target.
-
-    At each position, the first and the second tensor have the next token; the second is limited to
-    tokens of the response. The third has the token at the position itself, in the response only.
+    """Return three tensors of targets, [R, T + 1], -100 without a target: the next token; the next
+    token of the response; the token at the position itself, of the response.
     """
     ids = F.pad(batch.ids, (0, 2), value=-100)
     position = torch.arange(ids.shape[1] - 1)
@@ -137,7 +133,7 @@ def _draw_blocks(
     share: float,
     rng: random.Random,
 ) -> list[list[range]]:
-    """Choose the blocks of each row's noisy stream at random; return the spans of these blocks."""
+    """Choose the blocks of each row's noisy stream at random; return their spans."""
     rows = []
     spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
     for start, length, first_block in spans:
@@ -151,9 +147,8 @@ def _draw_blocks(
 def _positions(
     rows: list[list[range]], lengths: list[int], rng: random.Random, is_diffusion: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the positions of the noisy stream and whether each is a mask, both [R, N].
-
-    The padding consists of masks at the position after the row's last token.
+    """Return the positions of the noisy stream and whether each is a mask, both [R, N]. The padding
+    is masks at the position after the row's last token.
     """
     num_noisy = _whole_width(max(sum(map(len, blocks)) for blocks in rows))
     at, is_mask = [], []
@@ -169,7 +164,7 @@ def _positions(
 
 
 def _random_masks(size: int, rng: random.Random) -> list[bool]:
-    """Choose at random which positions of a block are masks. At least one position is a mask."""
+    """Choose at random which positions of a block are masks, at least one."""
     level, always_masked = rng.random(), rng.randrange(size)
     return [position == always_masked or rng.random() < level for position in range(size)]
 
@@ -177,9 +172,8 @@ def _random_masks(size: int, rng: random.Random) -> list[bool]:
 def _fill_block(
     example: TrainingExample, first_block: int, block_size: int, eos_id: int
 ) -> TrainingExample:
-    """Append EOS to a response until its last block is full.
-
-    A truncated response, which does not end with EOS, is returned unchanged.
+    """Append EOS until the last block is full. A truncated response, without EOS, is returned
+    unchanged.
     """
     if example.ids[-1] != eos_id:
         return example
@@ -194,8 +188,8 @@ def _whole_width(width: int) -> int:
 def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_size: int) -> Tensor:
     """Return the block number of every position, [R, length]; positions of the prompt have -1.
 
-    response_start: [R] int64. first_block: [R] int64, size of the first block (1..B). The first
-    block has a random size so that blocks start at all positions, as they do in decoding.
+    first_block: [R], size of the first block (1..B). It is random so that blocks start at all
+        positions, as they do in decoding.
     """
     offset = torch.arange(length) - response_start[:, None]
     block = (offset + block_size - first_block[:, None]).div(block_size, rounding_mode="floor")
@@ -207,8 +201,7 @@ def two_stream_mask(
 ) -> Tensor:
     """Return the attention mask [R, 1, T + N, T + N], True where a query attends to a key.
 
-    clean_block: [R, T], block number of each clean position. noisy_block, noisy_position: [R, N],
-    block number and text position of each noisy position.
+    clean_block: [R, T], block number of each clean position. noisy_block, noisy_position: [R, N].
 
     A clean position attends to clean positions up to itself. A noisy position attends to the clean
     positions of earlier blocks, and to the noisy positions of its own block: up to itself if

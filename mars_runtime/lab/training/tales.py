@@ -1,7 +1,4 @@
-"""Read natural text for training from the data folder: tales to continue, questions about tales.
-
-Texts are cleaned and cut into passages.
-"""
+"""Read natural text for training from the data folder: passages of tales to continue, questions."""
 
 from __future__ import annotations
 
@@ -37,9 +34,8 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(A-Z])")
 
 
 def _is_held_out(name: str) -> bool:
-    """Return whether the tale with this title is held out for evaluation.
-
-    Titles are normalised, so a tale that occurs in two sources is in the same split in both.
+    """Return whether the tale is held out for evaluation. Titles are normalised, so a tale that
+    occurs in two sources is in the same split in both.
     """
     title = re.sub(r"^(the|a|an)[^a-z]+|[^a-z0-9/]", "", name.strip().lower())
     return zlib.crc32(title.encode()) % EVAL_ONE_IN == 0
@@ -61,7 +57,6 @@ def _tales(data: Path) -> dict[str, dict[str, str]]:
 
 
 def _chapters(data: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name, raw text) of each chapter of the children's classics."""
     text = (data / "childrens_classics.txt").read_text(encoding="utf-8")
     for book in re.split(r"^<<<BOOK ", text, flags=re.MULTILINE)[1:]:
         title, _, body = book.partition(">>>")
@@ -79,9 +74,8 @@ def _natural_task(opening: str, continuation: str) -> Task:
 
 
 def tale_passages(data: Path, split: Split) -> list[Task]:
-    """Return tasks that ask to continue a tale.
-
-    The prompt has one to three sentences of the tale, the answer the next 1500 to 2500 characters.
+    """Return tasks to continue a tale: one to three sentences, then the next 1500 to 2500
+    characters.
     """
     texts = [
         (name, "\n\n".join(sections.values())) for name, sections in _tales(data).items()
@@ -95,10 +89,8 @@ def tale_passages(data: Path, split: Split) -> list[Task]:
 
 
 def _trimmed(section: str, answer: str) -> str:
-    """Return the sentence that contains the answer, with the sentences before and after it.
-
-    If all of this is too long, returns only the sentence. Returns an empty string if even the
-    sentence is too long or no sentence contains the answer.
+    """Return the sentence with the answer and its neighbours, or only the sentence if that is too
+    long; empty if it is too long or missing.
     """
     parts = sentences(section.replace("\n", " "))
     for index, part in enumerate(parts):
@@ -109,7 +101,6 @@ def _trimmed(section: str, answer: str) -> str:
 
 
 def fairytale_questions(data: Path, split: Split) -> list[Task]:
-    """Return questions about tales, each with a passage that contains the answer verbatim."""
     tales = {name: {n: clean(t) for n, t in s.items()} for name, s in _tales(data).items()}
     tasks: list[Task] = []
     for record in _records(data / "fairytale_questions_train.jsonl"):
@@ -131,7 +122,6 @@ def fairytale_questions(data: Path, split: Split) -> list[Task]:
 
 
 def to_ascii(text: str) -> str:
-    """Replace curly quotes and dashes with ASCII, remove accents and all other non-ASCII."""
     for old, new in _REPLACED.items():
         text = text.replace(old, new)
     text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
@@ -162,7 +152,6 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences. No word is dropped."""
     pieces: list[str] = []
     start = 0
     for match in _SENTENCE.finditer(text):
@@ -173,9 +162,8 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(text: str, shortest: int = 1500, longest: int = 2500) -> list[tuple[str, str]]:
-    """Cut a cleaned text into pairs (opening of one to three sentences, continuation).
-
-    shortest, longest: length of a continuation in characters.
+    """Cut a cleaned text into pairs (opening of one to three sentences, continuation of
+    ``shortest`` to ``longest`` characters).
     """
     units: list[str] = []
     for paragraph in text.split("\n"):

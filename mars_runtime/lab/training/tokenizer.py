@@ -1,8 +1,7 @@
 """Train the byte-level BPE tokenizer of the bundled checkpoints, or copy it from one of them.
 
-The tokenizer has no normalizer and no unknown token, so every string round-trips. Each digit is a
-token, as in Qwen2. The space before a capitalised word is a separate token, so a name has the same
-tokens everywhere in a line. Small models learn to copy names much faster this way.
+Each digit is a token, as in Qwen2. The space before a capitalised word is a separate token, so a
+name has the same tokens everywhere in a line, and small models learn to copy names much faster.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SPLIT = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Train a tokenizer with ``vocab_size`` ids. The first ids are the special tokens."""
+    """Train a tokenizer with ``vocab_size`` ids, of which the first are the special tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -52,7 +51,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> None:
-    """Write the tokenizer with the ChatML template, in the format of transformers."""
     import transformers
 
     fast_class: Any = transformers.PreTrainedTokenizerFast
@@ -71,11 +69,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
 
 
 def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
-    """Write a tokenizer to the folder ``out``.
-
-    The tokenizer is copied from the checkpoint ``start`` or from the checkpoint that the recipe
-    names. If there is neither, an existing tokenizer in ``out`` is kept, or else a new tokenizer is
-    trained.
+    """Write a tokenizer to ``out``: a copy from ``start`` or from the recipe's checkpoint, else the
+    one in ``out``, else a new one.
     """
     start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
     if start is not None:

@@ -40,9 +40,8 @@ STATE = "resume.pt"
 
 @dataclass(slots=True)
 class Progressed:
-    """The progress of a run. shard, batch: the next batch to read.
-
-    To resume a run, these values are stored with the tensors of the model and the optimizer.
+    """The progress of a run, stored with the tensors of model and optimizer. shard, batch: the next
+    batch.
     """
 
     step: int = 0
@@ -52,10 +51,7 @@ class Progressed:
 
 
 def learning_rate(stage: Stage, tokens: int) -> float:
-    """Return the learning rate after ``tokens`` tokens of a stage.
-
-    A linear warm-up is followed by a cosine decay to ``final_ratio`` of the peak.
-    """
+    """Linear warm-up, then cosine decay to ``final_ratio`` of the peak."""
     if tokens < stage.warmup_tokens:
         return stage.learning_rate * (tokens + 1) / stage.warmup_tokens
     share = (tokens - stage.warmup_tokens) / max(1, stage.tokens - stage.warmup_tokens)
@@ -64,7 +60,6 @@ def learning_rate(stage: Stage, tokens: int) -> float:
 
 
 def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
-    """Build a Qwen2 model with the shape of the recipe and seeded random weights."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     shape = recipe.shape
@@ -88,7 +83,7 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 
 
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
-    """Build AdamW for the trainable parameters, with weight decay only on matrices."""
+    """Build AdamW with weight decay only on matrices."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": stage.weight_decay},
@@ -99,11 +94,7 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 
 
 class Trainer:
-    """Trains one stage of a recipe on one device, and writes the checkpoint to ``out``.
-
-    data: the folder with the texts. start: folder of the checkpoint to start from; None for a new
-    model.
-    """
+    """Trains one stage of a recipe on one device. start: folder of a checkpoint, or None."""
 
     def __init__(
         self,
@@ -146,7 +137,6 @@ class Trainer:
             fuse_norms(plain)
 
     def losses(self, examples: list[TrainingExample]) -> tuple[dict[str, Tensor], int]:
-        """Return the loss terms of one batch and the number of tokens in its forward pass."""
         device = self.accelerator.device
         if self.name == "ar":
             batch = TokenBatch.of(examples, self.tokenizer.pad_id).to(device)
@@ -164,7 +154,6 @@ class Trainer:
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
-        """Perform one optimizer step on a batch, and return the loss terms."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.stage, self.progressed.tokens)
         with self.accelerator.autocast():
@@ -178,7 +167,7 @@ class Trainer:
         return {name: float(term.detach()) for name, term in terms.items()}
 
     def stream(self) -> Iterator[list[TrainingExample]]:
-        """Yield batches, starting with the next unread one, until the token budget is used up."""
+        """Yield batches, from the next unread one, until the token budget is used up."""
         progress = self.progressed
         while progress.tokens < self.stage.tokens:
             # Tokens of the clean and of the noisy stream count towards ``batch_tokens``.
@@ -193,16 +182,14 @@ class Trainer:
                 progress.shard, progress.batch = progress.shard + 1, 0
 
     def logged(self) -> Iterator[str]:
-        """Train until the budget is used up; yield a log line for each step."""
         for examples in self.stream():
             terms = self.log.smooth(self.step(examples))
             yield self.log.write(self.progressed.step, self.progressed.tokens, terms)
 
     def run(self) -> bool:
-        """Train until the budget is used up, and save every few minutes and at the end.
-
-        The first Ctrl-C ends the run after the current step, the second one at once. Returns
-        whether Ctrl-C ended the run.
+        """Train until the budget is used up, and save every few minutes and at the end. The first
+        Ctrl-C ends the run after the current step, the second one at once; return whether there was
+        one.
         """
         saved = time.monotonic()
         with interruptible(signal.SIGINT, is_second_fatal=True) as interrupt:
@@ -247,7 +234,6 @@ class Trainer:
 
 
 def save_state(state: dict[str, Any], out: Path) -> None:
-    """Write the state of a run to the folder ``out``, atomically."""
     out.mkdir(parents=True, exist_ok=True)
     partial_file = out / f"{STATE}.partial"
     torch.save(state, partial_file)
@@ -255,11 +241,7 @@ def save_state(state: dict[str, Any], out: Path) -> None:
 
 
 def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Tensor]:
-    """Return the loss terms of stage ``ar``.
-
-    The loss is the cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times
-    the cross entropy of the prompt tokens.
-    """
+    """Return CE(response, EOS included) + prompt_weight * CE(prompt), and its terms."""
     hidden = model.model(input_ids=batch.ids).last_hidden_state[:, :-1]
     position = torch.arange(hidden.shape[1], device=batch.ids.device)
     is_response = position >= batch.response_start[:, None] - 1
@@ -274,10 +256,7 @@ def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Te
 
 
 def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str, Tensor]:
-    """Return the loss terms of stage ``mars``: CE(noisy) + clean_weight * CE(clean).
-
-    One forward pass reads both streams.
-    """
+    """Return CE(noisy) + clean_weight * CE(clean), and its terms, by one forward pass."""
     # An additive mask (0 or the lowest float) works with every attention implementation.
     bias = torch.zeros(streams.mask.shape, device=streams.mask.device)
     hidden = model.model(
@@ -296,19 +275,13 @@ def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str,
 
 
 def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy, or 0 without targets, which can happen with random masking.
-
-    hidden: [M, H], the hidden states of the positions that have a target. targets: [M].
-    """
+    """Return the mean cross entropy, or 0 without targets. hidden: [M, H]; targets: [M]."""
     loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
     return loss / max(1, len(targets))
 
 
 def fuse_norms(model: Any) -> None:
-    """Make each norm of the model run as one kernel.
-
-    Without compiling, a norm of transformers runs as eight kernels.
-    """
+    """Make each norm of the model run as one kernel; in transformers it runs as eight."""
     for module in model.modules():
         if type(module).__name__ == "Qwen2RMSNorm":
             module.forward = partial(_norm, module)
@@ -320,9 +293,8 @@ def _norm(module: Any, x: Tensor) -> Tensor:
 
 @contextmanager
 def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[Event]:
-    """Yield an event that is set when a signal arrives, so that the caller can stop cleanly.
-
-    is_second_fatal: whether a second signal has its default effect and ends the process.
+    """Yield an event that is set when a signal arrives. is_second_fatal: whether a second signal
+    ends the process.
     """
     received = Event()
 
@@ -352,7 +324,6 @@ class TrainingLog:
         self._tokens = -1
 
     def smooth(self, terms: dict[str, float]) -> dict[str, float]:
-        """Add the loss terms of a step; return their exponential moving averages."""
         for name, value in terms.items():
             self.terms[name] = 0.95 * self.terms.get(name, value) + 0.05 * value
         return self.terms
@@ -371,7 +342,7 @@ class TrainingLog:
 
 
 def progress_bar() -> Progress:
-    """Return a progress bar for the terminal. Its tasks need a field ``info``, the text to show."""
+    """Return a progress bar. Its tasks need a field ``info``, the text to show."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))

@@ -46,7 +46,6 @@ The adapter was trained on {masks} masks with the mask token `{mask_token}` and 
 
 
 def model_card(metadata: dict[str, Any]) -> str:
-    """Return the model card of an adapter. metadata: the content of ``adapter.json``."""
     held_out, base = metadata["held_out"], metadata["base"]
     entry = entry_of(base)
     gguf = entry.gguf.hub if entry and entry.gguf else None

@@ -22,7 +22,6 @@ DEPTHS = (2, 3, 4, 6, 8)
 
 
 def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
-    """Return the first ``per_kind`` texts of each kind."""
     kinds: dict[str, list[Text]] = {}
     for text in texts:
         kinds.setdefault(text.kind, []).append(text)
@@ -42,10 +41,9 @@ def right_rows(
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
     """Return the held-out figures as JSON values.
 
-    ``by_depth`` and ``by_kind`` have pairs of tokens per forward pass: with one group of masks, and
-    with a group after every pending token. ``by_depth`` has a pair for each B, ``by_kind`` a pair
-    for each kind of text with the largest B. ``by_position`` is the share of groups in which the
-    first j masks are right.
+    ``by_depth`` (for each B) and ``by_kind`` (for the largest B) have pairs of tokens per forward
+    pass: one group of masks, and a group after every pending token. ``by_position``: share of
+    groups in which the first j masks are right.
     """
     every = [right for _, right in rows]
     kinds = sorted({kind for kind, _ in rows})
@@ -65,10 +63,8 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def forwards_every(right: Sequence[int], block_size: int) -> int:
-    """Return the number of passes to decode a text if masks follow every pending token.
-
-    Each pass verifies drafts and proposes new drafts after every one of these drafts. Therefore the
-    next pass has drafts to verify, regardless of how many are accepted.
+    """Return the number of passes to decode a text if masks follow every pending token, so that the
+    next pass has drafts regardless of how many are accepted.
     """
     at = count = 0
     while at < len(right):
@@ -78,9 +74,8 @@ def forwards_every(right: Sequence[int], block_size: int) -> int:
 
 
 def forwards_one(right: Sequence[int], block_size: int) -> int:
-    """Return the number of passes to decode a text if masks follow only the last draft.
-
-    A pass gives usable new drafts only if all drafts that it verifies are right.
+    """Return the number of passes to decode a text if masks follow only the last draft, so that a
+    pass gives drafts only if all drafts that it verifies are right.
     """
     at = count = 0
     num_drafts = block_size - 1
@@ -100,10 +95,8 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
 
 
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
-    """Return the tokens per forward pass over all texts, for two layouts of the masks.
-
-    The first value is for one group of masks after the last draft, the second value for a group
-    after every pending token.
+    """Return the tokens per forward pass over all texts: with one group of masks after the last
+    draft, and with a group after every pending token.
     """
     tokens = sum(map(len, texts))
     num_single = sum(forwards_one(text, block_size) for text in texts)
@@ -112,6 +105,5 @@ def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
-    """Return the share of groups in which the first j masks are right, for each j from 1."""
     groups = max(1, sum(map(len, texts)))
     return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

@@ -24,16 +24,12 @@ MAX_MASKS_AT_ONCE = 1024
 
 
 class TrainedVocabulary:
-    """The part of the vocabulary that occurs in the training texts.
-
-    Other tokens are never a target, so the softmax of the loss leaves them out.
+    """The tokens that occur in the training texts. Others are never a target, so the softmax of the
+    loss leaves them out.
     """
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """Build the vocabulary from ``tokens``, and add others up to a multiple of STRIP_WIDTH.
-
-        tokens: sorted token ids.
-        """
+        """Build the vocabulary from sorted ids, and add others up to a multiple of STRIP_WIDTH."""
         others = torch.ones(len(model.embedding), dtype=torch.bool)
         others[tokens] = False
         missing = others.nonzero()[: -len(tokens) % STRIP_WIDTH, 0]
@@ -44,19 +40,16 @@ class TrainedVocabulary:
         self._row[tokens] = torch.arange(len(tokens))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Return the row of each token id in the output head for this vocabulary."""
         return self._row[ids]
 
     def logits(self, h: Tensor) -> Tensor:
-        """Return logits for the tokens of this vocabulary. h: [N, H], normed hidden states."""
         return F.linear(h.to(self.head.dtype), self.head)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The loss of a batch, and figures about its masks.
-
-    masks: number of masks with a target. first: share of groups in which the first mask is right.
+    """The loss of a batch. masks: number of masks with a target. first: share of groups in which
+    the first mask is right.
     """
 
     loss: Tensor
@@ -72,11 +65,8 @@ def batch_loss(
     num_masks: int,
     until_miss: bool,
 ) -> Terms:
-    """Return the loss of one batch.
-
-    For an adapter, this is ``mask_loss``; the clean stream has no gradients. If all weights are
-    trained, both streams have gradients, and the SFT loss of the clean stream is added (paper,
-    section 3.2).
+    """Return ``mask_loss``, without gradients of the clean stream. If all weights are trained, both
+    streams have gradients, and the SFT loss of the clean stream is added (paper, section 3.2).
     """
     is_full = isinstance(parameters, FullWeights)
     if isinstance(parameters, FullWeights):
@@ -104,9 +94,9 @@ def mask_loss(
 ) -> Terms:
     """Return the loss at the masks, plus the loss of the sampler head if there is one.
 
-    The loss is the cross entropy, in which mask j of a group has the weight 0.8^(j-1). x: [N, A, M,
-    H], residual stream of the masks. until_miss: ignore the masks after the first wrong mask of a
-    group, because verification never accepts them (Spec-AUF, arXiv 2607.01893).
+    Mask j of a group has the weight 0.8^(j-1) in the cross entropy. x: [N, A, M, H], residual
+    stream of the masks. until_miss: ignore the masks after the first wrong one of a group, which
+    verification never accepts (Spec-AUF, arXiv 2607.01893).
     """
     num_masks = x.shape[2]
     targets, counts = batch.targets(num_masks)
@@ -134,18 +124,14 @@ def mask_loss(
 
 
 def reached(right: Tensor) -> Tensor:
-    """Return 1 for each mask up to and including the first wrong one of its group, else 0.
-
-    right: [..., M] bool.
-    """
+    """Return 1 for each mask up to and including the first wrong one of its group, else 0."""
     before = torch.cat([torch.ones_like(right[..., :1]), right[..., :-1]], -1)
     return before.long().cumprod(-1)
 
 
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
-    """Return the mean cross entropy of the sampler head's choice. scores, is_target: [N, C].
-
-    Masks are ignored if their candidates do not include the target.
+    """Return the mean cross entropy of the sampler head's choice, without masks whose candidates
+    lack the target. scores, is_target: [N, C].
     """
     weight = weight * is_target.any(-1)
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
@@ -156,9 +142,7 @@ def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
 def right_masks(
     model: Backbone, parameters: Parameters | FullWeights, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
-    """Return the number of masks before the first wrong one, for each text and each anchor.
-
-    An anchor is the token that a group of masks follows."""
+    """Return the number of masks before the first wrong one, for each text and each anchor."""
     clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
@@ -172,9 +156,8 @@ def right_masks(
 
 
 def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous: Tensor) -> Tensor:
-    """Return the tokens [N] that masks propose.
-
-    x: [N, H], residual stream of the masks. previous: [N], the token before each proposal.
+    """Return the tokens [N] that masks propose. x: [N, H], their residual stream. previous: [N],
+    the token before each proposal.
     """
     if sampler is None:
         return torch.cat([model.greedy(rows) for rows in torch.split(x, MAX_MASKS_AT_ONCE)])
@@ -191,7 +174,6 @@ def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous:
 
 def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits [N, V] that predict the tokens of the response, and these tokens [N].
-
     hidden: [rows, T, H], residual stream of the clean tokens.
     """
     position = torch.arange(batch.ids.shape[1] - 1)
@@ -203,9 +185,8 @@ def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple
 
 @torch.no_grad()
 def agreement(model: Backbone, batches: list[AnchoredBatch]) -> float:
-    """Return the share of held-out tokens that are the greedy choice of ``model``.
-
-    All held-out tokens are greedy choices of the base model.
+    """Return the share of held-out tokens, all greedy choices of the base, that ``model`` chooses
+    too.
     """
     right = total = 0
     for batch in batches:

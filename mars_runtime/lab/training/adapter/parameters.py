@@ -1,7 +1,6 @@
 """The trainable parameters of an adapter: low-rank updates, mask embeddings, sampler head.
 
-They are saved in the format that ``mars_runtime.model.adapter`` reads. ``FullWeights`` trains all
-weights of the base instead, for comparison, and is not saved.
+``FullWeights`` trains all weights of the base instead, for comparison, and is not saved.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ SAMPLER_WIDTH = 512
 class Form:
     """The options that determine the parameters of an adapter.
 
-    - rank: rank of the updates of o and down. qkv and gate_up, which are joined matrices, have
-      twice this rank.
+    - rank: rank of the updates of o and down; the joined matrices qkv and gate_up have twice this
+      rank.
     - embeddings: number of mask embeddings; 1, or one for each position in a group.
-    - sampler: whether there is a sampler head.
     - full: whether to fine-tune all weights of the base instead of an adapter.
     """
 
@@ -47,12 +45,11 @@ class Form:
     full: bool = False
 
     def ranks(self) -> dict[str, int]:
-        """Return the rank of the update for each part of a layer."""
         return {"qkv": 2 * self.rank, "o": self.rank, "gate_up": 2 * self.rank, "down": self.rank}
 
 
 class Parameters(nn.Module):
-    """The parameters of an adapter for ``model``, in float32. The update is zero at first."""
+    """The float32 parameters of an adapter. The update is zero at first."""
 
     def __init__(self, model: Backbone, form: Form, seed: int) -> None:
         super().__init__()
@@ -71,17 +68,13 @@ class Parameters(nn.Module):
         self.sampler = SamplerModule(len(mean)) if form.sampler else None
 
     def embedding(self, masks: int) -> Tensor:
-        """Return the embeddings [masks, H] of a group of masks.
-
-        If the group is longer than the number of embeddings, its last masks share an embedding.
+        """Return the embeddings [masks, H] of a group of masks, of which the last ones may share
+        one.
         """
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
     def update(self, dtype: torch.dtype) -> Update:
-        """Return a function that adds the adapter's update to the matrix products of ``Backbone``.
-
-        dtype: dtype of the products.
-        """
+        """Return the update of ``Backbone``'s matrix products, which have the dtype ``dtype``."""
         a = {name: weight.to(dtype) for name, weight in self.a.items()}
         b = {name: (UPDATE_FACTOR * weight).to(dtype) for name, weight in self.b.items()}
 
@@ -105,7 +98,6 @@ class Parameters(nn.Module):
             tensor.copy_(saved[name] / UPDATE_FACTOR if name.endswith(".b") else saved[name])
 
     def saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name in the saved files, tensor) for every parameter."""
         yield "mask_embedding", self.mask_embedding.data
         for name in self.a:
             index, part = name.split("_", 1)
@@ -116,9 +108,8 @@ class Parameters(nn.Module):
                 yield f"sampler.{name}", weight.data
 
     def save(self, folder: Path, metadata: dict[str, Any]) -> None:
-        """Write the parameters in bfloat16, and ``adapter.json`` with the metadata.
-
-        Each file is replaced atomically. Other weight files of an earlier adapter are removed.
+        """Write the parameters in bfloat16, and ``adapter.json``. Each file is replaced atomically;
+        other weight files are removed.
         """
         tensors = {
             name: (UPDATE_FACTOR * tensor if name.endswith(".b") else tensor).bfloat16()
@@ -140,9 +131,8 @@ class Parameters(nn.Module):
 
 
 class FullWeights(nn.Module):
-    """All weights of a base and a mask embedding as trainable float32 parameters.
-
-    They are fine-tuned as in the paper, but on the texts and masks of adapter training.
+    """All weights of a base and a mask embedding as trainable float32 parameters, fine-tuned as in
+    the paper on the texts of adapter training.
     """
 
     sampler = None
@@ -163,7 +153,6 @@ class FullWeights(nn.Module):
         return Backbone(replace(self._base, weights=weights), dtype)
 
     def embedding(self, masks: int) -> Tensor:
-        """Return the embeddings [masks, H] of a group of masks, which are all equal."""
         return self.mask_embedding.expand(masks, -1)
 
     def update(self, _dtype: torch.dtype) -> None:
@@ -184,17 +173,14 @@ class SamplerModule(nn.Module):
         nn.init.zeros_(self.second.weight)
 
     def forward(self, previous: Tensor, h: Tensor, candidates: Tensor, logits: Tensor) -> Tensor:
-        """Return the float32 scores [N, C] of candidates.
-
-        previous: [N, H], embeddings of the previous tokens. h: [N, H] float32, normed hidden
-        states. candidates: [N, C, H], embeddings. logits: [N, C], logits of the candidates.
+        """Return the float32 scores [N, C]. previous: [N, H], embeddings. h: [N, H], normed hidden
+        states. candidates: [N, C, H], embeddings. logits: [N, C].
         """
         direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
         return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]
 
 
 def in_files(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Divide tensors, in order, into files of at most MAX_FILE_BYTES."""
     files: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():

@@ -1,9 +1,8 @@
 """Build the batches of adapter training, and run the base model on them.
 
 A batch has texts (prompts with answers) and random anchors: positions after which a group of masks
-follows. ``read_clean`` computes the keys and values of the text. ``read_masks`` runs the groups of
-masks, which attend to these keys and values. Batches depend only on the seed, the step and the
-texts, so a resumed run trains on the same batches as an uninterrupted run.
+follows. Batches depend only on the seed, the step and the texts, so a resumed run trains on the
+same batches as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MIN_RESPONSE = 4
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A prompt and its response. ids: token ids of both. start: index of the response."""
+    """A prompt and its response. start: index of the response in ``ids``."""
 
     kind: str
     ids: tuple[int, ...]
@@ -36,17 +35,15 @@ class Text:
 
     @property
     def anchors(self) -> range:
-        """All positions p after which a group of masks has at least one target.
-
-        Mask j of the group is at position p + j and predicts the token at p + j + 1.
+        """All positions p after which a group of masks has a target. Mask j is at position p + j
+        and predicts the token at p + j + 1.
         """
         return range(self.start - 1, len(self.ids) - 2)
 
 
 def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
-    """Read the answers in ``folder``; return (training texts, held-out texts).
-
-    Texts are cut to the largest of WIDTHS. Raises UsageError if one of the lists is empty.
+    """Return (training texts, held-out texts), cut to the largest of WIDTHS. Raises UsageError if
+    one is empty.
     """
     parts: tuple[list[Text], list[Text]] = ([], [])
     for record in store.read(folder):
@@ -101,7 +98,7 @@ class AnchoredBatch:
         )
 
     def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return the target token of each mask and whether a target exists, both [N, A, M]."""
+        """Return the target token of each mask and whether it exists, both [N, A, M]."""
         position, tokens = self._behind_anchors(2, num_masks)
         return tokens, (position < self.length[:, None, None]) & self.is_real[..., None]
 
@@ -110,9 +107,8 @@ class AnchoredBatch:
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return M consecutive positions after each anchor, and their tokens, both [N, A, M].
-
-        For an anchor p, the positions start at p + ``first``.
+        """Return the positions from p + ``first`` on for each anchor p, and their tokens, both [N,
+        A, M].
         """
         position = self.anchors[..., None] + torch.arange(first, first + num_masks)
         clipped = position.clamp(max=self.ids.shape[1] - 1).flatten(1)
@@ -136,10 +132,7 @@ def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> l
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """The clean stream of a batch.
-
-    keys, values: [N, kv heads, T, d] for each layer. hidden: [N, T, H], residual stream.
-    """
+    """keys, values: [N, kv heads, T, d] for each layer. hidden: [N, T, H], residual stream."""
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -147,7 +140,6 @@ class Clean:
 
 
 def read_clean(model: Backbone, ids: Tensor) -> Clean:
-    """Run the base with causal attention on ids [N, T]; return keys, values, hidden states."""
     rows, width = ids.shape
     keys: list[Tensor] = []
     values: list[Tensor] = []
@@ -166,15 +158,14 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 
 
 def own_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return q @ k^T for q, k [..., M, d], computed with elementwise products and sums.
-
-    For many small matrices, this is faster than a matrix product.
+    """Return q @ k^T for [..., M, d] by elementwise products, which is faster for many small
+    matrices.
     """
     return (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
 
 
 def own_values(weights: Tensor, v: Tensor) -> Tensor:
-    """Return weights [..., M, M] @ v [..., M, d], computed with sums as in ``own_scores``."""
+    """Return weights [..., M, M] @ v [..., M, d], by elementwise products."""
     return (weights[..., None] * v[..., None, :, :]).sum(-2)
 
 
@@ -183,9 +174,8 @@ def read_masks(
 ) -> Tensor:
     """Run a group of M masks after each anchor; return their residual stream [N, A, M, H].
 
-    Mask j of the group after an anchor p is at position p + j. It attends to the clean tokens up to
-    p, and to the masks of its group up to itself. embedding: [M, H]. update: the adapter's update,
-    or None to use the weights of the base unchanged.
+    Mask j after an anchor p is at position p + j. It attends to the clean tokens up to p and to its
+    group up to itself. embedding: [M, H]. update: the adapter's, or None for the base unchanged.
     """
     rows, groups = batch.anchors.shape
     masks = len(embedding)

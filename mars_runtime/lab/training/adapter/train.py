@@ -1,7 +1,6 @@
 """Train an adapter: perform steps, measure on held-out texts, save the state of the run.
 
-``torchrun`` can start several processes for one run. Each process trains on different batches, and
-their gradients are averaged.
+Processes of ``torchrun`` train on different batches, and their gradients are averaged.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ class AdapterRecipe:
 
     - masks: numbers of masks per group, which the steps use in turn. Most groups are short, because
       decoding rarely accepts more than three masks.
-    - measure_steps: number of steps between held-out measurements. After each measurement, the
-      state of the run is saved.
-    - patience: number of measurements without an improvement after which the training stops.
+    - measure_steps: steps between held-out measurements, after which the state is saved.
+    - patience: measurements without an improvement after which the training stops.
     """
 
     steps: int
@@ -61,17 +59,14 @@ class AdapterRecipe:
     seed: int = 20261122
 
     def rate(self, step: int) -> float:
-        """Return the learning rate at ``step`` as a share of its peak: warm-up, cosine decay."""
+        """Return the learning rate as a share of its peak: warm-up, cosine decay."""
         rise = min(1.0, (step + 1) / self.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
 
 
 class AdapterTrainer:
-    """Trains an adapter for the base named ``base``, and writes it to the folder ``out``.
-
-    texts: folder with the answers that ``distill`` wrote.
-    """
+    """Trains an adapter for a base. texts: folder with the answers that ``distill`` wrote."""
 
     def __init__(
         self,
@@ -103,7 +98,6 @@ class AdapterTrainer:
         self._stopped = False
 
     def run(self) -> None:
-        """Train until the last step, or until measurements stop improving or a signal arrives."""
         log = AdapterLog(self.out / "log.jsonl", self.rank == 0)
         # torchrun forwards signals, so a process can get two for one Ctrl-C.
         with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
@@ -121,10 +115,8 @@ class AdapterTrainer:
         self.save()
 
     def _is_any(self, value: bool) -> bool:
-        """Return whether ``value`` is true in any process; all processes get the same result.
-
-        Thus all processes stop together. If only one process stopped, the others would wait for its
-        gradients forever.
+        """Return whether ``value`` is true in any process, so that all stop together. If only one
+        stopped, the others would wait for its gradients forever.
         """
         if self.world == 1:
             return value
@@ -133,7 +125,6 @@ class AdapterTrainer:
         return bool(combined)
 
     def step(self) -> dict[str, float]:
-        """Perform one optimizer step; return its loss and the share of right first masks."""
         recipe, at = self.recipe, self.progress.step
         rate = recipe.rate(at)
         for group in self.optimizer.param_groups:
@@ -156,7 +147,6 @@ class AdapterTrainer:
         return {"loss": float(terms.loss.detach()), "first": terms.first}
 
     def batch(self, step: int) -> AnchoredBatch:
-        """Return the batch of this process for ``step``."""
         recipe = self.recipe
         index = step * self.world + self.rank
         number = 0
@@ -198,7 +188,6 @@ class AdapterTrainer:
         return line
 
     def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
-        """Return the rows of all processes, which measure different held-out texts."""
         if self.world == 1:
             return rows
         parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]
@@ -233,13 +222,11 @@ class AdapterTrainer:
         save_state(state, self.out)
 
     def start_from(self, folder: Path) -> None:
-        """Load the parameters of a saved adapter to start from. Raises CheckpointError."""
         if isinstance(self.parameters, FullWeights):
             raise CheckpointError("--full cannot start from an adapter. Remove --adapter.")
         self.parameters.load(folder)
 
     def resume(self) -> None:
-        """Load the state that was last saved in ``out``, to continue the run from it."""
         device = torch.get_default_device()
         state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         self.parameters.load_state_dict(state["parameters"])
@@ -247,7 +234,6 @@ class AdapterTrainer:
         self.progress = TrainingProgress(**state["progress"])
 
     def _share_gradients(self) -> None:
-        """Average the gradients of all processes, with a single all-reduce."""
         if self.world == 1:
             return
         gradients = [p.grad for p in self.parameters.parameters() if p.grad is not None]
@@ -276,10 +262,8 @@ def new_optimizer(
 
 @dataclass
 class TrainingProgress:
-    """The progress of a run. seconds: CPU time of this process in training steps.
-
-    masks: number of masks that were trained so far. best: highest number of tokens per forward pass
-    on held-out texts, measured at ``best_step``.
+    """seconds: CPU time in training steps. masks: number of masks trained so far. best: highest
+    number of tokens per forward pass on held-out texts, measured at ``best_step``.
     """
 
     step: int = 0
@@ -291,17 +275,13 @@ class TrainingProgress:
 
 
 class AdapterLog:
-    """Writes a line of JSON every ten steps and at each measurement.
-
-    is_writer: whether this process writes. Only the first process does.
-    """
+    """Writes a line of JSON every ten steps and at each measurement, in the first process only."""
 
     def __init__(self, path: Path, is_writer: bool) -> None:
         self._path, self._is_writer = path, is_writer
         self._recent: list[dict[str, float]] = []
 
     def step(self, progress: TrainingProgress, terms: dict[str, float]) -> None:
-        """Add the loss terms of a step; write their means every ten steps."""
         self._recent.append(terms)
         if progress.step % 10:
             return
@@ -314,7 +294,6 @@ class AdapterLog:
         self.write({**head, "seconds": round(progress.seconds), "masks_per_second": rate, **mean})
 
     def write(self, line: dict[str, Any]) -> None:
-        """Append a line to the file, and print it."""
         if not self._is_writer:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,5 @@
-"""``python -m mars_runtime distill``: generate training data for an adapter.
-
-The base model of the adapter answers prompts; an adapter then trains on these answers.
+"""``python -m mars_runtime distill``: let the base model write the answers on which an adapter
+trains.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Parse a value of ``--part``: "K/N", 1 <= K <= N; return (K, N). Raises UsageError."""
+    """Parse "K/N", 1 <= K <= N; return (K, N). Raises UsageError."""
     first, _, second = text.partition("/")
     if not (first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
         raise UsageError(f"--part must be K/N, such as 1/2, got {text}.")

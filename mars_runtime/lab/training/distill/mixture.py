@@ -29,24 +29,19 @@ MIN_SHARED_WORDS = 13
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation to answer, and its kind."""
-
     kind: str
     turns: Turns
 
     @property
     def is_held_out(self) -> bool:
-        """Whether this prompt is held out for evaluation. The result depends only on its texts."""
         return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
 
 
 def mixture(
     data: Path, written: list[str], benchmarks: Set[int], seed: int, count: int
 ) -> list[Prompt]:
-    """Return the first ``count`` prompts of the training mixture.
-
-    written: prompts that the base model wrote. benchmarks: hashes of word sequences (see ``runs``)
-    that no prompt may contain.
+    """Return the first ``count`` prompts. written: prompts of the base model. benchmarks: hashes of
+    word sequences (``runs``) that no prompt may contain.
     """
     texts = Texts(data, seed)
     passages = texts.passages()
@@ -77,10 +72,8 @@ def mixture(
 def interleave(
     sources: Mapping[str, Iterator[Turns]], shares: Mapping[str, float]
 ) -> Iterator[Prompt]:
-    """Yield prompts so that at any point the kinds have the given shares (which add up to 1).
-
-    If the source of a kind is exhausted, the other kinds continue. Repeated conversations are
-    dropped.
+    """Yield prompts, without repetitions, so that at any point the kinds have the given shares
+    (which add up to 1). If a source is exhausted, the others continue.
     """
     seen: set[Turns] = set()
     drawn = dict.fromkeys(sources, 0)
@@ -98,7 +91,6 @@ def interleave(
 
 
 def words(text: str) -> list[str]:
-    """Return the words and numbers of a text in lower case, without punctuation."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
@@ -112,10 +104,7 @@ def runs(text: str) -> set[int]:
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """Return the hashes of all sequences of MIN_SHARED_WORDS words in a folder's benchmark files.
-
-    All strings in ``*.jsonl`` and ``*.jsonl.gz`` files count.
-    """
+    """Return ``runs`` of all strings in ``*.jsonl`` and ``*.jsonl.gz`` in a folder."""
     files = sorted(folder.glob("*.jsonl*"))
     return {run for path in files for text in _strings(path) for run in runs(text)}
 

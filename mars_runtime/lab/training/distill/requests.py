@@ -1,8 +1,5 @@
-"""Generate requests like those that people send to a chat model.
-
-The kinds of requests are everyday requests, code, word problems, and requests about a passage.
-Subjects and phrasings are in ``requests.json``. Passages and questions come from a folder of public
-texts.
+"""Generate requests like those that people send to a chat model, from ``requests.json`` and a
+folder of public texts.
 """
 
 from __future__ import annotations
@@ -46,7 +43,6 @@ def _everyday(draw: random.Random) -> str:
 
 
 def code_requests(draw: random.Random) -> Iterator[Turns]:
-    """Yield requests about code without end, for example to write, explain or change code."""
     makers = [_function] * 6 + [_completion] * 2 + [_snippet] * 2
     makers += [_query] * 2 + [_command] * 2 + [_page, _question, _script, _edit]
     while True:
@@ -114,7 +110,6 @@ def _script(draw: random.Random) -> Turns:
 
 
 def _edit(draw: random.Random) -> Turns:
-    """Return a conversation: a request for a function, code, and a request to change the code."""
     tag, code = draw.choice(CODE["snippets"])
     a, b, f = draw.sample(CODE["names"], 3)
     filled = code.format(a=a, b=b, f=f, m=draw.randint(2, 9), n=20)
@@ -124,15 +119,12 @@ def _edit(draw: random.Random) -> Turns:
 
 @dataclass(frozen=True, slots=True)
 class PassageQuestion:
-    """A question, its short answer, and the passage that contains the answer."""
-
     passage: str
     question: str
     answer: str
 
 
 def summaries(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
-    """Yield one request for each passage, such as a request for a summary."""
     for passage in passages:
         yield (_joined(draw.choice(READING["summary"]), passage, draw),)
 
@@ -148,10 +140,7 @@ def questions(items: Iterable[PassageQuestion], draw: random.Random) -> Iterator
 
 
 def rewriting(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
-    """Yield requests to rewrite a short passage or to extract information from it.
-
-    About two thirds are requests to rewrite.
-    """
+    """Yield requests to rewrite a short passage (two thirds) or to extract information from it."""
     for passage in passages:
         request = draw.choice(READING["rewriting" if draw.random() < 0.65 else "extraction"])
         text = first_sentences(passage, draw.choice((1, 2, 3, 4)))
@@ -172,20 +161,17 @@ def first_sentences(text: str, count: int) -> str:
 
 
 def with_mistakes(text: str, draw: random.Random) -> str:
-    """Introduce a few mistakes of grammar and spelling into a text."""
     for right, wrong in draw.sample(READING["slips"], 5):
         text = text.replace(right, wrong, 2)
     return text
 
 
 def _joined(request: str, passage: str, draw: random.Random) -> str:
-    """Combine a request and a passage, in a random order and layout."""
     order: str = draw.choice(READING["orders"])
     return order.format(request, passage)
 
 
 def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
-    """Yield items of the iterators in turn, until one of the iterators is exhausted."""
     for stream in cycle(streams):
         turns = next(stream, None)
         if turns is None:
@@ -194,9 +180,8 @@ def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
 
 
 class Texts:
-    """Reads the public texts in a folder, in a random order that depends only on ``seed``.
-
-    All methods that read files raise FileNotFoundError for a missing file.
+    """Reads the public texts in a folder, in a random order by ``seed``. Raises
+    FileNotFoundError.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -204,7 +189,6 @@ class Texts:
         self._seed = seed
 
     def random(self, name: str) -> random.Random:
-        """Return a new random generator, which depends only on ``name`` and the seed."""
         return random.Random(f"{self._seed}/{name}")
 
     def instructions(self) -> Iterator[Turns]:
@@ -213,7 +197,6 @@ class Texts:
         return ((row["prompt"],) for row in rows if 8 <= len(row["prompt"]) <= 1200)
 
     def maths(self) -> Iterator[Turns]:
-        """Yield word problems for primary school, with varying instructions."""
         draw = self.random("maths")
         for row in self._shuffled("gsm8k_train.jsonl"):
             question = row["question"].strip()

@@ -1,7 +1,5 @@
-"""Generate the training data of an adapter with its base model.
-
-First the base model writes some of the prompts, then it answers all prompts of the mixture. Work
-that is already stored is skipped.
+"""Generate the training data of an adapter: the base model writes some of the prompts, then answers
+all of the mixture. Stored work is skipped.
 """
 
 from __future__ import annotations
@@ -36,10 +34,7 @@ ENDS = {"eos": "eos", "limit": "length", "repeats": "loop"}
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to prompt number ``index``.
-
-    ids: tokens of the answer, EOS included. end: why the answer ended: eos, length or loop.
-    """
+    """The answer to prompt ``index``. ids: its tokens with EOS. end: eos, length or loop."""
 
     index: int
     ids: tuple[int, ...]
@@ -47,10 +42,7 @@ class Completion:
 
 
 class Distiller:
-    """Answers one part of the prompts with the base model.
-
-    part: (K, N) selects every N-th prompt, starting at prompt K. Raises CheckpointError.
-    """
+    """Answers every N-th prompt from prompt K on; part: (K, N). Raises CheckpointError."""
 
     def __init__(
         self,
@@ -68,9 +60,8 @@ class Distiller:
         self.benchmarks = benchmark_runs(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
-        """Answer those of the first ``count`` prompts that have no stored answer yet.
-
-        written: number of prompts that the base model writes first, if none are stored.
+        """Answer those of the first ``count`` prompts that have no stored answer yet. written:
+        number of prompts that the base model writes first, if none are stored.
         """
         number, parts = self.part
         tokenizer = self.checkpoint.tokenizer
@@ -115,8 +106,8 @@ def generate(
 ) -> Iterator[Completion]:
     """Decode all prompts, up to ``rows`` at once; yield each answer when it is complete.
 
-    If the settings have a temperature, prompt i is sampled with the seed ``settings.seed + i``. An
-    answer that begins to repeat itself is cut before the first repetition.
+    With a temperature, prompt i has the seed ``settings.seed + i``. An answer that begins to repeat
+    itself is cut before the first repetition.
     """
     if not prompts:
         return
@@ -141,12 +132,10 @@ def generate(
 
 
 def with_roles(turns: Turns) -> list[tuple[str, str]]:
-    """Add the roles user and assistant to alternating turns; the first turn is the user's."""
     return [(("user", "assistant")[i % 2], text) for i, text in enumerate(turns)]
 
 
 def open_user_turn(tokenizer: Tokenizer) -> list[int]:
-    """Return the token ids of the chat template up to the beginning of the user's text."""
     return tokenizer.encode_chat([("user", "")], continue_final_message=True)
 
 
@@ -156,7 +145,6 @@ def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.Disti
 
 
 def metered(name: str, total: int, generated: Iterator[Completion]) -> Iterator[Completion]:
-    """Yield the answers unchanged, and show a progress bar with tokens per second."""
     num_tokens, began = 0, time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task(name, total=total, info="")

@@ -25,7 +25,6 @@ class DistillRecord:
 
 
 def key_of(prompt: Sequence[int]) -> str:
-    """Return a short hash that identifies a prompt."""
     return hashlib.sha256(json.dumps(list(prompt)).encode()).hexdigest()[:16]
 
 
@@ -46,10 +45,7 @@ class AnswerFile:
 
 
 def read(folder: Path) -> Iterator[DistillRecord]:
-    """Yield the records of all answer files in ``folder``, in the order of names and lines.
-
-    An incomplete last line is skipped.
-    """
+    """Yield the records of all answer files in ``folder``. An incomplete last line is skipped."""
     for path in sorted(folder.glob(PATTERN)):
         with path.open("rb") as lines:
             for line in lines:
