@@ -92,7 +92,7 @@ SHOWN = {
     "stop_loops": Shown("Stop when the text starts to loop"),
 }
 """The settings that have a control, in the order of the page."""
-STEERED_SETTINGS = tuple(SHOWN)[:8]
+STEERED_SETTINGS = tuple(SHOWN)[: list(SHOWN).index("agreement_target") + 1]
 """The settings that can change during a run: up to the target agreement."""
 T = TypeVar("T", bound="Order")
 

@@ -26,7 +26,7 @@ export class Charts {
     /** @type {(event: Json) => void} */
     const clicked = ({ points: [point] }) => this.run && choose(mainLane(this.run), point.customdata);
     this.charts = [
-      this.chart(root, "forwards", "Tokens per forward pass", passesOfRun, { plotly_click: clicked }),
+      this.chart(root, "forwards", "Tokens per forward pass", passesOfRun, clicked),
       this.chart(root, "time", "Tokens by measured time", timeFigure),
     ];
     element.append(...this.charts.map(({ plot }) => plot.frame));
@@ -37,9 +37,9 @@ export class Charts {
    * @param {string} key
    * @param {string} title
    * @param {(lanes: Lane[], c: Colours) => Figure} figure
-   * @param {Record<string, (event: Json) => void>} [on]
+   * @param {(event: Json) => void} [clicked] given for a figure by pass: called with a clicked point
    */
-  chart(root, key, title, figure, on) {
+  chart(root, key, title, figure, clicked) {
     const [veil, chosen] = ["rv-later", "rv-chosen-pass"].map((name) => make("div", { class: name, hidden: "" }));
     /** @type {Map<string, number>} */
     const contained = new Map(); // number of passes in the figure, by lane
@@ -48,9 +48,12 @@ export class Charts {
       for (const { name, steps } of lanes) contained.set(name, steps.length);
       return lanes.length ? figure(lanes, c) : null; // without passes: empty axes
     };
-    const plot = new Plot(root, key, title, draw, { ...on, plotly_afterplot: () => this.cover() });
+    const plot = new Plot(root, key, title, draw, {
+      ...(clicked && { plotly_click: clicked }),
+      plotly_afterplot: () => this.cover(),
+    });
     plot.node.append(veil, chosen);
-    return { plot, veil, chosen, contained, isByPass: key === "forwards" };
+    return { plot, veil, chosen, contained, isByPass: Boolean(clicked) };
   }
 
   /**

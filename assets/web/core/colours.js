@@ -51,5 +51,5 @@ export function hash(text) {
 export const runColours = {
   /** @param {Pick<Lane, "method"> & { name?: string }} run */
   placeOf: ({ method, name = "" }) =>
-    METHODS[method]?.isReference ? 0 : 1 + (isFirst({ name }) ? NUM_METHODS : placeOfMethod(method)),
+    METHODS[method]?.isReference ? 0 : 1 + ((isFirst({ name }) ? NUM_METHODS : placeOfMethod(method)) % NUM_RUNS),
 };
