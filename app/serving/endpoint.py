@@ -13,7 +13,7 @@ from app.engines.limits import RefusalError
 from mars_runtime.serving.addresses import read_origins
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import AddressCounter
-from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
+from mars_runtime.serving.models import EngineModel, not_ready, unknown
 from mars_runtime.serving.requests import Caps
 
 WAIT_SECONDS = 0.02
@@ -36,7 +36,7 @@ class PageModels:
     def find(self, name: str) -> EngineModel:
         """Return the model with this name, and start to load it if necessary.
 
-        Raises UnknownModelError, or NotReadyError while it loads.
+        Raises ApiError, also while it loads.
         """
         try:
             self._engines.entry(name)
@@ -45,9 +45,9 @@ class PageModels:
         except RefusalError:
             raise unknown(self.names) from None
         except UnavailableError as error:
-            raise NotReadyError(str(error)) from None
+            raise not_ready(str(error)) from None
         if served is None:
-            raise NotReadyError(f"{load.situation} Try again in a moment.")
+            raise not_ready(f"{load.situation} Try again in a moment.")
         return EngineModel.of(served.checkpoint, served.engine)
 
 

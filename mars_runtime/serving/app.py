@@ -30,7 +30,7 @@ from mars_runtime.serving.answer import StreamedAnswer
 from mars_runtime.serving.choices import Choice, Choices, Envelope, Json
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import AddressCounter, BodyLimit, KeyCheck, address_of, is_json
-from mars_runtime.serving.models import Models, unknown
+from mars_runtime.serving.models import Models, not_ready, unknown
 from mars_runtime.serving.openapi import page
 from mars_runtime.serving.requests import (
     DEFAULT_CAPS,
@@ -54,7 +54,6 @@ RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
 ONLY_JSON = "The content type must be application/json."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 COMMENT = ": keep-alive\n\n"  # a server-sent event that clients ignore
-LOADING_SECONDS = 5
 NUM_READERS = 2  # number of threads that tokenize prompts
 Expose = Callable[[], bytes]
 """A function that returns the metrics in Prometheus' text format."""
@@ -149,7 +148,7 @@ class Endpoint:
     async def health(self) -> Response:
         """Return 200 if a model can answer now, 503 otherwise."""
         if trouble := self._models.trouble:
-            raise ApiError(503, trouble, retry_after=LOADING_SECONDS)
+            raise not_ready(trouble)
         return JSONResponse({"status": "ok"})
 
     async def chat(self, request: Request, body: ChatBody) -> Response:
@@ -193,9 +192,9 @@ class Endpoint:
         if not at_once:
             raise ApiError(429, RATE_LIMITED, retry_after=1)
         release = partial(self._runs.release, owner, at_once)
-        group = Choices(choices, model.submit, at_once, self._caps.max_seconds, release)
+        group = Choices(choices, model.engine, at_once, self._caps.max_seconds, release)
         try:
-            await group.begin()
+            group.begin()
         except BaseException:
             group.end()
             raise

@@ -12,11 +12,11 @@ import math
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mars_runtime.engine.engine import EngineBusy
+from mars_runtime.engine.engine import BaseEngine, EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.files.json_values import json_line
@@ -87,13 +87,13 @@ class Choices:
     def __init__(
         self,
         choices: Sequence[Choice],
-        submit: Callable[[Request], Awaitable[Run]],
+        engine: BaseEngine,
         at_once: int,
         seconds: float,
         release: Callable[[], None],
     ) -> None:
         self.all = tuple(choices)
-        self._submit = submit
+        self._engine = engine
         self._at_once = at_once
         self._seconds = seconds
         self._release = release
@@ -101,10 +101,10 @@ class Choices:
         self._active: list[Choice] = []
         self._until = 0.0
 
-    async def begin(self) -> None:
-        """Start the next answer. Raises the exceptions of ``submit``."""
+    def begin(self) -> None:
+        """Start the next answer. Raises EngineBusy, EngineError or RequestError."""
         choice = self._waiting[0]
-        choice.run = await self._submit(choice.request)
+        choice.run = self._engine.submit(choice.request)
         self._waiting.popleft()
         self._active.append(choice)
         self._until = time.monotonic() + self._seconds
@@ -120,10 +120,10 @@ class Choices:
     async def pieces(self) -> AsyncIterator[tuple[Choice, Piece | None]]:
         """Yield (choice, piece) for each new piece, and (choice, None) when a choice is complete.
 
-        Raises ApiError, or the exceptions of ``submit``.
+        Raises ApiError, or the exceptions of ``begin``.
         """
         while self._waiting or self._active:
-            await self._begin_more()
+            self._begin_more()
             is_idle = True
             for choice in list(self._active):
                 piece, is_new = choice.read()
@@ -143,10 +143,10 @@ class Choices:
         async for _ in self.pieces():
             pass
 
-    async def _begin_more(self) -> None:
+    def _begin_more(self) -> None:
         while self._waiting and len(self._active) < self._at_once:
             try:
-                await self.begin()
+                self.begin()
             except EngineBusy:
                 if not self._active and time.monotonic() > self._until:
                     raise

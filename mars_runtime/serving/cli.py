@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
-from collections.abc import Sequence
 
 from mars_runtime.serving.server import (
     AddressInUseError,
@@ -36,24 +35,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--port", type=int, default=8000, help="port (%(default)s); 0 picks a free one")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
-    add(
-        "--max-runs",
-        type=int,
-        default=8,
-        help="maximum number of requests decoded at the same time (%(default)s)",
-    )
-    add(
-        "--max-waiting",
-        type=int,
-        default=32,
-        help="maximum number of requests in the queue (%(default)s)",
-    )
-    add(
-        "--busy-tau",
-        type=float,
-        metavar="LOW",
-        help="while requests wait, lower their tau down to LOW, or B in lossless mode (off)",
-    )
+    add("--max-runs", type=int, default=8, help="requests decoded at the same time (%(default)s)")
+    add("--max-waiting", type=int, default=32, help="requests in the queue at most (%(default)s)")
+    busy = "while requests wait, lower their tau down to LOW, or B in lossless mode (off)"
+    add("--busy-tau", type=float, metavar="LOW", help=busy)
     add("--ray", action="store_true", help="serve replicas with Ray Serve, with the options below")
     add("--threads", type=int, default=1, help="compute threads of a replica (%(default)s)")
     add("--min-replicas", type=int, default=1, help="minimum number of replicas (%(default)s)")
@@ -75,29 +60,13 @@ def run(args: argparse.Namespace) -> int:
         from mars_runtime.serving.replicas import serve
 
         return serve(plan, args.host, args.port)
-    return serve_here(plan, args.host, args.port, proxies, origins, key)
-
-
-def serve_here(
-    plan: ServePlan,
-    requested_host: str,
-    requested_port: int,
-    proxies: int,
-    origins: Sequence[str],
-    key: str,
-) -> int:
-    """Serve from this process until it is stopped; return the exit code.
-
-    proxies: number of trusted proxies in front of the server. origins: origins of pages that may
-    call the server. key: the key that clients must send; empty for none.
-    """
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import SingleModel
 
     try:
-        listener = bound(requested_host, requested_port)
+        listener = bound(args.host, args.port)
     except AddressInUseError as error:
         print(error, file=sys.stderr)
         return 2
@@ -105,7 +74,7 @@ def serve_here(
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
     app = make_app(models, key=key, expose=metrics.expose, origins=origins)
-    server = Server(Proxies(app, proxies), requested_host, models.close, is_proxied=proxies > 0)
+    server = Server(Proxies(app, proxies), args.host, models.close, is_proxied=proxies > 0)
 
     def report() -> None:
         if trouble := models.wait():

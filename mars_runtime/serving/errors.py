@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineBusy, EngineError
 from mars_runtime.engine.request import RequestError
-from mars_runtime.serving.models import NotReadyError, UnknownModelError
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
@@ -74,10 +73,6 @@ def api_error(error: Exception) -> ApiError:
         return error
     if isinstance(error, (RequestError, SettingsError, TextError)):
         return ApiError(400, sentence)
-    if isinstance(error, UnknownModelError):
-        return ApiError(404, sentence, "model")
-    if isinstance(error, NotReadyError):
-        return ApiError(503, sentence, retry_after=error.seconds)
     if isinstance(error, EngineBusy):
         return ApiError(429, sentence, retry_after=BUSY_SECONDS)
     if isinstance(error, EngineError):

@@ -1,7 +1,6 @@
 """The interface between the HTTP routes and the engines.
 
-Routes access engines through ``Models``; its implementations decide where engines run.
-``SingleModel`` runs one engine in this process.
+Routes access engines through ``Models``. ``SingleModel`` runs one engine.
 """
 
 from __future__ import annotations
@@ -14,53 +13,29 @@ from typing import TYPE_CHECKING, Protocol
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import DEAD, BaseEngine
-from mars_runtime.engine.request import Request
-from mars_runtime.engine.run import Run
+from mars_runtime.serving.errors import ApiError
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
+LOADING_SECONDS = 5
 FAILED = "The checkpoint could not be loaded. See the log of the server."
 log = logging.getLogger(__name__)
 
 
-class UnknownModelError(LookupError):
-    """The requested model does not exist. The message is one sentence."""
+@dataclass(frozen=True, slots=True)
+class EngineModel:
+    """A model and the engine that runs it. block_size: the largest B that it was trained with."""
 
+    name: str
+    tokenizer: Tokenizer
+    block_size: int
+    engine: BaseEngine
 
-class NotReadyError(RuntimeError):
-    """The model cannot answer now. The message is one sentence.
-
-    seconds: time after which the client should retry.
-    """
-
-    def __init__(self, message: str, seconds: int = 5) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
-class ServedModel(Protocol):
-    """A model that can answer requests.
-
-    capacity: maximum number of tokens of a prompt and its answer together. block_size: the largest
-    B that the model was trained with.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    @property
-    def block_size(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-
-    async def submit(self, request: Request) -> Run:
-        """Start a run for the request.
-
-        Raises EngineBusy, EngineError or RequestError, each with one sentence.
-        """
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, engine: BaseEngine) -> EngineModel:
+        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine)
 
 
 class Models(Protocol):
@@ -74,37 +49,19 @@ class Models(Protocol):
     def trouble(self) -> str:
         """A sentence that explains why no model can answer now; empty if one can."""
 
-    def find(self, name: str) -> ServedModel:
-        """Return the model with this name, without waiting until it is loaded.
-
-        Raises UnknownModelError or NotReadyError.
-        """
+    def find(self, name: str) -> EngineModel:
+        """Return the model with this name, without waiting until it is loaded. Raises ApiError."""
 
 
-def unknown(names: Sequence[str]) -> UnknownModelError:
+def unknown(names: Sequence[str]) -> ApiError:
     """Return the error for a name that is not one of ``names``."""
-    return UnknownModelError(f"This model does not exist. Choose among {', '.join(names)}.")
+    sentence = f"This model does not exist. Choose among {', '.join(names)}."
+    return ApiError(404, sentence, "model")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineModel:
-    """A model and the engine object in this process that runs it."""
-
-    name: str
-    tokenizer: Tokenizer
-    block_size: int
-    engine: BaseEngine
-
-    @classmethod
-    def of(cls, checkpoint: Checkpoint, engine: BaseEngine) -> EngineModel:
-        return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine)
-
-    @property
-    def capacity(self) -> int:
-        return self.engine.capacity
-
-    async def submit(self, request: Request) -> Run:
-        return self.engine.submit(request)
+def not_ready(sentence: str) -> ApiError:
+    """Return the error for a model that cannot answer now."""
+    return ApiError(503, sentence, retry_after=LOADING_SECONDS)
 
 
 class SingleModel:
@@ -142,7 +99,7 @@ class SingleModel:
         if name != self._name:
             raise unknown(self.names)
         if self.trouble or self._model is None:
-            raise NotReadyError(self.trouble)
+            raise not_ready(self.trouble)
         return self._model
 
     def wait(self, timeout: float | None = None) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from mars_runtime.engine.request import Request
 from mars_runtime.files.json_values import MAX_INT, sentence_of
 from mars_runtime.serving.errors import ApiError
-from mars_runtime.serving.models import ServedModel
+from mars_runtime.serving.models import EngineModel
 from mars_runtime.settings import (
     MAX_NEW_TOKENS,
     RECOMMENDED,
@@ -40,6 +40,7 @@ ECHO_LOGPROBS = "echo does not work with logprobs. Remove one of them."
 NO_LOGPROBS = "top_logprobs requires logprobs to be true."
 NEEDS_PROBABILITY = "logprobs requires metric to be probability. Change metric or remove logprobs."
 BIASED_TOKENS = "logit_bias must have token ids below {}, got {}."
+TOO_DEEP = "Choose a B of at most {}, this checkpoint's trained depth."
 TOO_LONG = "Shorten the prompt to at most {:,} characters, got {:,}."
 FOREIGN_IDS = "The prompt contains invalid token ids. Send ids of this model's tokens, but no mask."
 MAX_MESSAGES, MAX_PARTS, MAX_CHOICES = 1000, 100, 128
@@ -200,7 +201,7 @@ class SampledBody(SettingsFields):
     stream_options: StreamOptions = StreamOptions()
 
 
-class AnswerBody(SampledBody):
+class CompletionBody(SampledBody):
     """Fields that chat and text completions have in common."""
 
     prompt_field: ClassVar[str]
@@ -232,29 +233,8 @@ class AnswerBody(SampledBody):
         posted = [getattr(self, name) for name in LIMITS if name in self.model_fields_set]
         return next(filter(None, posted), UP_TO_LIMIT) if posted else None
 
-    @property
-    def num_runners_up(self) -> int | None:
-        """Number of alternatives per token to return; None for no logprobs."""
-        raise NotImplementedError
 
-    def texts(self, tokenizer: Tokenizer) -> Iterable[str]:
-        """Return the texts whose length is limited. Raises ApiError."""
-        raise NotImplementedError
-
-    def encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """Return the token ids of each prompt. Raises ApiError or TextError."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        """Raise ApiError for fields that do not fit each other."""
-        if self.best_of not in (None, self.n):
-            sentence = f"best_of must equal n, got {self.best_of} and {self.n}."
-            raise ApiError(400, sentence, "best_of")
-        if self.num_runners_up is not None and self.settings.metric != "probability":
-            raise ApiError(400, NEEDS_PROBABILITY, "logprobs")
-
-
-class ChatBody(AnswerBody):
+class ChatBody(CompletionBody):
     """A conversation to answer. By default a last message of the assistant is continued."""
 
     prompt_field = "messages"
@@ -279,19 +259,22 @@ class ChatBody(AnswerBody):
 
     @property
     def num_runners_up(self) -> int | None:
+        """Number of alternatives per token to return; None for no logprobs."""
         return self.top_logprobs if self.logprobs else None
 
     def texts(self, tokenizer: Tokenizer) -> Iterable[str]:
+        """Return the texts whose length is limited. Raises ApiError."""
         return (message.said[1] for message in self.messages)
 
     def encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """Return the token ids of each prompt. Raises ApiError or TextError."""
         *before, (role, content) = conversation = [message.said for message in self.messages]
         if role == "assistant":
             return [tokenizer.encode_chat(conversation, **self._options)]
         return [tokenizer.encode_prompt(content, before=before, options=self._options)]
 
     def check(self) -> None:
-        super().check()
+        """Raise ApiError for fields that do not fit each other."""
         last = self.messages[-1].role
         if last not in ("user", "assistant"):
             raise ApiError(400, LAST, self.prompt_field)
@@ -319,7 +302,7 @@ class ChatBody(AnswerBody):
         return options
 
 
-class TextBody(AnswerBody):
+class TextBody(CompletionBody):
     """A text to continue, or several."""
 
     prompt_field = "prompt"
@@ -359,7 +342,6 @@ class TextBody(AnswerBody):
         ]
 
     def check(self) -> None:
-        super().check()
         if not self.prompt or [] in self.prompts:
             raise ApiError(400, "The prompt is empty. Send a text or token ids.", "prompt")
         if self.n * len(self.prompts) > MAX_CHOICES:
@@ -370,6 +352,9 @@ class TextBody(AnswerBody):
             raise ApiError(400, sentence, "n")
         if self.echo and self.logprobs is not None:
             raise ApiError(400, ECHO_LOGPROBS, "echo")
+
+
+AnswerBody = ChatBody | TextBody
 
 
 def tidy(value: Any) -> Any:
@@ -429,15 +414,20 @@ class Caps:
 DEFAULT_CAPS = Caps()
 
 
-def make_requests(body: AnswerBody, model: ServedModel, caps: Caps) -> list[list[Request]]:
+def make_requests(body: AnswerBody, model: EngineModel, caps: Caps) -> list[list[Request]]:
     """Return, for each prompt, one engine request per answer. Raises ApiError or RequestError.
 
     A token limit above the server's maximum is lowered to the maximum, or to what fits after the
     prompt if that is less. The answer then contains a note.
     """
     body.check()
+    if body.best_of not in (None, body.n):
+        raise ApiError(400, f"best_of must equal n, got {body.best_of} and {body.n}.", "best_of")
     settings = body.settings
-    check_depth(settings, model.block_size)
+    if body.num_runners_up is not None and settings.metric != "probability":
+        raise ApiError(400, NEEDS_PROBABILITY, "logprobs")
+    if isinstance(settings.block_size, int) and settings.block_size > model.block_size:
+        raise ApiError(400, TOO_DEEP.format(model.block_size), "block_size")
     highest = max((token for token, _ in settings.logit_bias), default=-1)
     if highest >= model.tokenizer.size:
         sentence = BIASED_TOKENS.format(model.tokenizer.size, highest)
@@ -457,18 +447,11 @@ def make_requests(body: AnswerBody, model: ServedModel, caps: Caps) -> list[list
         number = body.num_tokens
         if number in (None, UP_TO_LIMIT) or number > most:
             default = RECOMMENDED.max_new_tokens if number is None else most
-            number = max(1, min(default, most, model.capacity - len(ids)))
+            number = max(1, min(default, most, model.engine.capacity - len(ids)))
         seeds = [(settings.seed + index) % NUM_SEEDS for index in range(body.n)]
         of_choices = [replace(settings, max_new_tokens=number, seed=seed) for seed in seeds]
         requests.append([Request(ids, each, caps.max_seconds) for each in of_choices])
     return requests
-
-
-def check_depth(settings: DecodeSettings, depth: int) -> None:
-    """Raise ApiError if B is above ``depth``, the largest B that the model was trained with."""
-    if isinstance(settings.block_size, int) and settings.block_size > depth:
-        sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
-        raise ApiError(400, sentence, "block_size")
 
 
 def check_ids(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
