@@ -147,7 +147,7 @@ def _wire_checkpoint(
         if opens_with != built:  # the change event of the checkpoint updates everything else
             yield [opens_with, *[gr.skip()] * len(outputs)]
             return
-        for updates in follow(name, block_size):
+        for updates in follow(name, linked.get("block_size", block_size)):
             yield [gr.skip(), *updates]
 
     def settle(request: gr.Request) -> None:

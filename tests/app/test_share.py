@@ -134,9 +134,10 @@ def test_a_link_replays_the_run_in_a_fresh_browser(
     scripted_backend.forward_seconds = 0.001
     lanes = f"document.querySelector('{ROOT}').lineView.run.lanes"
     written = f"{lanes}.map((lane) => [lane.ids, lane.steps.map((s) => s.seconds)])"
-    with opened(f"{address}?prompt=Say+it.&max_new_tokens=30") as page:
+    with opened(f"{address}?prompt=Say+it.&max_new_tokens=30&block_size=3") as page:
         wait_loaded(page)
         page.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
+        assert page.input_value("#block_size input[type=number]") == "3"
         run(page)
         page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
         page.locator(f"{ROOT} .rv-top .ex-menu > summary").click()
