@@ -29,7 +29,6 @@ from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import (
     OBEYED_BY_ALL,
     SETTINGS,
-    AutoObjective,
     BlockSize,
     DecodeSettings,
     LogitBias,
@@ -94,7 +93,6 @@ class Keywords(TypedDict, total=False):
     top_p: float
     tau_policy: TauPolicy
     agreement_target: float
-    auto_objective: AutoObjective
     repetition_penalty: float
     stop_loops: bool
     presence_penalty: float

@@ -27,13 +27,11 @@ Metric = Literal["probability", "margin", "entropy"]
 MaskLayout = Literal["last", "every"]
 Masked = Literal["both", "draft", "target", "none"]
 TauPolicy = Literal["fixed", "entropy", "agreement"]
-AutoObjective = Literal["time", "passes"]
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 MASK_LAYOUTS: tuple[MaskLayout, ...] = get_args(MaskLayout)
 MASKED: tuple[Masked, ...] = get_args(Masked)
 TAU_POLICIES: tuple[TauPolicy, ...] = get_args(TauPolicy)
-AUTO_OBJECTIVES: tuple[AutoObjective, ...] = get_args(AutoObjective)
 MAX_FED = 64  # maximum number of tokens that one step feeds for a row, masks included
 MAX_NEW_TOKENS = 4096
 MAX_BIASES, MAX_BIAS = 300, 100
@@ -180,10 +178,6 @@ class DecodeSettings:
     agreement_target: Annotated[float, Field(ge=0.5, le=0.999)] = 0.95
     """for tau_policy agreement: target share of accepted mask proposals that AR would also have
     chosen
-    """
-    auto_objective: AutoObjective = "time"
-    """objective when B is auto: least time on this machine, or fewest forward passes (the same
-    number on every machine)
     """
     repetition_penalty: Annotated[float, Field(ge=1, le=2)] = 1.0
     """lowers the probability of tokens that already occur in the prompt or the answer; 1 disables

@@ -127,9 +127,10 @@ def _warm_in_a_moment() -> Iterator[None]:
     some number. Each method runs once at each load, here for a few tokens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mars_runtime.engine.backend.WARM_UP_TOKENS", 3)
-        patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 32))
+        patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 16))
         patch.setattr("mars_runtime.engine.costs.FEW", (1, 2))
-        patch.setattr("mars_runtime.engine.costs.MASKED", range(2, 3))
+        patch.setattr("mars_runtime.engine.costs.BATCH", (1, 2))
+        patch.setattr("mars_runtime.engine.costs.MASKED", (1,))
         patch.setattr("mars_runtime.engine.costs.BUDGET_SECONDS", 0.0)
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1, 2))
         yield

@@ -22,7 +22,6 @@ from native_models import LLAMA, MASK_ID, native_model
 from test_laws import ADDITIONS, CHANGES, EARLY_END, EXACT
 
 from mars_runtime.decoders.cursor import decode
-from mars_runtime.decoders.drafting import basis_of
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
@@ -276,12 +275,6 @@ def test_block_diffusion_refuses_them() -> None:
     for changes in [*EACH, {"min_tokens": 1}]:
         with pytest.raises(SettingsError, match=rf"^{next(iter(changes))} does not work"):
             DecodeSettings("block_diffusion", **changes)
-
-
-def test_what_was_learned_of_drafts_is_kept_apart() -> None:
-    first_settings = DecodeSettings(lossless=True, block_size="auto")
-    for changes in EACH:
-        assert basis_of(first_settings) != basis_of(replace(first_settings, **changes))
 
 
 def test_a_token_that_the_model_lacks_is_refused(small: Checkpoint) -> None:

@@ -52,7 +52,7 @@ CHOSEN = tuple(
         _setting,
         (
             *("tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy"),
-            *("agreement_target", "auto_objective", "metric", "max_new_tokens", "temperature"),
+            *("agreement_target", "metric", "max_new_tokens", "temperature"),
             *("top_p", "seed", "repetition_penalty", "stop_loops"),
         ),
     )

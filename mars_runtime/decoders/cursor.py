@@ -11,7 +11,6 @@ only on request (``checked``), outside the timed step.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import replace
@@ -90,7 +89,6 @@ class CursorBatch(Batch):
                 draft_models.find, vocabulary.eos_ids, num_rows, capacity, CursorBatch
             )
             block_size = draft_models.block_size
-        self._costs = costs
         self._feed_policy = FeedPolicy(costs, vocabulary.eos_ids, block_size, has_mask=has_mask)
 
     @property
@@ -134,10 +132,12 @@ class CursorBatch(Batch):
         return len(row.unread) + self._draft_rows.prefill(row, at_most)
 
     @torch.inference_mode()
-    def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
+    def rewind(
+        self, number: int, start: int, tokens: Sequence[int], drafts: Sequence[int] = ()
+    ) -> None:
         """Replace the text from position ``start`` on with ``tokens``, at least one. Keys and
-        values of unchanged tokens stay cached; the count of emitted tokens restarts at 0. Raises
-        KeyError.
+        values of unchanged tokens stay cached; the count of emitted tokens restarts at 0. The next
+        step verifies ``drafts``. Raises KeyError.
         """
         index, row = self._find(number)
         same = start + common_prefix_length(tokens, row.text[start:])
@@ -146,7 +146,8 @@ class CursorBatch(Batch):
         row.unread, row.pending = [], row.text[cursor:]
         if len(row.pending) > MAX_BLOCK_SIZE:
             row.unread, row.pending = row.pending[:-1], row.pending[-1:]
-        row.num_drafts = row.num_emitted = 0
+        row.pending += drafts
+        row.num_drafts, row.num_emitted = len(drafts), 0
 
     def num_reused(self, number: int) -> int:
         return self._find(number)[1].num_reused
@@ -178,7 +179,6 @@ class CursorBatch(Batch):
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
         self.release_ended()
-        began = time.perf_counter()
         rows = self._rows.gather(numbers or self._rows.ready)
         for row in rows:
             row.is_sound = False
@@ -203,10 +203,7 @@ class CursorBatch(Batch):
             for index, outcome in enumerate(outcomes)
         ]
         self._ended = [row.row for row in steps if row.stop in FINAL]
-        step = Step(tuple(steps))
-        if self._costs is not None:
-            self._costs.record_step(step, time.perf_counter() - began)
-        return step
+        return Step(tuple(steps))
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:

@@ -30,14 +30,8 @@ from mars_runtime.acceptance import up_to_end
 from mars_runtime.decoders.base import NOT_MEASURED, NoMaskError
 from mars_runtime.decoders.decision import Acceptance, accept, eos_in_force, num_proposals
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
-from mars_runtime.decoders.drafting import (
-    AR_REQUEST,
-    BlockSizes,
-    Drafter,
-    FeedLimits,
-    best_width,
-)
-from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
+from mars_runtime.decoders.drafting import Drafter, FeedLimits, choose
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.rows import Row
@@ -325,7 +319,6 @@ class FeedPolicy:
         self._eos_ids = eos_ids
         self._block_size = block_size
         self._most_masks = costs.depth - 1 if costs is not None and has_mask else 0
-        self._sizes = BlockSizes(costs) if costs is not None else None
         self._curve = Curve([1.0])  # costs for the number of rows of the latest forward pass
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
@@ -333,75 +326,40 @@ class FeedPolicy:
 
         Raises DecodeError if rows have automatic B but no costs were measured; it names these rows.
         """
-        rows_and_settings = list(zip(rows, settings, strict=True))
-        automatic = [row.number for row, current in rows_and_settings if current.is_auto]
-        if not automatic:
-            return [FeedLimits.of(current, self._block_size) for current in settings]
-        if self._costs is None or self._sizes is None:
-            raise DecodeError(NOT_MEASURED, tuple(automatic))
-        self._curve = self._costs.curve(len(rows))
-        unverified = [
-            (row, current)
-            for row, current in rows_and_settings
-            if current.is_auto and not current.is_verified and current.auto_objective == "time"
-        ]
-        size = self._sizes.choose(unverified) if unverified else 1
-        feeds = [self._feed(row, current, size) for row, current in rows_and_settings]
-        return self._limited_by_batch(rows_and_settings, feeds) if len(rows) > 1 else feeds
-
-    def _limited_by_batch(
-        self, rows_and_settings: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[FeedLimits]
-    ) -> list[FeedLimits]:
-        """Switch off drafting in rows that would slow down the batch by more than they gain.
-
-        Returns ``feeds`` unchanged if any row has a fixed number of tokens or the objective
-        ``passes``.
-        """
-        requests = []
-        for row, current in rows_and_settings:
-            if (
-                current.is_auto
-                and current.is_verified
-                and current.auto_objective == "time"
-                and row.drafter is not None
-            ):
-                requests.append(row.drafter.request)
-            elif current.facts.is_reference:
-                requests.append(AR_REQUEST)
+        feeds, automatic, least_width = [], [], 1
+        for row, current in zip(rows, settings, strict=True):
+            feed = FeedLimits(0, 0)
+            if current.is_auto:
+                automatic.append((row, current))
             else:
-                return list(feeds)
-        width = best_width(requests, self._curve)
+                feed = FeedLimits.of(current, self._block_size)
+                least_width = max(least_width, plan_row(row, current, feed, True).layout.num_fed)
+            feeds.append(feed)
+        if not automatic:
+            return feeds
+        if self._costs is None:
+            raise DecodeError(NOT_MEASURED, tuple(row.number for row, _ in automatic))
+        curve = self._curve = self._costs.curve(len(rows))
+        drafters, offers = [], []
+        for row, current in automatic:
+            if row.drafter is None:
+                row.drafter = Drafter(self._most_masks)
+            num_drafts = row.num_drafts if current.is_verified else 0
+            start = len(row.pending) - row.num_drafts
+            drafters.append(row.drafter)
+            offers.append(row.drafter.offers(current, start, num_drafts, curve))
+        chosen = iter(choose(drafters, offers, curve, least_width))
         return [
-            feed if request.width <= width else FeedLimits(0, 0)
-            for feed, request in zip(feeds, requests, strict=True)
+            next(chosen).feed if current.is_auto else feed
+            for feed, current in zip(feeds, settings, strict=True)
         ]
-
-    def _feed(self, row: Row, settings: DecodeSettings, size: int) -> FeedLimits:
-        """Return what the next forward pass may feed for one row.
-
-        ``size`` is the common B of all unverified rows with the objective ``time``. Rows with the
-        objective ``passes`` choose their own B.
-        """
-        if not settings.is_auto:
-            return FeedLimits.of(settings, self._block_size)
-        if settings.is_verified:
-            return self._drafter(row, settings).feed(self._curve_for(settings))
-        if settings.auto_objective == "passes":
-            assert self._costs is not None, "checked by feeds"
-            row.sizes = row.sizes or BlockSizes(self._costs)
-            size = row.sizes.choose([(row, settings)])
-        return FeedLimits(0, size - 1)
-
-    def _curve_for(self, settings: DecodeSettings) -> Curve:
-        """Return ``reference_curve`` for the objective ``passes``, else the measured costs."""
-        return reference_curve() if settings.auto_objective == "passes" else self._curve
 
     def update(self, plan: RowPlan, acceptance: Acceptance) -> NextDrafts:
         """Update the statistics of a row after a forward pass and return its next drafts."""
         row, settings = plan.row, plan.settings
         if not settings.is_verified:
-            if settings.is_auto and row.estimate is not None:
-                row.estimate.observe(acceptance, 0, max(plan.groups) + 1)
+            if settings.is_auto and row.drafter is not None:
+                row.drafter.observe_unverified(acceptance, max(plan.groups))
             return NextDrafts()
         if acceptance.stop in FINAL:
             return NextDrafts()
@@ -423,24 +381,13 @@ class FeedPolicy:
         group = (
             acceptance.proposals[len(acceptance.emitted) :] if acceptance.has_continuation else ()
         )
-        drafter = self._drafter(row, settings)
-        drafts, is_lookup = drafter.update(
-            acceptance.emitted,
-            acceptance.num_agreed,
-            group,
-            looked_up,
-            num_matching,
-            self._curve_for(settings),
+        assert row.drafter is not None, "created before the forward pass"
+        drafts, is_lookup = row.drafter.update(
+            *(settings, acceptance.emitted, group, looked_up, num_matching, self._curve)
         )
         drafts = up_to_end(drafts, ends)
-        drafter.truncate(len(drafts))
+        row.drafter.truncate(len(drafts))
         return NextDrafts(looked_up=drafts) if is_lookup else NextDrafts(drafts)
-
-    def _drafter(self, row: Row, settings: DecodeSettings) -> Drafter:
-        """Return the row's drafter. A new one is created if the relevant settings changed."""
-        if row.drafter is None or not row.drafter.fits(settings):
-            row.drafter = Drafter(settings, self._most_masks)
-        return row.drafter
 
 
 def entropy(prediction: Proposal) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mars_runtime.decoders.drafting import AcceptanceEstimate, BlockSizes, Drafter
+from mars_runtime.decoders.drafting import Drafter
 from mars_runtime.decoders.lookup import Lookup
 from mars_runtime.decoders.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -50,8 +50,7 @@ class Row:
     num_reused: prompt tokens copied from the prefix cache instead of prefilled.
     prefix: blocks of the prompt in the prefix cache, until they are copied.
     raised: how far the agreement rule has raised τ, from 0 to 1 (``plan.raised_after``).
-    estimate, drafter: acceptance statistics, if B is chosen automatically.
-    sizes: chooses automatic B if the row is unverified and the objective is ``passes``.
+    drafter: what the row has learned, if B is chosen automatically.
     draft_row: the row of a draft model that drafts for this row (``draft_model.py``).
     is_sound: whether the latest forward pass succeeded, so that all earlier keys and values are
         finite.
@@ -71,8 +70,6 @@ class Row:
     is_sound: bool = False
     prefix: list[object] = field(default_factory=list)
     lookup: Lookup = field(default_factory=Lookup)
-    estimate: AcceptanceEstimate | None = None
-    sizes: BlockSizes | None = None
     drafter: Drafter | None = None
     draft_row: Any = None
 

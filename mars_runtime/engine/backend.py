@@ -140,7 +140,7 @@ class CheckpointBackend(Backend):
         return room_for(model, num_rows, available - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
-        """Set the threads, run every method once, and measure the costs of forward passes."""
+        """Set the threads, run every method once, and measure the costs of steps."""
         import torch
 
         torch.inference_mode().__enter__()  # in force until the worker thread ends
@@ -190,7 +190,8 @@ class CheckpointBackend(Backend):
         from mars_runtime.engine.costs import measure_costs
 
         prompt, all_settings = self.warm_up_alone()
-        rows = sorted({1, self._room.num_rows})
+        fewer = [rows for rows in (1, 2, 4, 8) if rows < self._room.num_rows]
+        rows = [*fewer, self._room.num_rows]
         self.costs = measure_costs(self._checkpoint, rows, self._check_stopped)
         all_settings = [choice for choice in all_settings if not choice.facts.is_alone]
         batch = self.batch()

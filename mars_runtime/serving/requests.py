@@ -49,7 +49,7 @@ MAX_NAME = 100  # number of characters of an unknown field's name in an error me
 UP_TO_LIMIT = -1  # value of max_tokens for as many tokens as fit
 MAX_RUNNERS_UP = 3  # number of alternatives per token in the events of a run
 NUM_SEEDS = 2**31
-NOT_SERVED = ("max_new_tokens", "draft", "masked", "auto_objective")
+NOT_SERVED = ("max_new_tokens", "draft", "masked")
 SERVED = tuple(name for name in SETTINGS if name not in NOT_SERVED)
 """Settings that clients can choose. They have OpenAI's names where OpenAI has the same setting."""
 LIMITS = ("max_completion_tokens", "max_tokens")

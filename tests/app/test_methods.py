@@ -50,7 +50,7 @@ def test_no_script_repeats_a_constant_of_python() -> None:
 def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_does() -> None:
     moved = DecodeSettings(
         tau=0.3, block_size=7, metric="margin", lossless=True, mask_layout="every", lookup=True,
-        tau_policy="agreement", agreement_target=0.5, auto_objective="passes",
+        tau_policy="agreement", agreement_target=0.5,
         max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
         repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mars_runtime.decoders.drafting import Drafter
-from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
+from mars_runtime.decoders.drafting import Drafter, choose
+from mars_runtime.decoders.forward_costs import Curve
 from mars_runtime.decoders.plan import group_sizes
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -51,29 +51,24 @@ class Text:
 def write(
     drafter: Drafter,
     text: Text,
-    costs: Sequence[float],
+    curve: Curve,
     length: int,
-    known: ForwardCosts | None = None,
+    settings: DecodeSettings = AUTO,
 ) -> tuple[float, int]:
-    """Return cost and number of forwards of writing ``length`` tokens. known: the costs that the
-    drafter assumes, if they differ from the real ones; it learns the time of each forward.
-    """
-    place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
+    """Return cost and number of masks of writing ``length`` tokens."""
+    place, cost, num_masks, drafts = 0, 0.0, 0, [0][:0]
     while place < length:
-        curve = known.curve(1) if known else Curve(costs)
-        feed = drafter.feed(curve)
+        offers = drafter.offers(settings, 1, len(drafts), curve)
+        feed = choose([drafter], [offers], curve, 1)[0].feed
         fed = drafts[: feed.num_drafts]
-        sizes = group_sizes(AUTO, feed, 10**6, len(fed))
-        took = costs[len(fed) + sum(sizes)]
-        if known:
-            known.record_time(len(fed) + 1 + sum(sizes), sum(sizes), took)
-        cost += took
-        forwards += 1
+        sizes = group_sizes(settings, feed, 10**6, len(fed))
+        cost += curve.of(1 + len(fed) + sum(sizes), sum(sizes))
+        num_masks += sum(sizes)
         num_agreed = 0
         while num_agreed < len(fed) and fed[num_agreed] == place + num_agreed:
             num_agreed += 1
         emitted = list(range(place, place + num_agreed + 1))
         place += len(emitted)
         group = text.group(place, sizes[num_agreed])
-        drafts, _ = drafter.update(emitted, num_agreed, group, [], 0, curve)
-    return cost, forwards
+        drafts, _ = drafter.update(settings, emitted, group, [], 0, curve)
+    return cost, num_masks

@@ -44,10 +44,9 @@ VALUES: dict[str, tuple[object, ...]] = {
     "min_tokens": (20,),
     "ignore_eos": (True,),
 }
-ELSEWHERE = {"draft", "masked", "stop_loops", "auto_objective"}
+ELSEWHERE = {"draft", "masked", "stop_loops"}
 """Settings tested where their situation is: the first two in tests/decoders/test_speculative.py,
-which has a draft model, ``stop_loops`` in test_repeats.py, ``auto_objective`` in
-test_drafting.py."""
+which has a draft model, ``stop_loops`` in test_repeats.py."""
 
 
 def decoded(settings: DecodeSettings) -> list[RowStep]:

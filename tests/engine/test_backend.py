@@ -16,7 +16,6 @@ from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.event_stream import EventStream
 from mars_runtime.engine import Engine, Request, RequestError, backend
 from mars_runtime.engine.backend import Backend, CheckpointBackend, num_threads
-from mars_runtime.engine.costs import MANY
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.memory import Room, room_for
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -128,7 +127,6 @@ def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: 
         run = engine.submit(request)
         assert run.wait(120)
     curve = costs.rho[1]
-    assert len(curve) == max(2 * checkpoint.block_size - 1, MANY[-1])
     assert curve[0] == 1.0
     assert list(curve) == sorted(curve)
     assert run.events_since(0)[-1].reason in ("eos", "limit")

@@ -7,104 +7,69 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
-from native_models import native_model
 
 from mars_runtime.decoders import diffusion
 from mars_runtime.engine import Engine, Request, RequestError, costs
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.model.threads import Threads
 from mars_runtime.runs import folds
 from mars_runtime.settings import DecodeSettings
 from tests.tiny_checkpoint import write_checkpoint
 
 
 class Timer:
-    """One token takes 2 s, each further one 0.2 s, and masks 0.6 s however many they are; further
-    ones three times that on a single thread of two."""
+    """One token takes 2 s, each further one 0.2 s, and masks 0.4 s and 0.1 s each."""
 
     has_mask = True
 
-    def __init__(self, checkpoint: object, num_rows: int, longest: int) -> None:
-        self.fed: list[tuple[int, int]] = []
+    def __init__(self, checkpoint: object, num_rows: int) -> None:
+        pass
 
-    def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
-        assert num_masks < length, "AR's own token is never a mask"
-        further = 0.2 * (length - 1) + (0.6 if num_masks else 0.0)
-        return 2 + further * (3 if count == 1 else 1)
+    def seconds(self, shape: tuple[int, int]) -> float:
+        width, num_masks = shape
+        assert num_masks < width, "AR's own token is never a mask"
+        return 2 + 0.2 * (width - 1) + (0.4 + 0.1 * num_masks if num_masks else 0.0)
 
 
 class MasklessTimer(Timer):
     has_mask = False
 
 
-CHECKPOINT = SimpleNamespace(
-    block_size=8, model=SimpleNamespace(device=SimpleNamespace(type="cpu"))
-)
+CHECKPOINT = SimpleNamespace(block_size=8, model=None)
 
 
 def test_tokens_and_masks_are_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_Timer", Timer)
+    monkeypatch.setattr(costs, "MASKED", (1, 3, 7))
     actual = costs.measure_costs(CHECKPOINT, (1, 4))  # type: ignore[arg-type]
     assert (actual.depth, actual.seconds) == (8, 2.0)
-    assert actual.rho[1][:4] == (1.0, 1.1, 1.2, 1.3)
-    assert actual.masks == {1: pytest.approx(0.3), 4: pytest.approx(0.3)}
-
-
-def test_costs_are_those_of_the_threads_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_Timer", Timer)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    model = native_model("llama")
-    monkeypatch.setattr(model, "threads", Threads())
-    actual = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
-    assert actual.rho[1][:3] == (1.0, 1.1, 1.2)
-    for in_force, cost in ((2, 1.1 + 0.3), (1, 1.3 + 0.9), (2, 1.1 + 0.3)):
-        model.threads.in_force = in_force
-        assert actual.curve(1).of(2, 1) == pytest.approx(cost)
-
-
-class SleepyTimer(Timer):
-    """Threads that had nothing to do are woken by the first forward that needs them."""
-
-    awake = 1
-
-    def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
-        asleep, self.awake = max(0, count - self.awake), count
-        return super().seconds(length, num_masks, count) + asleep
-
-
-def test_waking_threads_is_no_part_of_what_one_token_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_Timer", SleepyTimer)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    model = native_model("llama")
-    monkeypatch.setattr(model, "threads", Threads())
-    actual = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
-    assert (actual.seconds, actual.rho[1][:3]) == (2.0, (1.0, 1.1, 1.2))
+    assert actual.rho[1][:4] == pytest.approx((1.0, 1.1, 1.2, 1.3))
+    assert actual.masks[1] == pytest.approx((0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55))
+    assert actual.masks[4] == actual.masks[1]
 
 
 class HeatedTimer(Timer):
-    """The four forwards behind one of 32 tokens take a second longer than others."""
+    """The four steps behind one of 16 tokens take a second longer than others."""
 
     hot = 0
 
-    def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
-        taken = super().seconds(length, num_masks, count) + (1.0 if self.hot else 0.0)
-        self.hot = 4 if length == 32 else max(0, self.hot - 1)
+    def seconds(self, shape: tuple[int, int]) -> float:
+        taken = super().seconds(shape) + (1.0 if self.hot else 0.0)
+        self.hot = 4 if shape[0] == 16 else max(0, self.hot - 1)
         return taken
 
 
 def test_one_token_is_not_timed_behind_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "MANY", (*range(1, 9), 16, 32))
+    monkeypatch.setattr(costs, "MANY", (*range(1, 10), 12, 16))
     monkeypatch.setattr(costs, "_Timer", HeatedTimer)
-    monkeypatch.setattr(costs, "SHORT_PASS_SECONDS", 3.0)  # so that MANY lengths are timed
+    monkeypatch.setattr(costs, "SHORT_STEP_SECONDS", 3.0)  # so that MANY lengths are timed
     actual = costs.measure_costs(CHECKPOINT)  # type: ignore[arg-type]
     assert (actual.seconds, actual.rho[1][:4]) == (2.0, (1.0, 1.1, 1.2, 1.3))
 
 
 def test_masks_cost_nothing_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_Timer", MasklessTimer)
-    assert costs.measure_costs(CHECKPOINT).masks == {1: 0.0}  # type: ignore[arg-type]
+    assert costs.measure_costs(CHECKPOINT).masks == {1: ()}  # type: ignore[arg-type]
 
 
 FILL = DecodeSettings("block_diffusion", tau=0.01, max_new_tokens=24)

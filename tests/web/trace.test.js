@@ -88,7 +88,6 @@ describe("lanes", () => {
     lossless: true,
     mask_layout: "every",
     lookup: true,
-    auto_objective: "passes",
   }))
     test(`${name} changed is a move, as τ and B are`, () => {
       const rows = PLAIN.map((row, i) => (i === 1 ? { ...row, settings: { [name]: other } } : row));

@@ -5,7 +5,7 @@
 /** @type {Record<string, MethodFacts>} */
 // prettier-ignore
 export const METHODS = {
-  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy", "agreement_target", "auto_objective"], drafts: "masks", isExact: false, isReference: false, isGuessing: false, needsDraftModel: false },
+  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy", "agreement_target"], drafts: "masks", isExact: false, isReference: false, isGuessing: false, needsDraftModel: false },
   ar: { title: "plain AR", obeys: [], drafts: "", isExact: true, isReference: true, isGuessing: false, needsDraftModel: false },
   lookup: { title: "AR + lookup", obeys: [], drafts: "prompt lookup", isExact: true, isReference: false, isGuessing: false, needsDraftModel: false },
   jacobi: { title: "Jacobi", obeys: ["block_size"], drafts: "guesses", isExact: true, isReference: false, isGuessing: true, needsDraftModel: false },
@@ -33,7 +33,6 @@ export const SETTINGS = {
   top_p: { label: "Top-p", isSteered: false, isCommon: true },
   tau_policy: { label: "Threshold rule (unverified runs)", isSteered: true, isCommon: false },
   agreement_target: { label: "Target agreement with AR", isSteered: true, isCommon: false },
-  auto_objective: { label: "", isSteered: false, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop when the text starts to loop", isSteered: false, isCommon: true },
   presence_penalty: { label: "", isSteered: false, isCommon: true },

@@ -16,7 +16,6 @@ interface Settings {
   top_p: number;
   tau_policy: "fixed" | "entropy" | "agreement";
   agreement_target: number;
-  auto_objective: "time" | "passes";
   repetition_penalty: number;
   stop_loops: boolean;
   presence_penalty: number;

@@ -13,7 +13,7 @@ class Mars(Method):
     obeys = frozenset(
         {
             *("tau", "block_size", "lossless", "mask_layout", "lookup"),
-            *("tau_policy", "agreement_target", "auto_objective"),
+            *("tau_policy", "agreement_target"),
         }
     )
     has_auto = True
