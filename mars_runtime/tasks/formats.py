@@ -191,11 +191,6 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[A-Za-z']+", text)
 
 
-def _are_bullets(text: str, count: int) -> bool:
-    lines = _lines(text)
-    return len(lines) == count and all(re.match(r"[-*] \S", line) for line in lines)
-
-
 def _are_numbered(text: str, count: int) -> bool:
     marks = [re.match(r"(\d+)[.)] \S", line) for line in _lines(text)]
     return [int(mark[1]) if mark else 0 for mark in marks] == list(range(1, count + 1))
@@ -222,25 +217,17 @@ def _is_json(text: str, value: dict[str, object]) -> bool:
     return bool(match) and json.loads(match[1]) == value  # type: ignore[index]
 
 
-def _mentions(text: str, word: str) -> bool:
-    return re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) is not None
-
-
 def _are_sentences(text: str, count: int) -> bool:
     parts = [part for part in re.split(r"(?<=[.!?])\s+", text.strip()) if part]
     closed = all(part[-1] in ".!?" and len(_words(part)) >= 3 for part in parts)
     return closed and len(parts) == count and len(set(parts)) == count
 
 
-def _is_plain(text: str, wanted: bool) -> bool:
-    """Return whether the text is plain (if ``wanted``) or not plain (otherwise). A plain text has
-    only letters, white space and common punctuation.
-    """
-    return (re.fullmatch(r"[A-Za-z' .!?,;:\"\n-]+", text.strip()) is not None) == wanted
-
-
+PLAIN = re.compile(r"[A-Za-z' .!?,;:\"\n-]+")
 CONSTRAINTS: dict[str, Callable[..., bool]] = {
-    "bullets": _are_bullets,
+    "bullets": lambda text, count: (
+        [bool(re.match(r"[-*] \S", line)) for line in _lines(text)] == [True] * count
+    ),
     "numbered": _are_numbered,
     "separated": _are_separated,
     "members": _are_members,
@@ -248,13 +235,13 @@ CONSTRAINTS: dict[str, Callable[..., bool]] = {
     "equals": lambda text, wanted: text.strip() == wanted,
     "upper": lambda text, wanted: text.isupper() == wanted,
     "no_commas": lambda text, wanted: ("," not in text) == wanted,
-    "mentions": _mentions,
+    "mentions": lambda text, word: re.search(rf"\b{re.escape(word)}\b", text, re.I) is not None,
     "sentences": _are_sentences,
     "first_word": lambda text, word: _words(text)[:1] == [word],
     "last_word": lambda text, word: (
         [written.lower() for written in _words(text)[-1:]] == [word.lower()]
     ),
-    "plain": _is_plain,
+    "plain": lambda text, wanted: bool(PLAIN.fullmatch(text.strip())) == wanted,
 }
 
 

@@ -19,6 +19,10 @@ Puzzle = tuple[list[str], str, list[str], str, str]
 """Facts, question, options, the right option, and the sentences that justify it."""
 
 
+def _names(rng: random.Random, split: Split, count: int) -> list[str]:
+    return [person.name for person in people(rng, split, count)]
+
+
 def _things(rng: random.Random, count: int) -> list[str]:
     return [singular for singular, _ in rng.sample(THINGS, count)]
 
@@ -26,19 +30,16 @@ def _things(rng: random.Random, count: int) -> list[str]:
 def colour_of(rng: random.Random, split: Split) -> Puzzle:
     thing, _ = rng.choice(THINGS)
     count = rng.randint(3, 4)
-    persons = people(rng, split, count)
-    colours = rng.sample(COLOURS, count)
-    facts = [f"The {thing} of {p.name} is {c}." for p, c in zip(persons, colours, strict=True)]
+    names, colours = _names(rng, split, count), rng.sample(COLOURS, count)
+    facts = [f"The {thing} of {n} is {c}." for n, c in zip(names, colours, strict=True)]
     index = rng.randrange(count)
-    name, colour = persons[index].name, colours[index]
-    question = phrase(rng, split, QUESTIONS["colour_of"]).format(thing=thing, name=name)
-    return facts, question, colours, colour, f"The {thing} of {name} is {colour}."
+    question = phrase(rng, split, QUESTIONS["colour_of"]).format(thing=thing, name=names[index])
+    return facts, question, colours, colours[index], facts[index]
 
 
 def who_has(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(3, 4)
-    names = [person.name for person in people(rng, split, count)]
-    things = _things(rng, count)
+    names, things = _names(rng, split, count), _things(rng, count)
     facts = [f"{n} has {article(t)}." for n, t in zip(names, things, strict=True)]
     index = rng.randrange(count)
     name, thing = names[index], things[index]
@@ -48,19 +49,17 @@ def who_has(rng: random.Random, split: Split) -> Puzzle:
 
 def where_is(rng: random.Random, split: Split) -> Puzzle:
     count = rng.randint(3, 4)
-    persons = people(rng, split, count)
-    places = rng.sample(PLACES, count)
-    facts = [f"{p.name} is in the {place}." for p, place in zip(persons, places, strict=True)]
+    names, places = _names(rng, split, count), rng.sample(PLACES, count)
+    facts = [f"{n} is in the {place}." for n, place in zip(names, places, strict=True)]
     index = rng.randrange(count)
-    name, place = persons[index].name, places[index]
-    question = phrase(rng, split, QUESTIONS["where_is"]).format(name=name)
-    return facts, question, places, place, f"{name} is in the {place}."
+    question = phrase(rng, split, QUESTIONS["where_is"]).format(name=names[index])
+    return facts, question, places, places[index], facts[index]
 
 
 def compare(rng: random.Random, split: Split) -> Puzzle:
     compared = rng.choice(_DATA["compared"])
     count = rng.choice((3, 3, 3, 3, 4))
-    names = [person.name for person in people(rng, split, count)]
+    names = _names(rng, split, count)
     values = rng.sample(range(10, 100), count)
     facts = [compared["fact"].format(n=n, v=v) for n, v in zip(names, values, strict=True)]
     best = max(values)
@@ -87,26 +86,19 @@ def eats(rng: random.Random, split: Split) -> Puzzle:
     foods = rng.sample(_DATA["foods"], count)
     facts = [f"The {a} eats {f}." for a, f in zip(animals, foods, strict=True)]
     index = rng.randrange(count)
-    animal, food = animals[index], foods[index]
-    statement = f"The {animal} eats {food}."
-    if rng.random() < 0.5:
-        question = phrase(rng, split, QUESTIONS["what_eats"]).format(animal=animal)
-        return facts, question, foods, food, statement
-    question = phrase(rng, split, QUESTIONS["who_eats"]).format(food=food)
-    return facts, question, animals, animal, statement
+    kind, options = ("what_eats", foods) if rng.random() < 0.5 else ("who_eats", animals)
+    question = phrase(rng, split, QUESTIONS[kind])
+    question = question.format(animal=animals[index], food=foods[index])
+    return facts, question, options, options[index], facts[index]
 
 
 def two_steps(rng: random.Random, split: Split) -> Puzzle:
-    persons = people(rng, split, 3)
-    things = _things(rng, 3)
-    places = rng.sample(PLACES, 3)
-    facts = [f"{p.name} has the {t}." for p, t in zip(persons, things, strict=True)]
-    facts += [f"{p.name} is in the {place}." for p, place in zip(persons, places, strict=True)]
+    names, things, places = _names(rng, split, 3), _things(rng, 3), rng.sample(PLACES, 3)
+    facts = [f"{n} has the {t}." for n, t in zip(names, things, strict=True)]
+    facts += [f"{n} is in the {place}." for n, place in zip(names, places, strict=True)]
     index = rng.randrange(3)
-    name, thing, place = persons[index].name, things[index], places[index]
-    question = phrase(rng, split, QUESTIONS["two_steps"]).format(thing=thing)
-    statement = f"{name} has the {thing}. {name} is in the {place}."
-    return facts, question, places, place, statement
+    question = phrase(rng, split, QUESTIONS["two_steps"]).format(thing=things[index])
+    return facts, question, places, places[index], f"{facts[index]} {facts[index + 3]}"
 
 
 KINDS: dict[str, Callable[[random.Random, Split], Puzzle]] = {

@@ -17,6 +17,7 @@ _DATA = read_data("word_problems")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _SUM = re.compile(r"(\d+) ([+-]) (\d+) = (\d+)")
 Numbers = dict[str, int]
+Range = tuple[int, int | Callable[..., int]]  # the highest number may depend on those before it
 
 
 def add(a: int, b: int) -> str:
@@ -49,81 +50,44 @@ def written_out(steps: str) -> str:
     return _SUM.sub(with_steps, steps)
 
 
-def addition(rng: random.Random) -> Numbers:
-    a, b = rng.randint(2, 40), rng.randint(2, 20)
-    return {"a": a, "b": b, "r": a + b}
-
-
-def difference(rng: random.Random) -> Numbers:
-    b, r = rng.randint(2, 25), rng.randint(2, 30)
-    return {"a": b + r, "b": b, "r": r}
-
-
-def product(rng: random.Random) -> Numbers:
-    a, b = rng.randint(2, 9), rng.randint(2, 9)
-    return {"a": a, "b": b, "p": a * b, "r": a * b}
-
-
-def product_less(rng: random.Random) -> Numbers:
-    n = product(rng)
-    c = rng.randint(2, max(2, n["p"] - 2))
-    return n | {"c": c, "r": n["p"] - c}
-
-
-def product_more(rng: random.Random) -> Numbers:
-    n = product(rng)
-    c = rng.randint(2, 20)
-    return n | {"c": c, "r": n["p"] + c}
-
-
-def change(rng: random.Random) -> Numbers:
-    n = product(rng)
-    r = rng.randint(2, 25)
-    return n | {"c": n["p"] + r, "r": r}
-
-
-def share(rng: random.Random) -> Numbers:
-    b, r = rng.randint(2, 9), rng.randint(2, 9)
-    return {"a": b * r, "b": b, "r": r}
-
-
-def more_than(rng: random.Random) -> Numbers:
-    a, b = rng.randint(2, 20), rng.randint(2, 12)
-    return {"a": a, "b": b, "c": a + b, "r": a + a + b}
-
-
-def times_multiple(rng: random.Random) -> Numbers:
-    a, b = rng.randint(2, 9), rng.randint(2, 5)
-    return {"a": a, "b": b, "c": a * b, "r": a + a * b}
-
-
-def three_terms(rng: random.Random) -> Numbers:
-    a, b, c = (rng.randint(2, 19) for _ in range(3))
-    return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b + c}
-
-
-def sum_less(rng: random.Random) -> Numbers:
-    a, b = rng.randint(5, 30), rng.randint(2, 20)
-    c = rng.randint(2, min(30, a + b - 2))
-    return {"a": a, "b": b, "c": c, "s": a + b, "r": a + b - c}
-
-
-def two_products(rng: random.Random) -> Numbers:
-    a, b, c, d = (rng.randint(2, 6) for _ in range(4))
-    return {"a": a, "b": b, "c": c, "d": d, "p": a * b, "q": c * d, "r": a * b + c * d}
-
-
-NUMBERS: dict[str, Callable[[random.Random], Numbers]] = {
-    draw.__name__: draw
-    for draw in (
-        *(addition, difference, product, product_less, product_more, change, share, more_than),
-        *(times_multiple, three_terms, sum_less, two_products),
-    )
+FACTORS: dict[str, Range] = {"a": (2, 9), "b": (2, 9)}
+NUMBERS: dict[str, tuple[dict[str, Range], Callable[..., Numbers]]] = {
+    "addition": ({"a": (2, 40), "b": (2, 20)}, lambda a, b: {"r": a + b}),
+    "difference": ({"b": (2, 25), "r": (2, 30)}, lambda b, r: {"a": b + r}),
+    "product": (FACTORS, lambda a, b: {"p": a * b, "r": a * b}),
+    "product_less": (
+        {**FACTORS, "c": (2, lambda a, b: max(2, a * b - 2))},
+        lambda a, b, c: {"p": a * b, "r": a * b - c},
+    ),
+    "product_more": ({**FACTORS, "c": (2, 20)}, lambda a, b, c: {"p": a * b, "r": a * b + c}),
+    "change": ({**FACTORS, "r": (2, 25)}, lambda a, b, r: {"p": a * b, "c": a * b + r}),
+    "share": ({"b": (2, 9), "r": (2, 9)}, lambda b, r: {"a": b * r}),
+    "more_than": ({"a": (2, 20), "b": (2, 12)}, lambda a, b: {"c": a + b, "r": a + a + b}),
+    "times_multiple": ({"a": (2, 9), "b": (2, 5)}, lambda a, b: {"c": a * b, "r": a + a * b}),
+    "three_terms": (
+        dict.fromkeys("abc", (2, 19)),
+        lambda a, b, c: {"s": a + b, "r": a + b + c},
+    ),
+    "sum_less": (
+        {"a": (5, 30), "b": (2, 20), "c": (2, lambda a, b: min(30, a + b - 2))},
+        lambda a, b, c: {"s": a + b, "r": a + b - c},
+    ),
+    "two_products": (
+        dict.fromkeys("abcd", (2, 6)),
+        lambda a, b, c, d: {"p": a * b, "q": c * d, "r": a * b + c * d},
+    ),
 }
-"""Functions that draw the numbers of a problem, by the name that word_problems.json uses.
-
-``r`` is the result; the other keys are placeholders in stories and steps.
+"""By the name that word_problems.json uses: the ranges of the numbers to draw, and the numbers that
+follow from them. ``r`` is the result; the other keys are placeholders in stories and steps.
 """
+
+
+def draw(rng: random.Random, kind: str) -> Numbers:
+    ranges, others = NUMBERS[kind]
+    drawn: Numbers = {}
+    for name, (low, high) in ranges.items():
+        drawn[name] = rng.randint(low, high(**drawn) if callable(high) else high)
+    return drawn | others(**drawn)
 
 
 class WordProblems(Family):
@@ -135,7 +99,7 @@ class WordProblems(Family):
         structure = rng.choice(_DATA["structures"])
         first, second = people(rng, split, 2)
         thing, things = rng.choice(THINGS)
-        numbers = NUMBERS[structure["numbers"]](rng)
+        numbers = draw(rng, structure["numbers"])
         fields = {
             "n": first.name,
             "m": second.name,

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .base import Split, read_data
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """A person's name with the pronouns. he: "he" or "she"."""
+class Person(NamedTuple):
+    """A person's name with the pronouns, such as "she", "her" and "her"."""
 
     name: str
     he: str
-
-    @property
-    def his(self) -> str:
-        return "his" if self.he == "he" else "her"
-
-    @property
-    def him(self) -> str:
-        return "him" if self.he == "he" else "her"
+    him: str
+    his: str
 
 
 def _people(names: Mapping[str, Sequence[str]]) -> tuple[Person, ...]:
-    return tuple(Person(name, he) for he in ("he", "she") for name in names[he])
+    pronouns = (("he", "him", "his"), ("she", "her", "her"))
+    return tuple(Person(name, *forms) for forms in pronouns for name in names[forms[0]])
 
 
 _DATA = read_data("words")

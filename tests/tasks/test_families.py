@@ -3,12 +3,9 @@ prompts nor the names kept back."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,13 +18,11 @@ from mars_runtime.tasks import (
     check,
     examples,
     generate,
-    is_checkable,
-    natural_tasks,
 )
 from mars_runtime.tasks.word_problems import add, subtract, written_out
 from mars_runtime.tasks.words import EVAL_PEOPLE
 
-ROOT = Path(__file__).resolve().parents[2]
+DIGEST = "dcf6857630d92efd"
 QUICK = [name for name in FAMILIES if name != "python_functions"]
 GARBAGE = ("", " \n", "qwe rty 0 !!", "<html><body><h1>Hello</h1></body></html>", "####", "Answer:")
 
@@ -82,30 +77,11 @@ def test_no_prompt_is_in_both_splits_or_twice(family: str) -> None:
     assert len(set(held_out)) == len(held_out)
 
 
-def test_kinds_are_many() -> None:
-    least = {"word_problems": 10, "python_functions": 30, "formats": 8, "symbolic": 8}
-    for family, number in least.items():
-        kinds = {task.kind for task in generate(family, "eval", seed=0, count=400)}
-        assert len(kinds) >= number
-
-
-def test_generation_is_the_same_in_another_process() -> None:
-    code = (
-        "import json; from mars_runtime.tasks import *;"
-        "print(json.dumps([[t.prompt, t.answer, t.expected] for f in FAMILIES"
-        " for s in ('train', 'eval') for t in generate(f, s, 5, 20)]))"
-    )
-    outputs = []
-    for hash_seed in ("1", "2"):
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(
-            command, env=env, cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        outputs.append(done.stdout)
-    assert outputs[0] == outputs[1]
-    here = generate("word_problems", "train", 5, 20)
-    assert json.loads(outputs[0])[0] == [here[0].prompt, here[0].answer, here[0].expected]
+def test_prompts_never_change() -> None:
+    """Results name their prompts, so these must not depend on the version or the process."""
+    made = [generate(name, split, 5, 20) for name in FAMILIES for split in ("train", "eval")]
+    texts = [[task.prompt, task.answer, task.expected] for tasks in made for task in tasks]
+    assert hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16] == DIGEST
 
 
 def test_examples_are_fixed_and_cover_every_family() -> None:
@@ -113,12 +89,6 @@ def test_examples_are_fixed_and_cover_every_family() -> None:
     assert shown == examples()
     assert {task.family for task in shown} == {*FAMILIES, "natural"}
     assert all(len(task.prompt) < 600 for task in shown)
-
-
-def test_natural_openings_have_no_checker() -> None:
-    tasks = natural_tasks("eval", seed=0, count=12)
-    assert len({task.prompt for task in tasks}) == 12
-    assert not any(is_checkable(task) or check(task, "Once more.") for task in tasks)
 
 
 def test_an_unknown_family_is_refused_with_the_names() -> None:
@@ -129,39 +99,22 @@ def test_an_unknown_family_is_refused_with_the_names() -> None:
 SAMPLES = [task for family in QUICK for task in generate(family, "eval", seed=6, count=30)]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(SAMPLES), st.text(max_size=200))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(SAMPLES), st.text() | st.text("0123456789.,-#[](){}:; \nAB\u0660\u00b2"))
 def test_check_never_raises(task: Task, text: str) -> None:
-    assert check(task, text) in (True, False)
-    assert check(task, "Answer: " + text) in (True, False)
-    assert check(task, "{" + text + "}") in (True, False)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.sampled_from(SAMPLES), st.text(alphabet="0123456789.,-#[](){}:; \nAB\u0660\u00b2"))
-def test_check_never_raises_on_near_answers(task: Task, text: str) -> None:
-    assert check(task, "#### " + text) in (True, False)
-    assert check(task, text) in (True, False)
+    for answer in (text, f"Answer: {text}", f"{{{text}}}", f"#### {text}"):
+        assert check(task, answer) in (True, False)
+        assert check(task, answer, is_cut=True) in (True, False)
 
 
 STORY = "Tom lived in a mill. Tom gave it bread, and Ruth let it stay."
 QUOTE = 'The text says: "Tom gave it bread, and Ruth let it stay."'
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        (add(31, 5), "31 + 5 = 36"),
-        (add(8, 5), "8 + 5 = 13"),
-        (add(27, 15), "27 + 15 = 30 + 12 = 42"),
-        (add(5, 27), "5 + 27 = 20 + 12 = 32"),
-        (subtract(52, 27), "52 - 27 = 52 - 20 - 7 = 32 - 7 = 25"),
-        (subtract(58, 23), "58 - 23 = 35"),
-        (written_out("8 in 2 parts: 18 + 4 = 22."), "8 in 2 parts: 18 + 4 = 10 + 12 = 22."),
-    ],
-)
-def test_hard_sums_are_taken_apart(text: str, written: str) -> None:
-    assert text == written
+def test_hard_sums_are_taken_apart() -> None:
+    assert (add(31, 5), add(27, 15)) == ("31 + 5 = 36", "27 + 15 = 30 + 12 = 42")
+    assert subtract(52, 27) == "52 - 27 = 52 - 20 - 7 = 32 - 7 = 25"
+    assert written_out("8 in 2 parts: 18 + 4 = 22.") == "8 in 2 parts: 18 + 4 = 10 + 12 = 22."
 
 
 @pytest.mark.parametrize("family", ["word_problems", "symbolic"])

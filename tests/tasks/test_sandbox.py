@@ -14,7 +14,7 @@ from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import verdict
 from mars_runtime.tasks import Task, check, is_checkable, sandbox
 from mars_runtime.tasks.python_functions import extract_code
-from mars_runtime.tasks.sandbox import NO_LIMITS, SandboxError, is_harmless, passes
+from mars_runtime.tasks.sandbox import NO_LIMITS, is_harmless, passes
 
 TASK = Task(
     "python_functions",
@@ -108,8 +108,7 @@ def test_without_limits_nothing_runs_and_no_answer_is_wrong(
             assert not check(TASK, TASK.answer)
             assert verdict(Item("1", TASK.prompt, task=TASK), TASK.answer, is_cut=False) is None
         assert [record.message for record in caplog.records] == [NO_LIMITS]
-        with pytest.raises(SandboxError, match="cannot be judged on this system"):
-            passes("def f(x):\n    return x", "f", [([1], 1)])
+        assert not passes("def f(x):\n    return x", "f", [([1], 1)])
     finally:
         sandbox.is_available.cache_clear()
 
