@@ -39,8 +39,7 @@ NO_COMPILER = (
 # -ffp-contract=off: fused operations could make the rounding of a row depend on other rows.
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-pthread", "-w")
 Flags = tuple[str, ...]
-Compiler = tuple[str, ...]
-"""The command that starts a compiler, without options."""
+Compiler = tuple[str, ...]  # the command that starts a compiler, without options
 IS_WINDOWS, IS_MAC = sys.platform == "win32", sys.platform == "darwin"
 # -static: on Windows, a library does not find other libraries in its own folder.
 LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
@@ -59,13 +58,12 @@ class CompileError(RuntimeError):
 def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
     """Return the path of the library for this machine; compile it into ``folder`` if necessary.
 
-    targets: alternative compiler flags that select a processor; None uses ``own_targets``. The
-    first flags that the compiler accepts are used.
+    targets: alternative compiler flags that select a processor, of which the first that the
+    compiler accepts are used; None uses ``own_targets``.
 
-    If ``folder`` is not writable, a temporary folder of this user is used. A checksum is stored
-    with the library. If the checksum does not match, the library is compiled again, because a
-    damaged library would crash the process. If several processes call this function at the same
-    time, one compiles and the others wait for its library. Raises CompileError.
+    If ``folder`` is not writable, a temporary folder of this user is used. A library without its
+    checksum is compiled again, because a damaged one would crash the process. If several processes
+    call this function, one compiles and the others wait. Raises CompileError.
     """
     compiler, targets = find_compiler(), own_targets() if targets is None else targets
     name = _name(compiler, targets)
@@ -116,10 +114,7 @@ def _storage_error(folder: Path, error: OSError) -> CompileError:
 
 
 def is_compiled(folder: Path) -> bool:
-    """Return whether ``folder`` contains the library for this machine.
-
-    Raises CompileError if there is no compiler, because the library's name depends on it.
-    """
+    """Return whether ``folder`` contains the library. Raises CompileError without a compiler."""
     return is_whole(folder / _name(find_compiler(), own_targets()))
 
 
@@ -169,10 +164,7 @@ def _own_folder() -> Path:
 
 
 def _user() -> str:
-    """Return the name of the current user.
-
-    In a container that has no name for the user, return the user's number.
-    """
+    """Return the user's name, or number in a container that has no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -180,10 +172,8 @@ def _user() -> str:
 
 
 def find_compiler() -> Compiler:
-    """Return the command of the first C++ compiler that exists.
-
-    The candidates are the environment variable CXX, the commands in COMPILERS and the package
-    ziglang, in this order. Raises CompileError if none exists.
+    """Return the command of the first C++ compiler that exists: the environment variable CXX, the
+    commands in COMPILERS, the package ziglang. Raises CompileError if none exists.
     """
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         path = shutil.which(name) if name else None
@@ -219,15 +209,9 @@ def _compile(compiler: Compiler, targets: Sequence[Flags], target: str) -> None:
 
 
 def _run(command: Sequence[str], seconds: int) -> subprocess.CompletedProcess[str]:
-    """Run a compiler. Raises CompileError if it does not run or finish."""
     try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-        )
+        text: dict[str, Any] = {"encoding": "utf-8", "errors": "replace"}
+        return subprocess.run(command, capture_output=True, timeout=seconds, **text)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileError(
             f"The compiler {command[0]} did not run to its end ({type(error).__name__})."
@@ -248,23 +232,19 @@ def _compiler_version(compiler: Compiler) -> str:
 
 
 def _processor() -> str:
-    """Return a description of the processor's features.
-
-    The library's name depends on it, because different machines may share a cache folder.
-    """
+    """Return a description of the processor's features: machines may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
         lines = []
-    words = {
-        line for line in lines if line.startswith(("flags", "Features", "model\t", "CPU part"))
-    }
+    starts = ("flags", "Features", "model\t", "CPU part")
+    words = {line for line in lines if line.startswith(starts)}
     return f"{platform.machine()} {platform.processor()} {sorted(words)} {_sysctl()}"
 
 
 @cache
 def _sysctl() -> str:
-    """Return the name and the features of a Mac's processor; an empty text on other systems."""
+    """Return the name and the features of a Mac's processor, or an empty text."""
     if not IS_MAC:
         return ""
     names = ("machdep.cpu", "hw.optional")
@@ -274,53 +254,44 @@ def _sysctl() -> str:
         return ""
 
 
+def _fields(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names]
+
+
 class MatrixStruct(Structure):
-    _fields_ = [("data", c_void_p), ("bits", c_int64), ("outs", c_int64), ("ins", c_int64)]
+    _fields_ = [("data", c_void_p), *_fields(c_int64, "bits", "outs", "ins")]
 
 
 class LowRankStruct(Structure):
-    _fields_ = [("a", MatrixStruct), ("b", MatrixStruct)]
+    _fields_ = _fields(MatrixStruct, "a", "b")
 
 
 class LayerStruct(Structure):
     _fields_ = [
         ("attention_norm", c_void_p),
         ("qkv", MatrixStruct),
-        ("qkv_bias", c_void_p),
-        ("query_norm", c_void_p),
-        ("key_norm", c_void_p),
+        *_fields(c_void_p, "qkv_bias", "query_norm", "key_norm"),
         ("output", MatrixStruct),
         ("feed_norm", c_void_p),
-        ("gate_up", MatrixStruct),
-        ("down", MatrixStruct),
-        ("qkv_low", LowRankStruct),
-        ("output_low", LowRankStruct),
-        ("gate_up_low", LowRankStruct),
-        ("down_low", LowRankStruct),
+        *_fields(MatrixStruct, "gate_up", "down"),
+        *_fields(LowRankStruct, "qkv_low", "output_low", "gate_up_low", "down_low"),
     ]
 
 
 class SamplerStruct(Structure):
     _fields_ = [
         ("state", MatrixStruct),
-        ("previous", c_void_p),
-        ("candidate", c_void_p),
-        ("previous_scales", c_void_p),
-        ("candidate_scales", c_void_p),
+        *_fields(c_void_p, "previous", "candidate", "previous_scales", "candidate_scales"),
     ]
 
 
 class ModelStruct(Structure):
     _fields_ = [
-        *[
-            (name, c_int64)
-            for name in ("vocab", "hidden", "num_layers", "num_heads", "num_kv", "dim", "feed")
-        ],
+        *_fields(c_int64, "vocab", "hidden", "num_layers", "num_heads", "num_kv", "dim", "feed"),
         ("norm_floor", c_float),
         ("layers", POINTER(LayerStruct)),
         ("final_norm", c_void_p),
-        ("embedding", MatrixStruct),
-        ("head", MatrixStruct),
+        *_fields(MatrixStruct, "embedding", "head"),
         ("mask_id", c_int64),
         ("mask_embeddings", c_void_p),
         ("num_mask_embeddings", c_int64),
@@ -330,19 +301,11 @@ class ModelStruct(Structure):
 
 class FeedStruct(Structure):
     _fields_ = [
-        ("num_rows", c_int64),
-        ("num_tokens", c_int64),
+        *_fields(c_int64, "num_rows", "num_tokens"),
         ("ids", c_void_p),
         ("cursors", POINTER(c_int64)),
-        ("positions", c_void_p),
-        ("roots", c_void_p),
-        ("starts", c_void_p),
-        ("rotations", c_void_p),
-        ("cache", c_void_p),
-        ("layer_stride", c_int64),
-        ("row_stride", c_int64),
-        ("block_stride", c_int64),
-        ("num_threads", c_int64),
+        *_fields(c_void_p, "positions", "roots", "starts", "rotations", "cache"),
+        *_fields(c_int64, "layer_stride", "row_stride", "block_stride", "num_threads"),
     ]
 
 
@@ -357,6 +320,7 @@ class PenaltyStruct(Structure):
     ]
 
 
+_STRUCTS = (MatrixStruct, LayerStruct, ModelStruct, FeedStruct, SamplerStruct, PenaltyStruct)
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
     "mars_sizes": (c_int64, [c_int64]),
@@ -373,7 +337,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def _open_copy(path: Path) -> Any:
-    """Load a copy of the library in this user's temporary folder. Raises CompileError."""
     copy = _own_folder() / path.name
     if not is_whole(copy):
         _log.warning("No library can be opened in %s: a copy in %s is used.", path.parent, copy)
@@ -409,9 +372,7 @@ def open_library(path: Path) -> Any:
         raise CompileError(
             f"The compiled library {path} can't be opened: restart to compile it again."
         ) from error
-    for number, structure in enumerate(
-        (MatrixStruct, LayerStruct, ModelStruct, FeedStruct, SamplerStruct, PenaltyStruct)
-    ):
+    for number, structure in enumerate(_STRUCTS):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
             raise CompileError(
                 f"{structure.__name__} has another size in the compiled library than in "

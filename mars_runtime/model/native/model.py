@@ -69,9 +69,8 @@ Tell = Callable[[float], None]
 class NativeModel(CausalModel):
     """A causal language model on the CPU.
 
-    bits: number of bits per weight in the layer matrices, see ``weights.Weights``. adapter: acts
-    only on tokens with the id ``mask_id``. tell: called during packing with the share of the
-    weights packed so far. Raises CheckpointError if a weight is missing or has the wrong shape.
+    bits: as for ``weights.Weights``. adapter: acts only on tokens with the id ``mask_id``. tell:
+    called during packing with the share of the weights packed so far. Raises CheckpointError.
     """
 
     is_bitwise = True
@@ -113,13 +112,11 @@ class NativeModel(CausalModel):
 
     @property
     def arithmetic(self) -> str:
-        """Formats of weights and products, such as "int4 weights, int8 products"."""
         bits = " and ".join(f"int{bits}" for bits in self._bits)
         return f"{bits} weights, int8 products"
 
     @property
     def most_threads(self) -> int:
-        """Maximum number of threads for a forward pass: ``ceiling`` if set, else PyTorch's."""
         return min(self.ceiling or torch.get_num_threads(), MAX_THREADS)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
@@ -185,10 +182,8 @@ class NativeModel(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``, as ``proposals_from_logits`` does.
-
-        The logits of rows that do not sample are never stored. If there is a sampler head, it
-        reranks the candidates of the masks in groups.
+        """Return the predictions at the slots ``head``. The logits of greedy rows are never stored.
+        A sampler head reranks the masks in groups, only in greedy rows.
         """
         states = chosen(hidden, head)
         return self.threads.run(
@@ -198,7 +193,6 @@ class NativeModel(CausalModel):
         )
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
-        """Return the logits [R, S, V] of hidden states [R, S, hidden]."""
         rows, slots = states.shape[:2]
         out = torch.empty(rows, slots, self.config.vocab_size)
         self._library.mars_logits(
@@ -209,10 +203,6 @@ class NativeModel(CausalModel):
     def _predict(
         self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
-        """Return the predictions of hidden states [R, S, hidden].
-
-        Masks in groups are reranked only in rows that do not sample.
-        """
         drawing = [row for row, draw in enumerate(sampling.draws) if draw]
         if not drawing:
             return self._greedy(states, sampling, num_threads)
@@ -278,20 +268,17 @@ class NativeModel(CausalModel):
         return [proposals[row * slots : (row + 1) * slots] for row in range(rows)]
 
     def _rising(self, forbidden: Tensor) -> Tensor:
-        """Return the forbidden ids in ascending order."""
         # The forbidden ids nearly always equal those of the previous call, even in a new tensor.
         if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
             self._forbidden = forbidden, forbidden.sort().values
         return self._forbidden[1]
 
     def weights(self) -> Iterator[Tensor]:
-        """Yield all tensors that the library reads, for measurements."""
         yield from (part for part in self._pinned if isinstance(part, Tensor))
 
     def _layers(self, unpacked: Weights, bits_used: set[int], tell: Tell) -> Any:
-        """Pack all layers and return them as an array of ``LayerStruct``.
-
-        Adds the number of bits of each of the base model's matrices to ``bits_used``.
+        """Pack all layers. Adds the number of bits of each of the base model's matrices to
+        ``bits_used``.
         """
         layers = (c.LayerStruct * self.config.num_layers)()
         for index, layer in enumerate(unpacked.layers()):
@@ -387,7 +374,6 @@ def _state(tables: Tables) -> GroupedMatrix:
 
 
 def _padded(tensor: Tensor, dim: int) -> Tensor:
-    """Return a matrix padded with zeros along ``dim`` to a multiple of TILE."""
     padding = -tensor.shape[dim] % TILE
     return F.pad(tensor, (0, padding) if dim else (0, 0, 0, padding)).contiguous()
 
@@ -399,10 +385,7 @@ def _rotations(config: ModelConfig, length: int) -> Tensor:
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
-    """Return mask groups as ``MaskGroup`` structures of ``rank.h``, int32 [G, 3].
-
-    slots: number of slots that are read per row.
-    """
+    """Return mask groups as ``MaskGroup`` structures of ``rank.h``, int32 [G, 3]."""
     numbers = [
         (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
         for group in groups
@@ -411,10 +394,10 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` structures (``predict.h``), one for each slot of each row.
+    """Return an array of ``Penalty`` structures (``read.h``), one for each slot of each row, or
+    None.
 
-    Returns None if no row has a penalty. The structures point into tensors of ``penalties``, which
-    must live as long as the array is used.
+    The structures point into tensors of ``penalties``, which must live as long as the array.
     """
     if not any(penalties):
         return None
@@ -437,7 +420,6 @@ def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
 def _proposal(
     ids: list[int], probabilities: list[float], entropy: float, metric: Metric, max_entropy: float
 ) -> Proposal:
-    """Return the proposal of a slot. max_entropy: the entropy of a uniform distribution."""
     # Forbidden tokens have probability 0 and are left out.
     pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]
     token, confidence = pairs[0]

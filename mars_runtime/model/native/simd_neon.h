@@ -13,18 +13,14 @@ constexpr int ROWS_AT_ONCE = 6, TILES_AT_ONCE = 1;
 #endif
 constexpr int QUERIES_AT_ONCE = 3, WIDTH_AT_ONCE = 2;
 
-struct F {
-  float32x4_t v[4];
-};
-struct I {
-  int32x4_t v[4];
-};
+typedef float32x4_t Floats;
+typedef int32x4_t Ints;
+typedef uint32x4_t Bits;
+INLINE Floats choose(Bits mask, Floats a, Floats b) { return vbslq_f32(mask, a, b); }
+INLINE float sum_of(Floats s) { return vaddvq_f32(s); }
+INLINE int sum_of(Ints s) { return vaddvq_s32(s); }
+#include "simd_vectors.h"
 
-#define EACH for (int i = 0; i < 4; i++)
-
-INLINE F all(float x) { F r; EACH r.v[i] = vdupq_n_f32(x); return r; }
-INLINE F load(const float* p) { F r; EACH r.v[i] = vld1q_f32(p + 4 * i); return r; }
-INLINE void store(float* p, F x) { EACH vst1q_f32(p + 4 * i, x.v[i]); }
 INLINE F load_half(const uint16_t* p) {
   F r;
   EACH r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i)));
@@ -33,50 +29,13 @@ INLINE F load_half(const uint16_t* p) {
 INLINE void store_half(uint16_t* p, F x) {
   EACH vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
 }
-INLINE F add(F a, F b) { F r; EACH r.v[i] = vaddq_f32(a.v[i], b.v[i]); return r; }
-INLINE F sub(F a, F b) { F r; EACH r.v[i] = vsubq_f32(a.v[i], b.v[i]); return r; }
-INLINE F mul(F a, F b) { F r; EACH r.v[i] = vmulq_f32(a.v[i], b.v[i]); return r; }
-INLINE F div(F a, F b) { F r; EACH r.v[i] = vdivq_f32(a.v[i], b.v[i]); return r; }
 INLINE F fma(F a, F b, F c) { F r; EACH r.v[i] = vfmaq_f32(c.v[i], a.v[i], b.v[i]); return r; }
 INLINE F larger(F a, F b) { F r; EACH r.v[i] = vmaxnmq_f32(a.v[i], b.v[i]); return r; }
 INLINE F smaller(F a, F b) { F r; EACH r.v[i] = vminnmq_f32(a.v[i], b.v[i]); return r; }
-INLINE F magnitude(F a) { F r; EACH r.v[i] = vabsq_f32(a.v[i]); return r; }
 INLINE I rounded(F a) { I r; EACH r.v[i] = vcvtnq_s32_f32(a.v[i]); return r; }
-INLINE F floats(I a) { F r; EACH r.v[i] = vcvtq_f32_s32(a.v[i]); return r; }
-INLINE F power_of_two(I n) {
-  F r;
-  EACH r.v[i] = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n.v[i], vdupq_n_s32(127)), 23));
-  return r;
-}
-INLINE int32x4_t lanes_from(int first) {
-  const int32x4_t lanes = {0, 1, 2, 3};
-  return vaddq_s32(lanes, vdupq_n_s32(first));
-}
-// The first `count` lanes of a, the other lanes of b.
-INLINE F first_lanes(int count, F a, F b) {
-  F r;
-  EACH r.v[i] = vbslq_f32(vcltq_s32(lanes_from(4 * i), vdupq_n_s32(count)), a.v[i], b.v[i]);
-  return r;
-}
-// A bit for each lane where a > b.
-INLINE unsigned above(F a, F b) {
-  uint32x4_t bits = vdupq_n_u32(0);
-  EACH {
-    uint32x4_t bit = vshlq_u32(vdupq_n_u32(1), lanes_from(4 * i));
-    bits = vorrq_u32(bits, vandq_u32(vcgtq_f32(a.v[i], b.v[i]), bit));
-  }
-  return vaddvq_u32(bits);
-}
-INLINE float total(F a) {
-  return vaddvq_f32(vaddq_f32(vaddq_f32(a.v[0], a.v[1]), vaddq_f32(a.v[2], a.v[3])));
-}
 INLINE float largest(F a) {
   return vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(a.v[0], a.v[1]), vmaxnmq_f32(a.v[2], a.v[3])));
 }
-INLINE int total(I a) {
-  return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
-}
-INLINE I plus(I a, I b) { I r; EACH r.v[i] = vaddq_s32(a.v[i], b.v[i]); return r; }
 INLINE void store_bytes(int8_t* p, I a) {
   int16x8_t low = vcombine_s16(vqmovn_s32(a.v[0]), vqmovn_s32(a.v[1]));
   int16x8_t high = vcombine_s16(vqmovn_s32(a.v[2]), vqmovn_s32(a.v[3]));
@@ -89,9 +48,6 @@ INLINE I load_bytes(const int8_t* p) {
   return {{vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)),
            vmovl_high_s16(high)}};
 }
-INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
-INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
-INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
 // Products of one group. A vector of weights contains 4 outputs x 4 inputs. One instruction
 // multiplies it with the 4 inputs in a lane of a row. All sums are exact, so the result for a row

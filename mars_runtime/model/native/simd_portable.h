@@ -17,32 +17,13 @@ typedef uint32_t Bits __attribute__((vector_size(16)));
 typedef int16_t Shorts __attribute__((vector_size(16)));
 typedef uint16_t Words __attribute__((vector_size(16)));
 
-struct F {
-  Floats v[4];
-};
-struct I {
-  Ints v[4];
-};
-
-#define EACH for (int i = 0; i < 4; i++)
-
-template <class To, class From>
-INLINE To read(const From* p) {
-  To r;
-  memcpy(&r, p, sizeof r);
-  return r;
-}
 INLINE Floats choose(Ints mask, Floats a, Floats b) {
   return (Floats)(((Ints)a & mask) | ((Ints)b & ~mask));
 }
+INLINE float sum_of(Floats s) { return (s[0] + s[1]) + (s[2] + s[3]); }
+INLINE int sum_of(Ints s) { return (s[0] + s[1]) + (s[2] + s[3]); }
+#include "simd_vectors.h"
 
-INLINE F all(float x) { F r; EACH r.v[i] = Floats{x, x, x, x}; return r; }
-INLINE F load(const float* p) { F r; EACH r.v[i] = read<Floats>(p + 4 * i); return r; }
-INLINE void store(float* p, const F& x) { memcpy(p, x.v, 64); }
-INLINE F add(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
-INLINE F sub(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] - b.v[i]; return r; }
-INLINE F mul(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] * b.v[i]; return r; }
-INLINE F div(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] / b.v[i]; return r; }
 INLINE F fma(const F& a, const F& b, const F& c) {
   F r;
   EACH r.v[i] = a.v[i] * b.v[i] + c.v[i];
@@ -58,7 +39,6 @@ INLINE F smaller(const F& a, const F& b) {
   EACH r.v[i] = choose(a.v[i] < b.v[i], a.v[i], b.v[i]);
   return r;
 }
-INLINE F magnitude(const F& a) { F r; EACH r.v[i] = (Floats)((Bits)a.v[i] & 0x7fffffffu); return r; }
 // Adding 1.5 * 2^23 to a float of at most 2^22 rounds it to the nearest integer, ties to even; the
 // last bits of the sum are then this integer.
 INLINE I rounded(const F& a) {
@@ -66,35 +46,12 @@ INLINE I rounded(const F& a) {
   EACH r.v[i] = (Ints)(a.v[i] + 12582912.0f) - 0x4b400000;
   return r;
 }
-INLINE F floats(const I& a) { F r; EACH r.v[i] = __builtin_convertvector(a.v[i], Floats); return r; }
-INLINE F power_of_two(const I& n) { F r; EACH r.v[i] = (Floats)((n.v[i] + 127) << 23); return r; }
-INLINE Ints lanes_from(int first) { return Ints{0, 1, 2, 3} + first; }
-INLINE F first_lanes(int count, const F& a, const F& b) {
-  F r;
-  EACH r.v[i] = choose(lanes_from(4 * i) < count, a.v[i], b.v[i]);
-  return r;
-}
-// A bit for each lane where a > b.
-INLINE unsigned above(const F& a, const F& b) {
-  Ints bits = {};
-  EACH bits |= (a.v[i] > b.v[i]) & (Ints{1, 2, 4, 8} << (4 * i));
-  return bits[0] | bits[1] | bits[2] | bits[3];
-}
-INLINE float total(const F& a) {
-  Floats s = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
-  return (s[0] + s[1]) + (s[2] + s[3]);
-}
 INLINE float largest(const F& a) {
   Floats low = choose(a.v[0] > a.v[1], a.v[0], a.v[1]), high = choose(a.v[2] > a.v[3], a.v[2], a.v[3]);
   Floats most = choose(low > high, low, high);
   float first = most[0] > most[1] ? most[0] : most[1], last = most[2] > most[3] ? most[2] : most[3];
   return first > last ? first : last;
 }
-INLINE int total(const I& a) {
-  Ints s = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
-  return (s[0] + s[1]) + (s[2] + s[3]);
-}
-INLINE I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
 INLINE void store_bytes(int8_t* p, const I& a) {
   for (int k = 0; k < 16; k++) p[k] = (int8_t)a.v[k / 4][k % 4];
 }
@@ -104,10 +61,6 @@ INLINE I load_bytes(const int8_t* p) {
   EACH r.v[i] = Ints{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
   return r;
 }
-INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
-INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
-INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
-
 INLINE Bits choose(Ints mask, Bits a, Bits b) { return (a & (Bits)mask) | (b & ~(Bits)mask); }
 // Converts half-precision numbers, in the low 16 bits of each lane, to floats.
 INLINE Floats from_half(Bits h) {
