@@ -227,8 +227,8 @@ class ThroughputRun(TabRun):
         elif self._meter.at >= AR_SECONDS:
             self.transcripts[-1].run.cancel()
 
-    def collect(self) -> bool:
-        """Log new passes and the figures after them. Return whether there were any."""
+    def collect(self) -> None:
+        """Log new passes and the figures after them."""
         events = self.transcripts[-1].new_events() if self.transcripts else ()
         passes = [event for event in events if isinstance(event, Step)]
         for event in events:
@@ -238,7 +238,6 @@ class ThroughputRun(TabRun):
         if passes:
             waiting = len(self._prompts) - self._meter.num_joined
             self.log.add("figures", {**self._meter.figures(), "waiting": waiting})
-        return bool(passes)
 
     def _log_pass(self, step: Step) -> None:
         at, settings = round(self._meter.at, 3), step.rows[0].settings

@@ -206,15 +206,12 @@ class TabRun(ABC):
         """Log events that arrived since the last call."""
         self.collect()
 
-    def collect(self) -> bool:
-        """Append new events to the log. Return whether there were any."""
-        lines = [
-            (transcript, line) for transcript in self.transcripts for line in transcript.new_lines()
-        ]
-        for transcript, line in lines:
-            if transcript.is_drawn:
-                self.log.add(transcript.name, line)
-        return bool(lines)
+    def collect(self) -> None:
+        """Append new events to the log."""
+        for transcript in self.transcripts:
+            for line in transcript.new_lines():
+                if transcript.is_drawn:
+                    self.log.add(transcript.name, line)
 
     @property
     def drawn(self) -> list[Transcript]:
@@ -276,7 +273,14 @@ class RunRegistry(Generic[R]):
         self._lock = threading.Lock()
 
     def begin(self, session: str, run: R) -> None:
-        """Make this the session's run, and cancel the previous one."""
+        """Cancel the session's previous run, and make this its run once the last lines of the
+        previous one have been sent. Otherwise these could replace the first lines of this run.
+        """
+        until = time.monotonic() + CLEAR_SECONDS
+        if self.stop(session):
+            while self.of(session) is not None and time.monotonic() < until:
+                time.sleep(POLL_SECONDS / 4)
+            time.sleep(POLL_SECONDS)
         with self._lock:
             previous = self._runs.get(session)
             self._runs[session] = run
@@ -293,18 +297,6 @@ class RunRegistry(Generic[R]):
         if run is not None:
             run.cancel()
         return run is not None
-
-    def clear(self, session: str) -> None:
-        """Cancel the session's run and wait until its last lines have been sent.
-
-        Otherwise the old stream could write to the component after the new one.
-        """
-        if not self.stop(session):
-            return
-        until = time.monotonic() + CLEAR_SECONDS
-        while self.of(session) is not None and time.monotonic() < until:
-            time.sleep(POLL_SECONDS / 4)
-        time.sleep(POLL_SECONDS)
 
     def end(self, session: str, run: R) -> None:
         """Cancel this run and remove it, unless the session has started another run in the
@@ -427,7 +419,6 @@ class TabHandlers(ABC, Generic[R]):
             run = self.validate(values)
             run.owner = owner
             self._settle(session)
-            self.runs.clear(session)
             log = self.logs.store(run.log)
             self.runs.begin(session, run)
             for _ in self._decoded(run):
