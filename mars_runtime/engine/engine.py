@@ -71,6 +71,7 @@ class BaseEngine(ABC):
 
     _scheduler: Scheduler[Run]
     _observers: list[Observer]
+    _condition: WakeCondition
 
     @property
     def num_running(self) -> int:
@@ -122,6 +123,13 @@ class BaseEngine(ABC):
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
     ) -> list[Run]:
         """Start runs that are scheduled together; a single one may share forward passes."""
+
+    def _new_job(
+        self, kind: type[Run], requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
+    ) -> Job[Run]:
+        now, parts = time.monotonic(), (self._condition, self._scheduler, self._observers)
+        runs = [kind(request, now, *parts) for request in requests]
+        return Job(runs, check_pace(pace), is_shared, requests[0].owner)
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Start a run for a request. It shares forward passes with other runs.
@@ -225,14 +233,7 @@ class Engine(BaseEngine):
         self._check_not_forked()
         for request in requests:
             self._backend.check(request)
-        now = time.monotonic()
-        runs = [
-            Run(request, now, self._condition, self._scheduler, self._observers)
-            for request in requests
-        ]
-        job = Job(runs, check_pace(pace), is_shared, requests[0].owner)
-        for run in runs:
-            run.join_job(job)
+        job = self._new_job(Run, requests, pace, is_shared)
         with self._condition:
             if self._is_closed:
                 raise EngineError(self._why_over)
@@ -241,7 +242,7 @@ class Engine(BaseEngine):
             except FullError:
                 raise EngineBusy(BUSY.format(len(self._scheduler))) from None
             self._condition.wake()
-        return runs
+        return list(job.lanes)
 
     @property
     def busy_limits(self) -> tuple[float, int]:
@@ -335,7 +336,7 @@ class Engine(BaseEngine):
 
     def _carry_out(self, turn: DeviceTurn[Run], now: float) -> None:
         for run in turn.lanes:
-            run.begin(now)
+            run.began = now if run.began is None else run.began
         ends = self._device.carry_out(turn)
         self._must_beat_by = math.inf
         with self._condition:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.request import AnyRequest
-from mars_runtime.engine.scheduler import Job, Lane, Scheduler
+from mars_runtime.engine.scheduler import Lane, Scheduler
 from mars_runtime.runs.events import End, Event
 from mars_runtime.settings import DecodeSettings, SettingsError
 
@@ -63,7 +63,6 @@ class Run(Lane):
         self._condition = condition
         self._scheduler = scheduler
         self._observers = observers
-        self._job: Job[Run] | None = None
         self._events: list[Event] = []
         self._news = threading.Condition()
         self._over = threading.Event()
@@ -130,11 +129,6 @@ class Run(Lane):
         """Whether the run is active but its device has not been leased yet."""
         return False
 
-    @property
-    def job(self) -> Job[Run]:
-        assert self._job is not None, "the engine has not assigned a job yet"
-        return self._job
-
     def cancel(self) -> None:
         """End the run within one forward pass, also while it pauses or waits."""
         with self._condition:
@@ -177,16 +171,8 @@ class Run(Lane):
         for observe in self._observers:
             observe(self, event)
 
-    def begin(self, now: float) -> None:
-        if self.began is None:
-            self.began = now
-
     def announce_end(self) -> None:
         self._over.set()
-
-    def join_job(self, job: Job[Run]) -> None:
-        assert self._job is None, "the run already belongs to a job"
-        self._job = job
 
 
 Observer = Callable[[Run, Event], None]

@@ -26,7 +26,7 @@ import math
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 MAX_OWNERS = 1000  # maximum number of owners remembered after their jobs have ended
 Kind = Literal["alone", "read", "step"]
@@ -42,6 +42,8 @@ class Lane:
 
     is_read: whether its prompt is prefilled (shared jobs only).
     """
+
+    job: Job[Any]
 
     def __init__(self, deadline: float = math.inf) -> None:
         self.clock = 0.0
@@ -65,6 +67,8 @@ class Job(Generic[L]):
         assert lanes, "a job needs at least one lane"
         assert len(lanes) == 1 or not is_shared, "a shared job has a single lane"
         self.lanes = tuple(lanes)
+        for lane in lanes:
+            lane.job = self
         self.pace = pace
         self.is_shared = is_shared
         self.owner = owner

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import BUSY, BaseEngine, EngineBusy, EngineError
 from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedMemory, SharedSettings
 from mars_runtime.engine.request import AnyRequest
-from mars_runtime.engine.run import Observer, Run, WakeCondition, check_pace, overdue
+from mars_runtime.engine.run import Observer, Run, WakeCondition, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler
 from mars_runtime.runs.events import End, Event, Prefill, Step
 
@@ -93,14 +93,8 @@ class LeasedEngine(BaseEngine):
     ) -> list[Run]:
         for request in requests:
             self._check(request)
-        now = time.monotonic()
-        runs = [
-            LeasedRun(request, now, self._condition, self._scheduler, self._observers)
-            for request in requests
-        ]
-        job: Job[Run] = Job(runs, check_pace(pace), owner=requests[0].owner)
-        for run in runs:
-            run.join_job(job)
+        job = self._new_job(LeasedRun, requests, pace)
+        runs = cast("tuple[LeasedRun, ...]", job.lanes)
         with self._condition:
             if self._is_closed:
                 raise EngineError(CLOSED)

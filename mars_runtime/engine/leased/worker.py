@@ -202,7 +202,6 @@ class _Lanes:
         self._num_sent = [0] * len(self._runs)
         for run, until in zip(self._runs, call.until, strict=True):
             run.deadline = until
-            run.join_job(self._job)
         scheduler.add(self._job)
 
     def events(self, until: float) -> Generator[News, None, None]:
