@@ -83,6 +83,9 @@ class Backend(ABC):
         that supports checks or a cached prefix returns an ``EventStream``.
         """
 
+    def begin_run(self) -> None:  # noqa: B027  (optional)
+        """Called before each run."""
+
     @abstractmethod
     def synchronize(self) -> None:
         pass
@@ -267,6 +270,12 @@ class CheckpointBackend(Backend):
             draft_models=self._drafts,
         )
 
+    def begin_run(self) -> None:
+        """Let the run use as many threads as there are idle cores."""
+        threads = self._checkpoint.model.threads
+        if threads is not None:
+            threads.begin_run()
+
     def synchronize(self) -> None:
         if self._is_cuda:
             import torch
@@ -357,7 +366,7 @@ def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Choose the initial number of CPU threads; ``model/threads.py`` adjusts it for each pass.
+    """Choose the maximum number of CPU threads; ``model/threads.py`` may lower it for a run.
 
     It is 1 for a small model, because the operations of its forward pass are too short to split. A
     native model never uses more; a PyTorch model may use more for long forward passes.

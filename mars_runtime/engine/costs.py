@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.model.forward import CausalModel
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.model.native.model import NativeModel
+from mars_runtime.model.threads import Threads
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings
+from mars_runtime.system.machine import num_cores
 
 CONTEXT_TOKENS = 128  # number of tokens in the KV cache before the timed ones
 SHORT_STEP_SECONDS = 0.02  # MANY is used only if a step of one token takes less time
@@ -35,7 +35,7 @@ def measure_costs(
     rows: Sequence[int] = (1,),
     before_step: Callable[[], None] = lambda: None,
 ) -> ForwardCosts:
-    """Return the costs for each number of rows, with the current threads.
+    """Return the costs for each number of rows.
 
     before_step: called before each step; may raise to end the measurement.
 
@@ -45,7 +45,7 @@ def measure_costs(
     the one-token step does not directly follow it: a processor may be slower for a while after a
     long step, and an error in the one-token step would distort all costs, because it is their unit.
     """
-    with all_threads(checkpoint.model):
+    with steady_threads(checkpoint.model.threads):
         measured = {number: _minima(checkpoint, number, before_step) for number in rows}
     return ForwardCosts(
         depth=checkpoint.block_size,
@@ -59,16 +59,19 @@ def measure_costs(
 
 
 @contextmanager
-def all_threads(model: CausalModel) -> Iterator[None]:
-    """Let a native model use all of its threads."""
-    if not isinstance(model, NativeModel):
+def steady_threads(threads: Threads | None) -> Iterator[None]:
+    """Use as many threads as there are idle cores now, until the end of the context."""
+    if threads is None:
         yield
         return
-    before, model.threads.fixed = model.threads.fixed, model.most_threads
+    before = threads.fixed
+    if before is None:
+        threads.measure()
+        threads.fixed = threads.count(num_cores())
     try:
         yield
     finally:
-        model.threads.fixed = before
+        threads.fixed = before
 
 
 def _minima(

@@ -111,6 +111,7 @@ class Device:
             grant_alike(hits)
 
     def _decoder(self, run: Run) -> EventStream:
+        self._backend.begin_run()
         return EventStream.of(self._backend.decode(run.request, lambda: run.settings))
 
     def _prefill(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
@@ -119,6 +120,7 @@ class Device:
         assert isinstance(request, Request), "a shared run has a Request"
         if run not in self._numbers:
             self._num_joined += 1
+            self._backend.begin_run()
             batch.join(self._num_joined, request.prompt_ids, lambda: self._in_force(run.settings))
             if not request.reuses:
                 batch.skip_prefix_cache(self._num_joined)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.predictions import Draw, Penalty, Rank, proposals_from_logits
+from mars_runtime.model.threads import Threads
 from mars_runtime.model.transfers import to_device
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import Metric
@@ -31,6 +32,7 @@ class CausalModel(ABC):
 
     config: ModelConfig
     device: torch.device
+    threads: Threads | None = None  # None uses PyTorch's number of threads
 
     @abstractmethod
     def new_cache(self, rows: int, capacity: int) -> Any:

@@ -34,7 +34,7 @@ from mars_runtime.model.forward import (
 from mars_runtime.model.predictions import Rank
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
-from mars_runtime.model.threads import HIDDEN, TorchThreads
+from mars_runtime.model.threads import TorchThreads
 from mars_runtime.model.transfers import to_device
 from mars_runtime.runs.events import Proposal
 
@@ -110,7 +110,7 @@ class Transformer(CausalModel):
         name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
         self._head = self._matrix(self._take(f"{name}.weight"))
         self._weights = {}
-        self.threads: TorchThreads | None = None  # None uses PyTorch's number of threads
+        self.threads: TorchThreads | None = None
         self._positions = Positions(config, dtype, self.device)
         self._adapter: MaskAdapter | None = None
         self._reranker: Reranker | None = None
@@ -177,7 +177,7 @@ class Transformer(CausalModel):
         branches = None if branches is None else branches.to(self.device)
         window = self._positions.open(cache, rows, queries, branches)
         run = partial(self._run, tokens, window, branches)
-        return run() if self.threads is None else self.threads.run(HIDDEN, tokens.numel(), run)
+        return run() if self.threads is None else self.threads.run(tokens.numel(), run)
 
     def predict(
         self,
@@ -218,7 +218,7 @@ class Transformer(CausalModel):
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
         x = chosen(hidden, head)
         run, width = partial(self._logits, x), x.shape[:2].numel()
-        return run() if self.threads is None else self.threads.run("logits", width, run)
+        return run() if self.threads is None else self.threads.run(width, run)
 
     def _logits(self, x: Tensor) -> Tensor:
         normed = self._norm(x.flatten(0, 1), self._final_norm)

@@ -35,7 +35,7 @@ class MasklessTimer(Timer):
     has_mask = False
 
 
-CHECKPOINT = SimpleNamespace(block_size=8, model=None)
+CHECKPOINT = SimpleNamespace(block_size=8, model=SimpleNamespace(threads=None))
 
 
 def test_tokens_and_masks_are_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -42,7 +41,7 @@ from mars_runtime.model.native.weights import (
 from mars_runtime.model.predictions import NO_NUMBER, NUM_RUNNERS_UP, Penalty
 from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix, Weight
 from mars_runtime.model.reranker import Tables
-from mars_runtime.model.threads import HIDDEN, Threads
+from mars_runtime.model.threads import Threads
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import Metric
 
@@ -90,7 +89,7 @@ class NativeModel(CausalModel):
         self.device = torch.device("cpu")
         self.dtype = torch.float32  # dtype of hidden states and logits
         self.cache_dtype = torch.float16
-        self.threads = Threads()
+        self.threads: Threads = Threads()
         self.ceiling: int | None = None
         self._library = library
         self._rotations = torch.empty(0, config.head_dim)
@@ -118,6 +117,11 @@ class NativeModel(CausalModel):
     @property
     def most_threads(self) -> int:
         return min(self.ceiling or torch.get_num_threads(), MAX_THREADS)
+
+    @property
+    def num_threads(self) -> int:
+        """Number of threads for the next forward pass."""
+        return self.threads.count(self.most_threads)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
         return PackedKVCache(self.config.cache_shape(rows, capacity))
@@ -160,21 +164,14 @@ class NativeModel(CausalModel):
             ]
             feed.positions, feed.roots, feed.starts = (part.data_ptr() for part in parts)
 
-        def call(num_threads: int) -> int:
-            feed.num_threads = num_threads
-            return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
-
-        if self.threads.run(HIDDEN, tokens.numel(), self.most_threads, call):
+        feed.num_threads = self.num_threads
+        if self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()):
             raise IndexError(f"token ids must be between 0 and {self.config.vocab_size - 1}")
         return out
 
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
         states = chosen(hidden, head)
-        return self.threads.run(
-            "logits",
-            *(states.shape[:2].numel(), self.most_threads),
-            partial(self._logits, states),
-        )
+        return self._logits(states, self.num_threads)
 
     def predict(
         self,
@@ -186,11 +183,7 @@ class NativeModel(CausalModel):
         A sampler head reranks the masks in groups, only in greedy rows.
         """
         states = chosen(hidden, head)
-        return self.threads.run(
-            "read",
-            *(states.shape[:2].numel(), self.most_threads),
-            partial(self._predict, states, sampling),
-        )
+        return self._predict(states, sampling, self.num_threads)
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
         rows, slots = states.shape[:2]
