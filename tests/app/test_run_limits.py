@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import batch_page
 import fake_source
+import httpx
 import pytest
 from scripted_page import (
     TEXT,
@@ -143,10 +144,17 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
     backend = ScriptedBackend(TEXT, 0.2)
     with serving(make_handlers(tmp_path, backend, port=0, max_runs_per_address=3)) as (page, made):
         visitors = [Visitor(page.url) for _ in range(4)]
-        assert [visitor.run(max_new_tokens=100)[0] for visitor in visitors[:3]] == [200] * 3
+        chat = {"model": "scripted", "prompt": "a", "stream": True}
+        with httpx.stream("POST", f"{page.url}v1/completions", json=chat) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            assert [visitor.run(max_new_tokens=100)[0] for visitor in visitors[:2]] == [200] * 2
+            assert visitors[3].run()[0] == 429
+        assert eventually(lambda: visitors[2].run(max_new_tokens=100)[0] == 200, 10)
         status, text = visitors[3].run()
         assert (status, run_limits.FULL.format(3) in text) == (429, True)
         assert call(page.url, 8)[0] == 429
+        assert httpx.post(f"{page.url}v1/completions", json=chat).status_code == 429
         assert visitors[3].knobs()[0] == 200
         for visitor in visitors:
             made.live.stop(visitor.session)

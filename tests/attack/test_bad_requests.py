@@ -68,7 +68,6 @@ def test_every_bad_request_is_a_sentence(
 ) -> None:
     """Some random ones happen to be good."""
     requests = list(bad_requests())
-    assert len(requests) > 250
     if are_random:
         requests = list(islice(random_requests(13), 3500 if is_full_attack else 100))
     for path, body in requests:
@@ -103,15 +102,6 @@ def test_only_json_is_read_however_it_is_spelled(
         assert place.http.post(call, content=b"{}", headers=headers).status_code == 404  # type: ignore[arg-type]
     else:
         assert_refused(answer.status_code, answer.text, 415)
-
-
-def test_other_methods_and_paths_are_refused(place: Place) -> None:
-    for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
-        answer = place.http.request(method, CHAT)
-        assert_refused(answer.status_code, answer.text)
-    for path in ("/", "/v1", "/v2/models", "/v1/embeddings", "/v1/models/../x", "/%00"):
-        answer = place.http.get(path)
-        assert_refused(answer.status_code, answer.text, 404)
 
 
 @pytest.mark.parametrize("has_length", [True, False])

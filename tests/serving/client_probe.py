@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 NO_MODEL = "none"
@@ -113,36 +110,10 @@ def probe_langchain(question: Question) -> dict[str, Any]:
     }
 
 
-def probe_llm(question: Question) -> dict[str, Any]:
-    """The command ``llm``; the pieces of a stream by its Python API."""
-    folder = tempfile.mkdtemp()
-    os.environ["LLM_USER_PATH"] = folder
-    models = [
-        f"- model_id: here-{name}\n  model_name: {name}\n  api_base: {question.base_url}\n"
-        for name in (question.model, NO_MODEL)
-    ]
-    Path(folder, "extra-openai-models.yaml").write_text("".join(models), encoding="utf-8")
-    import llm
-
-    def text(model: str, stop: Any = (), **options: object) -> str:
-        options |= {"max_tokens": LENGTH, **({"stop": stop[0]} if stop else {})}
-        given = [word for name, value in options.items() for word in ("-o", name, str(value))]
-        command = [str(Path(sys.executable).parent / "llm"), "prompt", "--no-log", "--no-stream"]
-        whole = [*command, "-m", f"here-{model}", *given, question.prompt]
-        done = subprocess.run(whole, capture_output=True, text=True, encoding="utf-8")
-        if done.returncode:
-            raise RuntimeError(done.stderr)
-        return done.stdout.removesuffix("\n")
-
-    stream = llm.get_model(f"here-{question.model}").prompt(question.prompt, max_tokens=LENGTH)
-    return {**found(question, text), "stream": list(stream)}
-
-
 LIBRARIES: dict[str, Callable[[Question], dict[str, Any]]] = {
     "openai": probe_openai,
     "litellm": probe_litellm,
     "langchain-openai": probe_langchain,
-    "llm": probe_llm,
 }
 """By the names under which they are installed."""
 
