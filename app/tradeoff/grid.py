@@ -42,6 +42,7 @@ ONE_TOKEN = (
 )
 Cells = list[tuple[str, DecodeSettings]]
 REFERENCES = {REFERENCE, LOOKUP}
+TIME_LIMIT = "The time limit of {:g} s was reached"
 FULL = "Waiting for a free slot to run the next cell."
 
 
@@ -124,7 +125,6 @@ class GridRun(TabRun):
         super().__init__(log, order.checkpoint, book, max_seconds)
         self.order = order
         self._num_rounds = 0  # number of complete rounds
-        self._drawn: set[str] = set()
         self._timed: defaultdict[str, Rounds] = defaultdict(Rounds)
 
     @property
@@ -155,11 +155,9 @@ class GridRun(TabRun):
         done: dict[str, Transcript] = {}
         for name, settings in turn:
             self._running = self._running_sentence(name, settings)
-            is_drawn = name not in self._drawn
-            cell = yield from self._started(served, name, settings, until, is_drawn)
+            cell = yield from self._started(served, name, settings, until)
             if cell is None:
                 return False
-            self._drawn.add(name)
             self.begin(cell)
             yield from self.follow()
             if not cell.is_done:
@@ -172,7 +170,7 @@ class GridRun(TabRun):
         return True
 
     def _started(
-        self, served: LoadedModel, name: str, settings: DecodeSettings, until: float, is_drawn: bool
+        self, served: LoadedModel, name: str, settings: DecodeSettings, until: float
     ) -> Generator[None, None, Transcript | None]:
         """Submit the prompt with these settings and return the transcript, or None if the run is
         stopped or out of time.
@@ -182,7 +180,7 @@ class GridRun(TabRun):
         """
         while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
             try:
-                return self._submit(served, name, settings, left, is_drawn)
+                return self._submit(served, name, settings, left)
             except EngineBusy:
                 if not self.transcripts:
                     raise
@@ -192,12 +190,7 @@ class GridRun(TabRun):
         return None
 
     def _submit(
-        self,
-        served: LoadedModel,
-        name: str,
-        settings: DecodeSettings,
-        seconds: float,
-        is_drawn: bool,
+        self, served: LoadedModel, name: str, settings: DecodeSettings, seconds: float
     ) -> Transcript:
         prompt, tokenizer = self.order.prompt, served.checkpoint.tokenizer
         prompt_ids = tokenizer.encode_prompt(prompt, system=self.order.system)
@@ -205,7 +198,8 @@ class GridRun(TabRun):
         request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
         writer = writer_of(served, prompt, request, self.book.task(prompt), context)
         run = served.engine.submit(request, is_alone=True)
-        return Transcript(name, run, writer, is_drawn=is_drawn)
+        is_repeated = any(cell.name == name for cell in self.transcripts)
+        return Transcript(name, run, writer, is_drawn=not is_repeated)
 
     def advance(self) -> None:
         self.say_situation(self._running)
@@ -219,7 +213,7 @@ class GridRun(TabRun):
         elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
             self.log.set_status(f"Stopped: {counted}.", "stopped")
         elif self.num_done < self.order.num_cells:
-            self.log.set_status(f"{self.time_is_over}: {counted}.", "stopped")
+            self.log.set_status(f"{TIME_LIMIT.format(self.max_seconds)}: {counted}.", "stopped")
         else:
             timed = rounds_text(self._num_rounds, NUM_ROUNDS)
             self.log.set_status(f"Finished: {counted}, {timed}.", "finished")

@@ -53,7 +53,6 @@ NUM_KEPT = 8  # number of finished logs that pages can still request
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the visitor
 STOPPED = "Stopped. The results up to this point are shown."
 HELD_UP = "Waiting: another run is being timed and needs the device to itself."
-TIME_LIMIT = "The time limit of {:g} s was reached"
 SHARING_WITH_ONE = "Sharing the device with 1 other run."
 SHARING = "Sharing the device with {} other runs."
 FAILED = "The run failed because of an error in the app. Press Run to try again."
@@ -240,11 +239,6 @@ class TabRun(ABC):
                 text = served.checkpoint.tokenizer.decode(transcript.tokens[0])
                 is_right = tasks.check(task, text, is_cut=end.reason != "eos")
                 self.log.add("verdict", {kind: transcript.name, "right": is_right})
-
-    @property
-    def time_is_over(self) -> str:
-        """Start of the message that is logged at the time limit."""
-        return TIME_LIMIT.format(self.max_seconds)
 
     def cancel(self) -> None:
         """End within one forward pass, and start nothing else. Repeated calls have no effect."""
