@@ -49,11 +49,8 @@ def test_bootstrap_of_a_mean_agrees_with_the_normal_interval_and_repeats():
     assert statistics.mean(values) == actual
 
 
-def test_groups_count_alike_and_ratios_are_pooled():
+def test_groups_count_alike():
     assert statistics.mean_of_means([[1.0], [3.0, 3.0, 3.0]]) == Estimate(2.0, 2.0, 2.0)
-    (actual,) = statistics.ratios_of_sums([[10, 2]], [2, 4])
-    assert actual.value == 2.0  # (10 + 2) / (2 + 4); the mean of the ratios is 2.75
-    assert 0.5 <= actual.low <= 2.0
 
 
 def test_ratios_average_geometrically():
@@ -79,9 +76,7 @@ def test_one_outlier_moves_the_mean_but_not_the_median():
         (lambda: statistics.mean_of_shares([]), "at least one share"),
         *[(lambda bad=bad: statistics.mean(bad), "estimate") for bad in ([], [math.nan])],
         *[(lambda bad=bad: statistics.median(bad), "estimate") for bad in ([], [math.inf])],
-        (lambda: statistics.ratios_of_sums([[1.0]], [0.0]), "above 0"),
         (lambda: statistics.median_ratio([[0.0]]), "above 0"),
-        (lambda: statistics.ratios_of_sums([[1.0, 2.0]], [1.0]), "as many values as"),
     ],
 )
 def test_nothing_and_non_numbers_are_refused(call, sentence):

@@ -79,33 +79,6 @@ def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     return _between(value, resampled / len(groups))
 
 
-def ratios_of_sums(
-    rows: Sequence[Sequence[float]], denominators: Sequence[float], seed: int = 0
-) -> list[Estimate]:
-    """Return sum(numerators) / sum(denominators) for each list of numerators in ``rows``. The
-    bootstrap resamples pairs, the same ones for all lists. Raises ValueError.
-    """
-    if any(len(numerators) != len(denominators) for numerators in rows):
-        raise ValueError("Each row of numerators must have as many values as the denominators.")
-    _check_groups([denominators, *rows])
-    if min(denominators) <= 0:
-        raise ValueError("The denominators of a ratio must be above 0.")
-    values = np.array([denominators, *rows], np.float64)
-    count = len(denominators)
-    sums = []
-    for picked in _resamples(np.arange(count), np.random.default_rng(seed)):
-        bins = picked + count * np.arange(len(picked))[:, None]
-        times = np.bincount(bins.ravel(), minlength=bins.size).reshape(-1, count)
-        sums.append(times @ values.T)
-    totals = np.concatenate(sums)
-    return [
-        _between(
-            float(sum(numerators)) / float(sum(denominators)), totals[:, number] / totals[:, 0]
-        )
-        for number, numerators in enumerate(rows, 1)
-    ]
-
-
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)

@@ -243,18 +243,6 @@ export class Lane {
     return this.tokens.map(({ id }) => id);
   }
 
-  /**
-   * Returns the names of the tokens from index `from` up to `to`.
-   * @param {number} from
-   * @param {number} to
-   */
-  namesOf(from, to) {
-    return this.tokens
-      .slice(from, to)
-      .map(({ id }) => this.tokenName(id))
-      .join("");
-  }
-
   // Returns the unused proposals of the latest step as text that continues the tokens: the drafts, and after them the
   // rejected proposals. Returns null if the lane has ended or has no step.
   ghosts() {

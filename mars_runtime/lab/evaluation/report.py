@@ -339,10 +339,6 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
     return [rates, Table(title, ("method", *map(str, range(1, widest + 1))), lines)]
 
 
-def _first_mask(kind: KindFigures) -> str:
-    return NONE if kind.settings.facts.is_reference else share(kind.first_mask)
-
-
 def kinds_table(figures: Sequence[KindFigures]) -> Table:
     columns: dict[str, Callable[[KindFigures], str]] = {
         "method": _method,
