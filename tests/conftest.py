@@ -200,9 +200,8 @@ def each_forward(request: pytest.FixtureRequest) -> Iterator[str]:
     The second time they are padded up to buckets and recorded on fixed memory; a replay runs the
     recorded function again.
     """
-    from helpers import ScriptedModel
+    from helpers import ScriptedModel, run_again
 
-    from mars_runtime.model.captured import run_again
     from mars_runtime.model.transformer import Transformer
 
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mars_runtime.acceptance import accept_prefix, common_prefix_length
 from mars_runtime.decoders.decision import accept, num_proposals
 from mars_runtime.errors import DecodeError
-from mars_runtime.model.predictions import Draw, best_of, gumbel, proposals_from_logits, scores
+from mars_runtime.model.predictions import Draw, best_of, gumbel, proposals_from_logits
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import METRICS, DecodeSettings
 
@@ -49,6 +49,11 @@ def test_verify_counts_the_agreeing_prefix(
 
 
 # Reading logits.
+
+
+def scores(logits: torch.Tensor, metric: str) -> list[float]:
+    none = torch.empty(0, dtype=torch.long)
+    return [slot.confidence for slot in proposals_from_logits(logits[None], none, [metric])[0]]
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -265,9 +265,7 @@ class CheckpointBackend(Backend):
         ids, store = request.prompt_ids, self._store
         hit = PrefixHit(store, ids) if store is not None else None
         return decode(
-            *(model, tokenizer, [ids], settings, self.costs),
-            hit=hit,
-            draft_models=self._drafts,
+            *(model, tokenizer, [ids], settings, self.costs), hit=hit, draft_models=self._drafts
         )
 
     def begin_run(self) -> None:

@@ -66,11 +66,7 @@ class Positions:
         self._biases: dict[int, Tensor] = {}
 
     def open(
-        self,
-        cache: BlockKVCache,
-        num_rows: int,
-        num_queries: int,
-        branches: Branches | None = None,
+        self, cache: BlockKVCache, num_rows: int, num_queries: int, branches: Branches | None = None
     ) -> Window:
         """Return the window for the first ``num_rows`` rows. Raises ValueError if the tokens do not
         fit.

@@ -49,11 +49,6 @@ class Bucket(NamedTuple):
     context: int
 
 
-def run_again(function: Callable[[], None]) -> Callable[[], None]:
-    """A recorder for any device: a replay runs the function again."""
-    return function
-
-
 class GraphRecorder:
     """Records functions as CUDA graphs on one device.
 

@@ -150,19 +150,6 @@ Its arguments are the probabilities [R, H, 4] and the ids [R, H, 4] of the candi
 """
 
 
-def scores(logits: Tensor, metric: Metric) -> list[float]:
-    """Return the confidence of the best token of each row of logits [N, V], from 0 to 1.
-
-    probability: the softmax probability of the token in fp32.
-    margin: this probability minus the probability of the second-best token.
-    entropy: 1 - H / ln V over the V allowed tokens, so that one tau serves all metrics.
-    """
-    none = torch.empty(0, dtype=torch.long, device=logits.device)
-    return [
-        slot.confidence for slot in proposals_from_logits(logits.unsqueeze(0), none, [metric])[0]
-    ]
-
-
 def proposals_from_logits(
     logits: Tensor,
     forbidden: Tensor,
@@ -174,13 +161,14 @@ def proposals_from_logits(
     """Return token, confidence and runners-up of every slot as plain Python values.
 
     logits: [R, H, V] of any float dtype, on any device; the host waits for the device once.
-    forbidden: int64 ids that are never emitted.
-    metrics, draws, penalties: as in ``SamplingMetadata``.
+    forbidden, metrics, draws, penalties: as in ``SamplingMetadata``.
     rank: reranks the best candidates of all slots before the results are built.
 
-    Confidence and runners-up refer to the distribution at temperature 1 even if a token was
-    sampled, so tau has the same meaning at every temperature. A negative margin counts as 0. Raises
-    DecodeError for NaN or infinite logits.
+    The confidence is the softmax probability of the token, this minus the probability of the
+    second-best token (at least 0), or 1 - H / ln V over the V allowed tokens. It refers to
+    temperature 1 even if a token was sampled, so tau always has the same meaning.
+
+    Raises DecodeError for NaN or infinite logits.
     """
     table = logits.to(torch.float32, copy=True)
     if any(penalties):
@@ -212,8 +200,8 @@ def proposals_from_logits(
 def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the ``count`` largest values of [..., V] and their indices, as ``table.topk`` does.
 
-    The largest values are in the ``count`` strips with the largest maxima, so a large V needs one
-    pass for the maxima and a search in a few strips. Equal values are in any order.
+    They are in the ``count`` strips with the largest maxima, so a large V needs one pass for the
+    maxima and a search in a few strips. Equal values are in any order.
     """
     strip = math.gcd(table.shape[-1], STRIP_WIDTH)
     if table.shape[-1] // strip < count or strip < count:

@@ -25,12 +25,7 @@ from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
 from mars_runtime.model.captured import Bucket, CapturedForward, GraphRecorder, Record, Run
 from mars_runtime.model.config import ModelConfig, checked_weight
-from mars_runtime.model.forward import (
-    Branches,
-    CausalModel,
-    SamplingMetadata,
-    chosen,
-)
+from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata, chosen
 from mars_runtime.model.predictions import Rank
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
@@ -162,10 +157,7 @@ class Transformer(CausalModel):
 
     @torch.inference_mode()
     def hidden(
-        self,
-        tokens: Tensor,
-        cache: BlockKVCache,
-        branches: Branches | None = None,
+        self, tokens: Tensor, cache: BlockKVCache, branches: Branches | None = None
     ) -> Tensor:
         rows, queries = tokens.shape
         if self.record is not None and cache.captured is not None:
@@ -180,10 +172,7 @@ class Transformer(CausalModel):
         return run() if self.threads is None else self.threads.run(tokens.numel(), run)
 
     def predict(
-        self,
-        hidden: Tensor,
-        head: Tensor | slice,
-        sampling: SamplingMetadata,
+        self, hidden: Tensor, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
         """Return predictions at the slots ``head``. A sampler head reranks the masks in groups."""
         rank: Rank | None = None
@@ -224,12 +213,7 @@ class Transformer(CausalModel):
         normed = self._norm(x.flatten(0, 1), self._final_norm)
         return cast(Tensor, self._multiply(normed, self._head).view(*x.shape[:2], -1))
 
-    def _run(
-        self,
-        tokens: Tensor,
-        window: Window,
-        branches: Branches | None = None,
-    ) -> Tensor:
+    def _run(self, tokens: Tensor, window: Window, branches: Branches | None = None) -> Tensor:
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
         x = F.embedding(tokens.reshape(-1), self._embedding)
         x = x if masks is None else masks.embed(x)

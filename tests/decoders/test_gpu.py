@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import tokens_of, word_sequence
+from helpers import run_again, tokens_of, word_sequence
 from torch import Tensor
 
 from mars_runtime.decoders.cursor import CursorBatch, decode
-from mars_runtime.model.captured import GraphRecorder, run_again
+from mars_runtime.model.captured import GraphRecorder
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.transformer import Transformer

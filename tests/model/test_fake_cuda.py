@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import Ids
+from helpers import Ids, run_again
 from native_models import random_adapter
 from torch import Tensor
 from torch._subclasses.fake_tensor import (
@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model import build
-from mars_runtime.model.captured import GraphRecorder, run_again
+from mars_runtime.model.captured import GraphRecorder
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import MAX_FED, DecodeSettings

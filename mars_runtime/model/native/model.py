@@ -22,13 +22,7 @@ from mars_runtime.errors import DecodeError
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import ModelConfig
-from mars_runtime.model.forward import (
-    Branches,
-    CausalModel,
-    MaskGroup,
-    SamplingMetadata,
-    chosen,
-)
+from mars_runtime.model.forward import Branches, CausalModel, MaskGroup, SamplingMetadata, chosen
 from mars_runtime.model.native import library as c
 from mars_runtime.model.native.weights import (
     TILE,
@@ -127,10 +121,7 @@ class NativeModel(CausalModel):
         return PackedKVCache(self.config.cache_shape(rows, capacity))
 
     def hidden(
-        self,
-        tokens: Tensor,
-        cache: PackedKVCache,
-        branches: Branches | None = None,
+        self, tokens: Tensor, cache: PackedKVCache, branches: Branches | None = None
     ) -> Tensor:
         """Run all layers, as in ``CausalModel``; return fp32 states.
 
@@ -174,10 +165,7 @@ class NativeModel(CausalModel):
         return self._logits(states, self.num_threads)
 
     def predict(
-        self,
-        hidden: Tensor,
-        head: Tensor | slice,
-        sampling: SamplingMetadata,
+        self, hidden: Tensor, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
         """Return the predictions at the slots ``head``. The logits of greedy rows are never stored.
         A sampler head reranks the masks in groups, only in greedy rows.
