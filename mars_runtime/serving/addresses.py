@@ -58,8 +58,7 @@ def cors(origins: Sequence[str]) -> list[Middleware]:
 class TrailingSlash:
     """ASGI middleware that ignores a slash at the end of the path.
 
-    Without it, Starlette would send a redirect. The redirect's address would have the wrong scheme
-    behind a proxy with TLS, and many clients do not repeat a POST request after a redirect.
+    Starlette would redirect, behind a proxy with TLS to the wrong scheme.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -107,10 +107,7 @@ class StreamedAnswer:
         return Piece(text, tuple(tokens))
 
     def _flush(self) -> str:
-        """Return the remaining text, which could have been the start of a stop string.
-
-        Call this method when no more text follows.
-        """
+        """Return the remaining text, when no more follows."""
         return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
 
     def _read_step(self, step: Step) -> str:
@@ -132,11 +129,7 @@ class StreamedAnswer:
         return text
 
     def _is_returned(self, token: AnswerToken) -> bool:
-        """Return whether the token's text was returned.
-
-        If a stop string cut the answer within the token, the beginning of the token's text is
-        enough.
-        """
+        """Whether the token's text, or its beginning before a stop string, was returned."""
         if self.is_over and not self._cutter.is_cut:
             return True
         is_begun = token.start < self._num_shown
@@ -144,11 +137,7 @@ class StreamedAnswer:
 
 
 def _up_to(step: Step, num_tokens: int) -> Step:
-    """Return the step with only its first ``num_tokens`` tokens.
-
-    Used to remove the tokens after a stop string, so that the figures of the answer do not count
-    them.
-    """
+    """Return the step without tokens after a stop string, which the figures do not count."""
     (row,) = step.rows
     if num_tokens == len(row.accepted):
         return step
@@ -171,10 +160,7 @@ class StopCutter:
         self.is_cut = False
 
     def push(self, text: str) -> str:
-        """Add text; return the text that can no longer be part of a stop string.
-
-        After a cut (``is_cut``) the result is always empty.
-        """
+        """Add text; return the text that can no longer be part of a stop string."""
         if self.is_cut:
             return ""
         held = self._held + text
@@ -187,10 +173,7 @@ class StopCutter:
         return held[:num_shown]
 
     def flush(self) -> str:
-        """Return the remaining text, which could have been the start of a stop string.
-
-        Call this method when no more text follows.
-        """
+        """Return the remaining text, when no more follows."""
         remainder, self._held = self._held, ""
         return remainder
 
@@ -205,10 +188,9 @@ class StopCutter:
 
 
 def spelled(token_bytes: bytes) -> str:
-    """Return the text of a token, or its escaped bytes if they are not valid UTF-8.
+    """Return the text of a token, or its bytes, escaped as OpenAI does it, if they are no text.
 
-    Bytes are escaped as OpenAI does it, such as ``bytes:\\xe2\\x80``. Different bytes always have
-    different spellings.
+    Different bytes always have different spellings.
     """
     try:
         return token_bytes.decode("utf-8")

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -155,6 +155,8 @@ class BodyLimit:
                 # still sending would not read the response.
                 while is_more and num_bytes < MAX_DRAINED:
                     message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
                     part = message.get("body", b"")
                     is_more = message.get("more_body", False)
                     num_bytes += len(part)

@@ -34,11 +34,7 @@ TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 @dataclass(slots=True)
 class _RunState:
-    """The counts of a run in flight.
-
-    num_cached: number of tokens in the KV cache. first, latest: times of the first and the latest
-    forward pass. latest_row: the latest step of each row.
-    """
+    """The counts of a run in flight. first, latest: times of its first and latest forward pass."""
 
     num_tokens: int = 0
     num_cached: int = 0
