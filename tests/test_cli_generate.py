@@ -119,10 +119,7 @@ def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--tau", "nan"),
         ("--tau", "bold"),
-        ("--block-size", "9" * 5000),
-        ("--method", "magic"),
         ("--max-new-tokens", "4096"),
         ("--prompt", " \n"),
         ("--prompt", "long " * 400),

@@ -118,13 +118,12 @@ def _table() -> Iterator[str]:
     )
     yield from _constant(
         "SETTINGS",
-        "The settings of a run. `label`: label of the setting's control, empty if it has no "
-        "control; `isSteered`: whether it can change during a run; `isCommon`: whether "
-        "it acts on all methods.",
-        "Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>",
+        "The settings of a run. `isShown`: whether it has a control; `isSteered`: whether it can "
+        "change during a run; `isCommon`: whether it acts on all methods.",
+        "Record<keyof Settings, { isShown: boolean, isSteered: boolean, isCommon: boolean }>",
         {
             name: _object(
-                label=SHOWN[name].label if name in SHOWN else "",
+                isShown=name in SHOWN,
                 isSteered=name in STEERED_SETTINGS,
                 isCommon=name in OBEYED_BY_ALL,
             )

@@ -68,7 +68,7 @@ Histories = Mapping[str, tuple[Turn, ...]]
 IGNORED = "Some values in this link were ignored."
 
 
-def read_given(value: Any, limits: Limits | None = None) -> tuple[int, ...]:
+def read_given(value: Any, limits: Limits) -> tuple[int, ...]:
     """Return the validated ids of the tokens to continue from; empty if there are none. Raises
     RefusalError.
 
@@ -205,10 +205,7 @@ def read_link(
         values["auto"] = values["block_size"] == AUTO
     if values.get("auto"):
         del values["block_size"]
-    return (
-        values,
-        f"{IGNORED} {' '.join(refusals)}" if refusals else "",
-    )
+    return values, f"{IGNORED} {' '.join(refusals)}" if refusals else ""
 
 
 READ_TEXT: dict[str, Callable[[str, Limits], Any]] = {

@@ -169,7 +169,7 @@ def _controls(tab: LiveTab, engines: Engines) -> None:
     controls["lossless"] = gr.Radio(
         TEXTS, value=DEFAULTS.lossless, label="Text", elem_id="lossless", elem_classes="segments"
     )
-    controls["tau"] = setting_field("tau", "tau", label="Threshold τ", info=None)
+    controls["tau"] = setting_field("tau", "tau")
     controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
     controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto (fastest here)", elem_id="auto")
     controls["view"] = gr.CheckboxGroup(

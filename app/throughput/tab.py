@@ -41,9 +41,7 @@ def throughput_tab(
             "lossless": gr.Radio(
                 TEXTS, value=False, label="Text", **_named("lossless", "segments")
             ),
-            "tau": setting_field(
-                "tau", "throughput-tau", value=TAU, label="Threshold τ", info=None
-            ),
+            "tau": setting_field("tau", "throughput-tau", value=TAU),
             "block_size": block_size_field(depth, "throughput-block_size"),
             "follows": gr.Checkbox(
                 False,

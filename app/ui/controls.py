@@ -32,7 +32,7 @@ from mars_runtime.settings import (
     SettingsError,
     plain,
 )
-from mars_runtime.text import TextError, check_system
+from mars_runtime.text import MAX_SYSTEM_CHARS
 
 API_DEFAULTS = replace(RECOMMENDED, stop_loops=True)
 """Initial settings of the page's endpoints: the fastest ones that give AR's exact text."""
@@ -63,10 +63,10 @@ class Shown:
 
 
 SHOWN = {
-    "tau": Shown("τ threshold", step=0.01),
+    "tau": Shown("Threshold τ", step=0.01),
     "block_size": Shown("B proposals"),
     "metric": Shown("Confidence measure", titles={"margin": "top-2 margin"}),
-    "lossless": Shown("Lossless: exactly plain AR's text"),
+    "lossless": Shown("Text"),
     "mask_layout": Shown(
         "Masks in lossless runs",
         titles={"last": "after the last draft", "every": "after every draft"},
@@ -106,44 +106,35 @@ def control(read: Callable[[Any, Limits], Any]) -> PlainValidator:
     return PlainValidator(validate)
 
 
-def read_prompt(value: object, limits: Limits) -> str:
-    """Validate the prompt. Raises RefusalError if it is blank, too long or not valid text."""
+def _text(name: str, title: str, value: object, most: int) -> str:
+    """Return a valid text of at most ``most`` characters. Raises RefusalError."""
     if not isinstance(value, str):
-        raise RefusalError("prompt", "The prompt must be text.")
-    if not value.strip():
-        raise RefusalError("prompt", "Type a prompt or pick an example.")
-    if len(value) > limits.max_prompt_chars:
-        most = limits.max_prompt_chars
-        sentence = f"Shorten the prompt to at most {most:,} characters; it has {len(value):,}."
-        raise RefusalError("prompt", sentence)
-    if is_broken(value):
-        raise RefusalError("prompt", "Remove the characters that are not valid text.")
+        raise RefusalError(name, f"The {title} must be text.")
+    if len(value) > most:
+        sentence = f"Shorten the {title} to at most {most:,} characters; it has {len(value):,}."
+        raise RefusalError(name, sentence)
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise RefusalError(name, "Remove the characters that are not valid text.")
     return value
 
 
-def read_system(value: object, limits: Limits | None = None) -> str:
+def read_prompt(value: object, limits: Limits) -> str:
+    """Validate the prompt. Raises RefusalError if it is blank, too long or not valid text."""
+    prompt = _text("prompt", "prompt", value, limits.max_prompt_chars)
+    if not prompt.strip():
+        raise RefusalError("prompt", "Type a prompt or pick an example.")
+    return prompt
+
+
+def read_system(value: object, limits: Limits) -> str:
     """Validate the system prompt; an empty one selects the checkpoint's own. Raises RefusalError if
     it is too long or not valid text.
     """
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise RefusalError("system", "The system prompt must be text.")
-    try:
-        check_system(value)
-    except TextError as error:
-        raise RefusalError("system", str(error)) from None
-    if is_broken(value):
-        raise RefusalError("system", "Remove the characters that are not valid text.")
-    return value if value.strip() else ""
+    system = "" if value is None else _text("system", "system prompt", value, MAX_SYSTEM_CHARS)
+    return system if system.strip() else ""
 
 
-def is_broken(text: str) -> bool:
-    """Whether the text contains a NUL character or an unpaired surrogate."""
-    return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def read_view(value: object, limits: Limits | None = None) -> list[str]:
+def read_view(value: object, limits: Limits) -> list[str]:
     """Return the validated methods to run, in the order of TITLES.
 
     The value is a list of names, or names separated by commas. Raises RefusalError.

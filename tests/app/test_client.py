@@ -111,7 +111,7 @@ def test_batch_gives_a_result_a_prompt_and_totals(client, backend: BatchBackend)
     [
         ("/generate", {"prompt": " "}, "Type a prompt"),
         ("/compare", {"prompt": "x" * 8001}, "Shorten the prompt"),
-        ("/traces", {"prompt": "x", "tau": 2}, "threshold"),
+        ("/traces", {"prompt": "x", "tau": 2}, "must be less"),
         ("/generate", {"prompt": "x", "method": ["mars"]}, "method must be"),
         ("/traces", {"prompt": "x", "method": "race"}, "method must be"),
         ("/batch", {"prompts": ["x", 5]}, "Prompt 2: The prompt must be text"),

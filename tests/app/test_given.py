@@ -54,7 +54,7 @@ def asked(**changes: object) -> str:
 def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
     """The last: more than any answer may have."""
     with pytest.raises(RefusalError, match=r"\.$") as caught:
-        read_given(value)
+        read_given(value, LIMITS)
     assert caught.value.field == "given"
 
 

@@ -174,7 +174,6 @@ BAD = [
     ("prompt", None),
     ("tau", math.nan),
     ("max_new_tokens", 10**9),
-    ("seed", None),
     ("view", "all"),
     ("view", []),
     ("pace", math.nan),

@@ -13,35 +13,35 @@ export const METHODS = {
   block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], drafts: "blocks", isExact: false, isReference: false, isGuessing: false, needsDraftModel: false },
 };
 
-// The settings of a run. `label`: label of the setting's control, empty if it has no control; `isSteered`: whether it
-// can change during a run; `isCommon`: whether it acts on all methods.
-/** @type {Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>} */
+// The settings of a run. `isShown`: whether it has a control; `isSteered`: whether it can change during a run;
+// `isCommon`: whether it acts on all methods.
+/** @type {Record<keyof Settings, { isShown: boolean, isSteered: boolean, isCommon: boolean }>} */
 // prettier-ignore
 export const SETTINGS = {
-  method: { label: "", isSteered: false, isCommon: false },
-  tau: { label: "τ threshold", isSteered: true, isCommon: false },
-  block_size: { label: "B proposals", isSteered: true, isCommon: false },
-  metric: { label: "Confidence measure", isSteered: true, isCommon: true },
-  lossless: { label: "Lossless: exactly plain AR's text", isSteered: true, isCommon: false },
-  max_new_tokens: { label: "Max tokens", isSteered: false, isCommon: true },
-  temperature: { label: "Temperature", isSteered: false, isCommon: true },
-  seed: { label: "Seed", isSteered: false, isCommon: true },
-  mask_layout: { label: "Masks in lossless runs", isSteered: true, isCommon: false },
-  lookup: { label: "MARS with prompt lookup: also draft by copying earlier text (lossless only)", isSteered: true, isCommon: false },
-  draft: { label: "", isSteered: false, isCommon: false },
-  masked: { label: "", isSteered: false, isCommon: false },
-  top_p: { label: "Top-p", isSteered: false, isCommon: true },
-  tau_policy: { label: "Threshold rule (unverified runs)", isSteered: true, isCommon: false },
-  agreement_target: { label: "Target agreement with AR", isSteered: true, isCommon: false },
-  repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
-  stop_loops: { label: "Stop when the text starts to loop", isSteered: false, isCommon: true },
-  presence_penalty: { label: "", isSteered: false, isCommon: true },
-  frequency_penalty: { label: "", isSteered: false, isCommon: true },
-  logit_bias: { label: "", isSteered: false, isCommon: true },
-  top_k: { label: "", isSteered: false, isCommon: true },
-  min_p: { label: "", isSteered: false, isCommon: true },
-  min_tokens: { label: "", isSteered: false, isCommon: true },
-  ignore_eos: { label: "", isSteered: false, isCommon: true },
+  method: { isShown: false, isSteered: false, isCommon: false },
+  tau: { isShown: true, isSteered: true, isCommon: false },
+  block_size: { isShown: true, isSteered: true, isCommon: false },
+  metric: { isShown: true, isSteered: true, isCommon: true },
+  lossless: { isShown: true, isSteered: true, isCommon: false },
+  max_new_tokens: { isShown: true, isSteered: false, isCommon: true },
+  temperature: { isShown: true, isSteered: false, isCommon: true },
+  seed: { isShown: true, isSteered: false, isCommon: true },
+  mask_layout: { isShown: true, isSteered: true, isCommon: false },
+  lookup: { isShown: true, isSteered: true, isCommon: false },
+  draft: { isShown: false, isSteered: false, isCommon: false },
+  masked: { isShown: false, isSteered: false, isCommon: false },
+  top_p: { isShown: true, isSteered: false, isCommon: true },
+  tau_policy: { isShown: true, isSteered: true, isCommon: false },
+  agreement_target: { isShown: true, isSteered: true, isCommon: false },
+  repetition_penalty: { isShown: true, isSteered: false, isCommon: true },
+  stop_loops: { isShown: true, isSteered: false, isCommon: true },
+  presence_penalty: { isShown: false, isSteered: false, isCommon: true },
+  frequency_penalty: { isShown: false, isSteered: false, isCommon: true },
+  logit_bias: { isShown: false, isSteered: false, isCommon: true },
+  top_k: { isShown: false, isSteered: false, isCommon: true },
+  min_p: { isShown: false, isSteered: false, isCommon: true },
+  min_tokens: { isShown: false, isSteered: false, isCommon: true },
+  ignore_eos: { isShown: false, isSteered: false, isCommon: true },
 };
 
 // Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/runs/speedup.py.

@@ -298,7 +298,7 @@ function mountApi() {
 // The server validates the settings.
 const ANSWERED = ["run", "branch"];
 const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
-  (name) => SETTINGS[name].label && name !== "max_new_tokens",
+  (name) => SETTINGS[name].isShown && name !== "max_new_tokens",
 );
 const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // settings that act on all methods
 
