@@ -375,7 +375,7 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` structures (``read.h``), one for each slot of each row, or
+    """Return an array of ``Penalty`` structures (``predict.h``), one for each slot of each row, or
     None.
 
     The structures point into tensors of ``penalties``, which must live as long as the array.
