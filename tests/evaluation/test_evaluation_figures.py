@@ -15,6 +15,7 @@ from mars_runtime.lab.evaluation.report import (
     average,
     request_figures,
     summarise,
+    table,
 )
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.settings import DecodeSettings, describe
@@ -124,6 +125,7 @@ def test_a_summary_holds_the_mean_tpf_of_rows():
     assert summary.accuracy.value == 0.5
     assert summary.agreement == 0.5
     assert (summary.num_tokens, summary.num_forwards, summary.ended) == (10, 4, 1.0)
+    assert (summary.right, summary.first_mask, summary.looped) == (0.5, None, 0.0)
 
 
 def test_averages_count_families_alike_and_compare_with_ar_prompt_by_prompt():
@@ -181,5 +183,7 @@ def test_kinds_count_alike_and_ar_is_the_measure():
     assert lossless.tpf.value == 3.0
     assert lossless.agreement == 0.75
     assert lossless.looped == 0.25
+    shown = table(OPEN_RESULTS)
+    assert (shown.columns[-3:], len(shown.lines)) == (("chat", "code", "natural"), 2)
     # Six forwards offered two tokens or more; one of them six.
     assert lossless.by_place == (1.0, 1.0, 4 / 6, 1 / 6, 1.0, 1.0)

@@ -28,12 +28,7 @@ from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.model.source import resolve
-from mars_runtime.settings import (
-    MASK_LAYOUTS,
-    METRICS,
-    TAU_POLICIES,
-    BlockSize,
-)
+from mars_runtime.settings import MASK_LAYOUTS, BlockSize
 from mars_runtime.tasks import families_for
 
 if TYPE_CHECKING:
@@ -50,101 +45,37 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "evaluate", help="measure accuracy and tokens per forward pass over τ and B"
     )
-    parser.add_argument(
-        "--checkpoints",
-        nargs="+",
-        default=list(DEFAULT_CHECKPOINTS),
-        help=f"names or folders ({' '.join(DEFAULT_CHECKPOINTS)})",
+    add = parser.add_argument
+    several = partial(add, nargs="*", default=None)
+    checkpoints = f"names or folders ({' '.join(DEFAULT_CHECKPOINTS)})"
+    add("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS), help=checkpoints)
+    families = "families of prompts (default: tasks and natural text; requests for a chat model)"
+    several("--families", nargs="+", help=families)
+    add("--prompts", type=int, default=50, help="held-out prompts per family")
+    several("--taus", type=float, help="values of τ for MARS (0.95)")
+    several("--block-sizes", type=block_size, help="values of B for MARS (4)")
+    several("--lossless-taus", type=float, help="values of τ for lossless MARS (0)")
+    sizes = "values of B for lossless MARS (8 for tasks, 4 for requests)"
+    several("--lossless-block-sizes", type=block_size, help=sizes)
+    layouts = "mask layouts of lossless MARS (last for tasks, both for requests)"
+    several("--mask-layouts", nargs="+", choices=MASK_LAYOUTS, help=layouts)
+    has_lookup = "also measure prompt lookup (only for requests)"
+    lookup = argparse.BooleanOptionalAction
+    add("--lookup", dest="has_lookup", action=lookup, default=None, help=has_lookup)
+    several(
+        "--methods", nargs="+", choices=METHODS, help="methods to measure in addition to AR (mars)"
     )
-    parser.add_argument(
-        "--families",
-        nargs="+",
-        default=None,
-        help="families of prompts (default: tasks and natural text; requests for a chat model)",
-    )
-    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts per family")
-    parser.add_argument(
-        "--taus", nargs="*", type=float, default=None, help="values of τ for MARS (0.95)"
-    )
-    parser.add_argument(
-        "--tau-policies",
-        nargs="+",
-        choices=TAU_POLICIES,
-        default=None,
-        help="policies for τ (fixed)",
-    )
-    parser.add_argument(
-        "--agreement-targets",
-        nargs="*",
-        type=float,
-        default=None,
-        help="targets of the policy agreement (0.95)",
-    )
-    parser.add_argument(
-        "--block-sizes", nargs="*", type=block_size, default=None, help="values of B for MARS (4)"
-    )
-    parser.add_argument(
-        "--lossless-taus",
-        nargs="*",
-        type=float,
-        default=None,
-        help="values of τ for lossless MARS (0)",
-    )
-    parser.add_argument(
-        "--lossless-block-sizes",
-        nargs="*",
-        type=block_size,
-        default=None,
-        help="values of B for lossless MARS (8 for tasks, 4 for requests)",
-    )
-    parser.add_argument(
-        "--mask-layouts",
-        nargs="+",
-        choices=MASK_LAYOUTS,
-        default=None,
-        help="mask layouts of lossless MARS (last for tasks, both for requests)",
-    )
-    parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
-        default=None, help="also measure prompt lookup (only for requests)")  # fmt: skip
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        choices=METHODS,
-        default=None,
-        help="methods to measure in addition to AR (mars)",
-    )
-    parser.add_argument(
-        "--drafts", nargs="+", default=None, help="draft checkpoints for speculative decoding"
-    )
-    parser.add_argument(
-        "--repetition-penalties", nargs="+", type=float, default=None, help="penalties (1)"
-    )
-    parser.add_argument(
-        "--metric",
-        choices=METRICS,
-        default=None,
-        help="confidence metric (probability)",
-    )
-    parser.add_argument(
-        "--max-new-tokens",
-        type=int,
-        default=None,
-        help="maximum number of tokens per answer (256 for tasks, 128 for requests)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=16,
-        help="prompts per batch; affects only memory and time (%(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="selects the prompts")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--threads", type=int, default=None, help="CPU threads")
-    parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
-    parser.add_argument(
-        "--restart", action="store_true", help="discard stored measurements and start again"
-    )
+    several("--drafts", nargs="+", help="draft checkpoints for speculative decoding")
+    limit = "maximum number of tokens per answer (256 for tasks, 128 for requests)"
+    add("--max-new-tokens", type=int, default=None, help=limit)
+    batch = "prompts per batch; affects only memory and time (%(default)s)"
+    add("--batch-size", type=int, default=16, help=batch)
+    add("--seed", type=int, default=0, help="selects the prompts")
+    add("--device", default="auto")
+    add("--dtype", default="auto")
+    add("--threads", type=int, default=None, help="CPU threads")
+    add("--out", type=path_of, default=Path("runs/evaluation.json"))
+    add("--restart", action="store_true", help="discard stored measurements and start again")
 
 
 def block_size(text: str) -> BlockSize:
@@ -184,8 +115,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             results |= _evaluated(name, grids[name], prompt_sets, store, args, console)
         content = document(results, arguments_of(args))
         write_text(args.out, json.dumps(content, ensure_ascii=False, indent=1))
-        for table in report.tables(results):
-            console.print(table.to_rich(), crop=False)
+        console.print(report.table(results).to_rich(), crop=False)
         console.print(f"Written to {args.out}", markup=False)
     return 0
 

@@ -14,8 +14,6 @@ from mars_runtime.settings import (
     BlockSize,
     DecodeSettings,
     MaskLayout,
-    Metric,
-    TauPolicy,
     describe,
 )
 
@@ -24,8 +22,7 @@ from mars_runtime.settings import (
 class Grid:
     """The settings to measure. AR is always measured, as the baseline.
 
-    - taus, block_sizes, tau_policies: MARS is measured with every combination. The policy
-      ``agreement`` uses ``agreement_targets`` instead of ``taus``.
+    - taus, block_sizes: MARS is measured with every combination.
     - lossless_taus, lossless_block_sizes, mask_layouts: lossless MARS is measured with every
       combination.
     - has_lookup: also measure AR with prompt lookup, and lossless MARS with prompt lookup and the
@@ -34,33 +31,21 @@ class Grid:
       with every combination of ``block_sizes`` and ``taus``.
     - drafts: draft checkpoints for speculative decoding. Each is measured with masks in neither the
       target nor the draft model, in one of them, and in both.
-    - repetition_penalties: each method that supports them is measured with every penalty, and
-      compared with AR with the same penalty.
     """
 
     taus: tuple[float, ...] = (0.95,)
     block_sizes: tuple[BlockSize, ...] = (4,)
-    tau_policies: tuple[TauPolicy, ...] = ("fixed",)
-    agreement_targets: tuple[float, ...] = (0.95,)
     lossless_taus: tuple[float, ...] = (0.0,)
     lossless_block_sizes: tuple[BlockSize, ...] = (8,)
     mask_layouts: tuple[MaskLayout, ...] = ("last",)
     has_lookup: bool = False
-    metric: Metric = "probability"
     max_new_tokens: int = 256
     methods: tuple[str, ...] = ("mars",)
     drafts: tuple[str, ...] = ()
-    repetition_penalties: tuple[float, ...] = (1.0,)
 
     def settings(self) -> Iterator[DecodeSettings]:
-        """Yield the settings to measure, with AR first for every penalty. Raises SettingsError."""
-        for penalty in self.repetition_penalties:
-            for settings in self._methods_without_penalty():
-                if penalty == 1 or "repetition_penalty" not in settings.facts.refuses:
-                    yield replace(settings, repetition_penalty=penalty)
-
-    def _methods_without_penalty(self) -> Iterator[DecodeSettings]:
-        yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
+        """Yield the settings to measure, AR first. Raises SettingsError."""
+        yield self._with_defaults(1.0, 1, method="ar")
         for method in [METHODS[name] for name in METHODS if name in self.methods]:
             if "lossless" in method.obeys:
                 yield from self._mars()
@@ -74,16 +59,7 @@ class Grid:
 
     def _mars(self) -> Iterator[DecodeSettings]:
         for block_size in self.block_sizes:
-            for tau_policy in self.tau_policies:
-                if tau_policy == "agreement":
-                    adaptive = self._with_defaults(0.0, block_size, tau_policy=tau_policy)
-                    yield from (
-                        replace(adaptive, agreement_target=target)
-                        for target in self.agreement_targets
-                    )
-                    continue
-                for tau in self.taus:
-                    yield self._with_defaults(tau, block_size, tau_policy=tau_policy)
+            yield from (self._with_defaults(tau, block_size) for tau in self.taus)
         lossless = [
             self._with_defaults(tau, block_size, lossless=True, mask_layout=mask_layout)
             for mask_layout in self.mask_layouts
@@ -118,8 +94,9 @@ class Grid:
         )
 
     def _with_defaults(self, tau: float, block_size: BlockSize, **others: Any) -> DecodeSettings:
-        shared: dict[str, Any] = {"metric": self.metric, "max_new_tokens": self.max_new_tokens}
-        return DecodeSettings(tau=tau, block_size=block_size, **shared, **others)
+        return DecodeSettings(
+            tau=tau, block_size=block_size, max_new_tokens=self.max_new_tokens, **others
+        )
 
 
 def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:

@@ -6,7 +6,7 @@ every method are compared with AR's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,10 +25,13 @@ Results = Mapping[GridCell, Sequence[Outcome]]
 class Summary:
     """The figures of one cell.
 
-    - accuracy: share of right answers with Wilson's interval, None without a checker.
+    - accuracy: share of right answers with Wilson's interval, None without a checker. right: the
+      same among the answers with a checker, if some requests have one.
     - tpf: tokens per forward pass, as the mean over prompts.
     - agreement: share of prompts with the same tokens as AR; None if AR was not measured.
-    - ended: share of answers that ended with EOS within the limit.
+    - ended, looped: shares of answers that ended with EOS within the limit, and that were cut at a
+      loop.
+    - first_mask: acceptance rate of the second token of a forward pass, None if no pass had one.
     """
 
     cell: GridCell
@@ -38,6 +41,9 @@ class Summary:
     ended: float
     num_tokens: int
     num_forwards: int
+    looped: float
+    right: float | None
+    first_mask: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,46 +85,41 @@ class RequestFigures:
     by_place: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KindFigures:
-    """The figures of one method on one kind of open-ended requests, named as in RequestFigures.
-
-    - first_mask: acceptance rate of the second token of a forward pass, None if no pass had one.
-    - right: share of right answers among those with a checker, None if there are none.
-    """
-
-    checkpoint: str
-    settings: DecodeSettings
-    kind: str
-    tpf: Estimate
-    first_mask: float | None
-    ended: float
-    looped: float
-    right: float | None
-    agreement: float | None
-
-
 def to_json(results: Results) -> dict[str, Any]:
-    kinds = kind_figures(results)
+    """Return all figures as JSON values. Shares are between 0 and 1."""
     return {
         "averages": [asdict(figure) for figure in average(results)],
         "cells": [asdict(figure) for figure in summarise(results)],
         "requests": [asdict(figure) for figure in request_figures(results)],
-        **({"kinds": [asdict(figure) for figure in kinds]} if kinds else {}),
     }
 
 
-def tables(results: Results) -> Iterator[Table]:
-    judged = {
-        cell: outcomes for cell, outcomes in results.items() if not tasks.is_open(cell.family)
-    }
-    if judged:
-        summaries = summarise(judged)
-        yield averages_table(average(judged), summaries)
-        yield families_table(summaries)
-    yield from request_tables(request_figures(results))
-    if kinds := kind_figures(results):
-        yield kinds_table(kinds)
+def table(results: Results) -> Table:
+    """Return a table with one row per method: averages with 95 % intervals, and the tokens per
+    forward pass of each family after its share of right answers.
+    """
+    by_family: dict[str, dict[str, str]] = {}
+    for summary in summarise(results):
+        right = f"{summary.accuracy.value * 100:.0f} % · " if summary.accuracy else ""
+        text = f"{right}{summary.tpf.value:.2f}"
+        by_family.setdefault(_method(summary.cell), {})[summary.cell.family] = text
+    of_tasks = {_method(figure): figure for figure in average(results)}
+    of_requests = {_method(figure): figure for figure in request_figures(results)}
+    families = list(dict.fromkeys(cell.family for cell in results))
+    lines = []
+    for method, texts in by_family.items():
+        judged = of_tasks.get(method)
+        figures = judged or of_requests.get(method)
+        line = [
+            method,
+            percent(judged.accuracy if judged else None),
+            points(judged.accuracy_change if judged else None),
+            number(figures.tpf if figures else None),
+            share(figures.agreement if figures else None),
+        ]
+        lines.append((*line, *(texts.get(family, NONE) for family in families)))
+    columns = ("method", "accuracy %", "against AR", "TPF", "same as AR", *families)
+    return Table("Averages with 95 % intervals, and families", columns, tuple(lines))
 
 
 def summarise(results: Results) -> list[Summary]:
@@ -127,19 +128,19 @@ def summarise(results: Results) -> list[Summary]:
 
 def _summary(cell: GridCell, results: Results) -> Summary:
     outcomes = results[cell]
-    tokens = [outcome.num_tokens for outcome in outcomes]
-    forwards = [outcome.num_forwards for outcome in outcomes]
-    accuracy = None
-    if _is_judged(outcomes):
-        accuracy = statistics.wilson(sum(o.is_right is True for o in outcomes), len(outcomes))
+    judged = [outcome for outcome in outcomes if outcome.is_right is not None]
+    num_right = sum(outcome.is_right is True for outcome in outcomes)
     return Summary(
         cell=cell,
-        accuracy=accuracy,
+        accuracy=statistics.wilson(num_right, len(outcomes)) if _is_judged(outcomes) else None,
         tpf=statistics.mean(_rates(outcomes)),
         agreement=_agreement_with_ar([cell], results),
         ended=_share_of("is_ended", outcomes),
-        num_tokens=sum(tokens),
-        num_forwards=sum(forwards),
+        num_tokens=sum(outcome.num_tokens for outcome in outcomes),
+        num_forwards=sum(outcome.num_forwards for outcome in outcomes),
+        looped=_share_of("is_looped", outcomes),
+        right=num_right / len(judged) if judged else None,
+        first_mask=(*_by_place(outcomes), None, None)[1],
     )
 
 
@@ -198,32 +199,6 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
     )
 
 
-def kind_figures(results: Results) -> list[KindFigures]:
-    """Return the figures of each cell with open-ended requests; none if no kind in
-    ``tasks.SHIFTED``, which differ from the training data, was measured.
-    """
-    cells = [cell for cell in results if tasks.is_open(cell.family)]
-    if not any(cell.family in tasks.SHIFTED for cell in cells):
-        return []
-    return [_kind_figures(cell, results) for cell in cells]
-
-
-def _kind_figures(cell: GridCell, results: Results) -> KindFigures:
-    outcomes = results[cell]
-    judged = [outcome for outcome in outcomes if outcome.is_right is not None]
-    return KindFigures(
-        checkpoint=cell.checkpoint,
-        settings=cell.settings,
-        kind=cell.family,
-        tpf=statistics.mean(_rates(outcomes)),
-        first_mask=(*_by_place(outcomes), None, None)[1],
-        ended=_share_of("is_ended", outcomes),
-        looped=_share_of("is_looped", outcomes),
-        right=_share_of("is_right", judged) if judged else None,
-        agreement=_agreement_with_ar([cell], results),
-    )
-
-
 def _rates(outcomes: Sequence[Outcome]) -> list[float]:
     return [outcome.tokens_per_forward for outcome in outcomes]
 
@@ -255,9 +230,7 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
-    """Return AR's outcomes with the same weights, prompts, limit and repetition penalty,
-    or None.
-    """
+    """Return AR's outcomes with the same weights, prompts and limit, or None."""
     for other, outcomes in results.items():
         if (
             other.settings.facts.is_reference
@@ -266,94 +239,10 @@ def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
             and other.dtype == cell.dtype
             and other.prompts_id == cell.prompts_id
             and other.settings.max_new_tokens == cell.settings.max_new_tokens
-            and other.settings.repetition_penalty == cell.settings.repetition_penalty
         ):
             return outcomes
     return None
 
 
-def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
-    natural = {
-        (summary.cell.checkpoint, summary.cell.settings): summary.tpf
-        for summary in summaries
-        if summary.accuracy is None
-    }
-    columns: dict[str, Callable[[Average], str]] = {
-        "method": _method,
-        "accuracy %": lambda method: percent(method.accuracy),
-        "against AR": lambda method: points(method.accuracy_change),
-        "TPF": lambda method: number(method.tpf),
-        "same as AR": lambda method: share(method.agreement),
-        "natural TPF": lambda method: number(natural.get((method.checkpoint, method.settings))),
-    }
-    return Table.of("Average over the families, with 95 % intervals", averages, columns)
-
-
-def families_table(summaries: Sequence[Summary]) -> Table:
-    families = list(dict.fromkeys(summary.cell.family for summary in summaries))
-    by_method: dict[str, dict[str, str]] = {}
-    for summary in summaries:
-        right = f"{summary.accuracy.value * 100:.0f} % · " if summary.accuracy else ""
-        by_method.setdefault(_method(summary.cell), {})[summary.cell.family] = (
-            f"{right}{summary.tpf.value:.2f}"
-        )
-    lines = tuple(
-        (method, *(cells.get(family, NONE) for family in families))
-        for method, cells in by_method.items()
-    )
-    return Table("Accuracy and TPF of each family", ("method", *families), lines)
-
-
-def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
-    if not figures:
-        return []
-    kinds = list(dict.fromkeys(kind for method in figures for kind in method.by_kind))
-    lines = tuple(
-        (
-            _method(method),
-            number(method.tpf),
-            *(number(method.by_kind.get(kind)) for kind in kinds),
-            share(method.agreement),
-            f"{method.num_tokens:.0f}",
-            share(method.ended),
-            share(method.looped),
-        )
-        for method in figures
-    )
-    columns = ("method", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
-    title = "Tokens per forward pass on open-ended requests, without loops, with 95 % intervals"
-    rates = Table(title, columns, lines)
-    drafting = [method for method in figures if len(method.by_place) > 1]
-    if not drafting:
-        return [rates]
-    widest = max(len(method.by_place) for method in drafting)
-    lines = tuple(
-        (
-            _method(method),
-            *(f"{value:.0%}" for value in method.by_place),
-            *[NONE] * (widest - len(method.by_place)),
-        )
-        for method in drafting
-    )
-    title = "Acceptance rate on open-ended requests, by position in the forward pass"
-    return [rates, Table(title, ("method", *map(str, range(1, widest + 1))), lines)]
-
-
-def kinds_table(figures: Sequence[KindFigures]) -> Table:
-    columns: dict[str, Callable[[KindFigures], str]] = {
-        "method": _method,
-        "kind": lambda kind: kind.kind,
-        "TPF": lambda kind: number(kind.tpf),
-        "first mask": lambda kind: (
-            NONE if kind.settings.facts.is_reference else share(kind.first_mask)
-        ),
-        "ended": lambda kind: share(kind.ended),
-        "loops": lambda kind: share(kind.looped),
-        "right": lambda kind: share(kind.right),
-        "same as AR": lambda kind: share(kind.agreement),
-    }
-    return Table.of("Kinds of prompts, with 95 % intervals", figures, columns)
-
-
-def _method(record: GridCell | Average | RequestFigures | KindFigures) -> str:
+def _method(record: GridCell | Average | RequestFigures) -> str:
     return f"{record.checkpoint} · {describe(record.settings)}"

@@ -4,73 +4,49 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from mars_runtime.lab.evaluation.measure import Outcome
 
-Value = TypeVar("Value")
 TYPES = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": str, "text": str}
 
 
-class LineStore(Generic[Value]):
-    """A mapping stored as appended lines of JSON; without a path, only in memory. Invalid lines are
-    ignored.
+class CellStore:
+    """The outcomes of cells by key, appended to a file as lines of JSON.
+
+    Incomplete or invalid lines are ignored when the file is read.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        to_line: Callable[[Value], Mapping[str, Any]],
-        from_line: Callable[[dict[str, Any]], Value],
-    ) -> None:
-        self._path, self._to_line = path, to_line
-        self._values: dict[str, Value] = {}
-        if path is None or not path.exists():
+    def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
+        """Read the file, if it exists. is_fresh: whether to discard its content."""
+        self._path = path
+        self._cells: dict[str, tuple[Outcome, ...]] = {}
+        if not path.exists():
             return
+        if is_fresh:
+            os.truncate(path, 0)  # the file must not be removed, because it is locked
         # splitlines() would also split at U+2028 and similar characters inside of JSON strings.
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
                 fields = json.loads(line)
-                key = fields.pop("key")
-                self._values[key] = from_line(fields)
+                self._cells[fields["key"]] = tuple(map(_outcome, fields["outcomes"]))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 continue
 
-    def get(self, key: str) -> Value | None:
-        return self._values.get(key)
+    def get(self, key: str) -> tuple[Outcome, ...] | None:
+        return self._cells.get(key)
 
-    def __getitem__(self, key: str) -> Value:
-        return self._values[key]
-
-    def put(self, key: str, value: Value, **more: str) -> None:
-        """Store a value; it is on disk when this method returns. more: fields for human readers."""
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            line = json.dumps({"key": key, **more, **self._to_line(value)}, ensure_ascii=False)
-            # The leading line break separates this line from a line that a crash left incomplete.
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write("\n" + line + "\n")
-        self._values[key] = value
-
-
-class CellStore(LineStore[tuple[Outcome, ...]]):
-    """Stores the outcomes of cells. is_fresh: whether to discard earlier content of the file."""
-
-    def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
-        if is_fresh and path.exists():
-            os.truncate(path, 0)  # the file must not be removed, because it is locked
-        super().__init__(path, _to_line, _from_line)
-
-
-def _to_line(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    return {"outcomes": [asdict(outcome) for outcome in outcomes]}
-
-
-def _from_line(fields: dict[str, Any]) -> tuple[Outcome, ...]:
-    return tuple(map(_outcome, fields["outcomes"]))
+    def put(self, key: str, outcomes: Sequence[Outcome], label: str) -> None:
+        """Store the outcomes of a cell. They are on disk when this method returns."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"key": key, "label": label, "outcomes": [asdict(outcome) for outcome in outcomes]}
+        # The leading line break separates this line from a line that a crash left incomplete.
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{json.dumps(line, ensure_ascii=False)}\n")
+        self._cells[key] = tuple(outcomes)
 
 
 def _outcome(values: dict[str, Any]) -> Outcome:
