@@ -124,6 +124,7 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
                     taken=tuple(draw(st.lists(st.integers(0, 15), max_size=3))),
                     num_draft_forwards=draw(st.integers(0, 3)),
                     threshold=draw(st.none() | st.floats(0, 1)),
+                    declined=draw(st.sampled_from([(), (1.5, 1.6)])),
                 )
             )
             emitted[row] += taken

@@ -23,10 +23,9 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.decision import accept, eos_in_force
 from mars_runtime.decoders.draft_model import DraftModel
-from mars_runtime.decoders.drafting import FeedLimits
 from mars_runtime.decoders.lookup import MAX_MATCH, REACH
 from mars_runtime.decoders.methods import MAX_DRAFTS
-from mars_runtime.decoders.plan import MAX_RAISED, TAU_STEP, group_sizes, threshold_for
+from mars_runtime.decoders.plan import MAX_RAISED, TAU_STEP, FeedLimits, group_sizes, threshold_for
 from mars_runtime.model.forward import CausalModel, SamplingMetadata
 from mars_runtime.model.predictions import Draw, Penalty
 from mars_runtime.runs.events import FINAL, Event, Prefill, Proposal, RowStep, Step

@@ -19,26 +19,27 @@ fixed costs only, so a prompt takes the same forward passes each time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.decoders.decision import Acceptance
 from mars_runtime.decoders.forward_costs import Curve
 from mars_runtime.decoders.lookup import MAX_MATCH
-from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, MAX_DRAFTS
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
 SHARE = 0.01  # upper bound on the share of the time spent on masks that do not seem worth it
 EXPLORED = 2  # number of masks fed then
+MANY_MASKED = 0.15  # a run with masks in fewer of its passes says why
+LEAST_CHANCE = 0.1  # a group of masks after a less likely token is never worth its cost
+LEAST_GAIN = 0.02  # smallest value of one more mask, in tokens
 FLOOR = 0.04  # drafts with a lower acceptance probability are never worth their cost
 MEMORY = 0.97  # decay of the acceptance averages at each new observation
 GUESS_WEIGHT = 4.0  # number of observations that a prior probability counts as
 RATE_MEMORY, RATE_WEIGHT = 0.97, 3.0  # decay of the rate, and weight of its prior, AR's rate
 WORTH_MEMORY = 0.9  # decay of the value of mask proposals
-
 EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # confidences that separate the categories of mask proposals
 FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + MAX_MATCH
@@ -49,36 +50,7 @@ GUESSES = (
 )
 """Prior acceptance probability of each category of predictions."""
 FIRST_MASK, OUTWARD = 0.55, 0.92
-"""Prior of the first mask, and of each further one as a share of the mask before it.
-
-Each is a probability given that the masks before were right.
-"""
-
-ALL_ROOTS = range(MAX_DRAFTS + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class FeedLimits:
-    """Maximum number of drafts and masks that a forward pass may feed for a row.
-
-    num_drafts: maximum number of drafts.
-    num_masks: masks per group.
-    roots: the tokens after which a group of masks is fed (0: the last emitted token, 1: the first
-        draft). None means one group, after the last draft.
-    """
-
-    num_drafts: int
-    num_masks: int
-    roots: Collection[int] | None = None
-
-    @classmethod
-    def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> FeedLimits:
-        """Return the limits for settings with a fixed B.
-
-        ``trained`` is the B that the model was trained with.
-        """
-        num_drafts, num_masks = settings.facts.max_fed(settings, trained)
-        return cls(num_drafts, num_masks, ALL_ROOTS if settings.mask_layout == "every" else None)
+"""Prior of the first mask, and that of each further one as a share of the mask before."""
 
 
 class Prediction(NamedTuple):
@@ -168,7 +140,7 @@ class Offer(NamedTuple):
 
     gain: expected tokens beyond AR's, and the value of the proposals in the next forward pass.
     width: number of fed tokens, ``num_fed_masks`` of them masks.
-    num_drafts, num_masks, roots: as in ``FeedLimits``.
+    num_drafts, num_masks, roots: as in ``plan.FeedLimits``.
     """
 
     gain: float
@@ -178,20 +150,15 @@ class Offer(NamedTuple):
     num_masks: int
     roots: tuple[int, ...]
 
-    @property
-    def feed(self) -> FeedLimits:
-        """Limits that make a forward pass feed exactly this combination."""
-        return FeedLimits(self.num_drafts, self.num_masks, self.roots)
-
 
 def combinations(
-    start: int, chances: Sequence[float], worths: Sequence[float], *, may_branch: bool
+    start: int, chances: Sequence[float], worths: Mapping[int, float], *, may_branch: bool
 ) -> list[Offer]:
     """Return what a lossless row could feed; the first offer is AR's.
 
     start: number of tokens that are fed in any case.
     chances: probabilities that the first 1, 2, 3 ... drafts are all accepted.
-    worths: value of 1, 2, 3 ... mask proposals at the start of the next forward pass.
+    worths: number of masks -> value of their proposals at the start of the next forward pass.
 
     A group of masks follows the last draft. With ``may_branch``, groups instead follow the tokens
     that are most likely to be the last accepted ones. A group is useful only if all tokens before
@@ -209,7 +176,8 @@ def combinations(
         last = [(alive, num_drafts)]
         if may_branch and num_drafts:
             last = sorted([*ends, *last], reverse=True)
-        for num_masks, worth in enumerate(worths, 1):
+        last = [(chance, root) for chance, root in last if chance >= LEAST_CHANCE]
+        for num_masks, worth in worths.items():
             continues = 0.0
             for count, (chance, _) in enumerate(last, 1):
                 num_fed = count * num_masks
@@ -226,7 +194,6 @@ def combinations(
 class Drafter:
     """What one row with automatic B has learned, and what it could feed.
 
-    rate: emitted tokens in the time of one AR step, recently.
     credit: tokens that the row may still lose by exploring.
     """
 
@@ -235,6 +202,7 @@ class Drafter:
         means none.
         """
         self.credit = 0.0
+        self._num_passes = self._num_masked = 0  # forward passes, and those with masks
         self._averages = Averages()
         self._most_masks = most_masks
         self._tokens = self._cost = RATE_WEIGHT
@@ -244,11 +212,33 @@ class Drafter:
 
     @property
     def rate(self) -> float:
+        """Emitted tokens in the time of one AR step, recently."""
         return max(1.0, self._tokens / self._cost)
 
-    def spend(self, cost: float) -> None:
-        """Count the cost of a forward pass, in AR steps."""
+    def spend(self, cost: float, *, has_masks: bool) -> None:
+        """Count a forward pass and its cost, in AR steps."""
         self._cost += cost
+        self._num_passes += 1
+        self._num_masked += has_masks
+
+    def declined(self, curve: Curve) -> tuple[float, ...]:
+        """Return the tokens per pass and the cost of a pass with the best number of masks.
+
+        Empty if masks were fed more often than for exploration, or would have paid.
+        """
+        best, tokens = (0.0, 1.0), 1.0
+        for number, chance in enumerate(self._averages.mask_chances(self._most_masks), 1):
+            tokens += chance
+            # A pass has proposals to verify unless a draft of the pass before it was wrong.
+            with_drafts = 1.0 / (2.0 - chance)
+            brought = 1.0 + with_drafts * (tokens - 1.0)
+            alone, verified = curve.of(1 + number, number), curve.of(1 + 2 * number, number)
+            cost = with_drafts * verified + (1.0 - with_drafts) * alone
+            best = max(best, (brought, cost), key=lambda pair: pair[0] / pair[1])
+        is_fed = self._num_masked > MANY_MASKED * self._num_passes
+        if is_fed or not 0.0 < best[0] / best[1] <= self.rate:
+            return ()
+        return round(best[0], 2), round(best[1], 2)
 
     def offers(
         self, settings: DecodeSettings, start: int, num_drafts: int, curve: Curve
@@ -262,7 +252,10 @@ class Drafter:
         chances = self._chances[:num_drafts]
         if not self._worths:
             self._value_proposals(1.0 - self.rate, curve)
-        worths = [worth for worth in self._worths if worth > 0]
+        worths, least = {}, 0.0
+        for number, worth in enumerate(self._worths, 1):
+            if worth > least:
+                worths[number], least = worth, worth + LEAST_GAIN
         return combinations(start, chances, worths, may_branch=settings.mask_layout == "every")
 
     def _unverified(self, start: int, curve: Curve) -> list[Offer]:
@@ -391,8 +384,7 @@ def choose(
 ) -> Sequence[Offer]:
     """Choose one offer for each row with automatic B, to the benefit of the batch.
 
-    A forward pass costs every row as much as the longest one. Rows with a fixed B feed
-    ``least_width`` tokens in any case.
+    Rows with a fixed B feed ``least_width`` tokens in any case.
     """
     rate = sum(drafter.rate for drafter in drafters)
 
@@ -401,22 +393,26 @@ def choose(
         cost = curve.of(width, max(offer.num_fed_masks for offer in chosen))
         return BatchChoice(chosen, cost, sum(offer.gain for offer in chosen) - rate * cost)
 
-    best = max(map(choice, _by_width(offers)), key=lambda choice: choice.value)
+    if len(offers) == 1:
+        costs = [
+            curve.of(max(least_width, offer.width), offer.num_fed_masks) for offer in offers[0]
+        ]
+        values = [offer.gain - rate * cost for offer, cost in zip(offers[0], costs, strict=True)]
+        best = choice([offers[0][values.index(max(values))]])
+    else:
+        best = max(map(choice, _by_width(offers)), key=lambda choice: choice.value)
     if any(offer.num_fed_masks for offer in best.offers):
         for drafter in drafters:
             drafter.credit = 0.0
     else:
         best = _explored(best, drafters, rate, choice)
     for drafter in drafters:
-        drafter.spend(best.cost)
+        drafter.spend(best.cost, has_masks=any(offer.num_fed_masks for offer in best.offers))
     return best.offers
 
 
 def _by_width(offers: Sequence[Sequence[Offer]]) -> Iterable[Sequence[Offer]]:
     """Yield the best offers up to each width, of those without masks and of all."""
-    if len(offers) == 1:
-        yield from zip(*offers, strict=True)
-        return
     widths = sorted({offer.width for row in offers for offer in row})
     for most_masks in (0, MAX_FED):
         columns = []

@@ -22,7 +22,7 @@ from its trace.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -30,10 +30,10 @@ from mars_runtime.acceptance import up_to_end
 from mars_runtime.decoders.base import NOT_MEASURED, NoMaskError
 from mars_runtime.decoders.decision import Acceptance, accept, eos_in_force, num_proposals
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
-from mars_runtime.decoders.drafting import Drafter, FeedLimits, choose
+from mars_runtime.decoders.drafting import Drafter, Offer, choose
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.lookup import REACH
-from mars_runtime.decoders.methods import MAX_DRAFTS
+from mars_runtime.decoders.methods import MAX_BLOCK_SIZE, MAX_DRAFTS
 from mars_runtime.decoders.rows import Row
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.forward import Layout, MaskGroup
@@ -47,6 +47,38 @@ CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
 TAU_STEP = 0.2  # step size: a disagreement with AR adds TAU_STEP * target to ``Row.raised``
 MAX_RAISED = 0.98
 """Maximum of ``Row.raised``. At τ = 1 no proposal would be accepted, so τ could not adapt again."""
+
+
+ALL_ROOTS = range(MAX_DRAFTS + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLimits:
+    """Maximum number of drafts and masks that a forward pass may feed for a row.
+
+    num_drafts: maximum number of drafts.
+    num_masks: masks per group.
+    roots: the tokens after which a group of masks is fed (0: the last emitted token, 1: the first
+        draft). None means one group, after the last draft.
+    """
+
+    num_drafts: int
+    num_masks: int
+    roots: Collection[int] | None = None
+
+    @classmethod
+    def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> FeedLimits:
+        """Return the limits for settings with a fixed B.
+
+        ``trained`` is the B that the model was trained with.
+        """
+        num_drafts, num_masks = settings.facts.max_fed(settings, trained)
+        return cls(num_drafts, num_masks, ALL_ROOTS if settings.mask_layout == "every" else None)
+
+    @classmethod
+    def of_offer(cls, offer: Offer) -> FeedLimits:
+        """Return the limits that make a forward pass feed exactly this offer."""
+        return cls(offer.num_drafts, offer.num_masks, offer.roots)
 
 
 @dataclass(slots=True)
@@ -205,6 +237,7 @@ class RowOutcome:
     raised: the next value of ``Row.raised``.
     checks: AR's choices for the row's latest emitted tokens.
     threshold: the τ that was used, or None if τ does not adapt.
+    declined: as in RowStep.
     """
 
     plan: RowPlan
@@ -213,6 +246,7 @@ class RowOutcome:
     raised: float
     checks: tuple[Proposal, ...] = ()
     threshold: float | None = None
+    declined: tuple[float, ...] = ()
 
     @classmethod
     def of(
@@ -231,7 +265,8 @@ class RowOutcome:
             choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written
         )
         next_drafts = policy.update(plan, acceptance)
-        return cls(plan, acceptance, next_drafts, raised, tuple(checks), threshold)
+        declined = policy.declined(plan) if acceptance.stop in FINAL else ()
+        return cls(plan, acceptance, next_drafts, raised, tuple(checks), threshold, declined)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
         """Return the request to the draft model, or None if there is nothing to draft."""
@@ -265,6 +300,7 @@ class RowOutcome:
             num_draft_forwards=drafted.num_forwards,
             checks=tuple((slot.token, slot.confidence) for slot in self.checks),
             threshold=self.threshold,
+            declined=self.declined,
         )
 
 
@@ -350,7 +386,7 @@ class FeedPolicy:
             offers.append(row.drafter.offers(current, start, num_drafts, curve))
         chosen = iter(choose(drafters, offers, curve, least_width))
         return [
-            next(chosen).feed if current.is_auto else feed
+            FeedLimits.of_offer(next(chosen)) if current.is_auto else feed
             for feed, current in zip(feeds, settings, strict=True)
         ]
 
@@ -388,6 +424,13 @@ class FeedPolicy:
         drafts = up_to_end(drafts, ends)
         row.drafter.truncate(len(drafts))
         return NextDrafts(looked_up=drafts) if is_lookup else NextDrafts(drafts)
+
+    def declined(self, plan: RowPlan) -> tuple[float, ...]:
+        """Return why hardly any masks were fed to a row that ends, as in RowStep."""
+        drafter = plan.row.drafter
+        if drafter is None or not plan.settings.is_auto:
+            return ()
+        return drafter.declined(self._curve)
 
 
 def entropy(prediction: Proposal) -> float:

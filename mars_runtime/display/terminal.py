@@ -94,6 +94,12 @@ def figures(events: Sequence[Event]) -> str:
     ]
     if drafting := folds.num_draft_forwards(events):
         parts.append(f"{drafting} forward passes of the draft model")
+    if declined := folds.declined(events):
+        tokens, cost = declined
+        parts.append(
+            f"masks would not have paid here: {tokens:.1f} tokens per pass at {cost:.1f} times the "
+            "cost"
+        )
     return " · ".join(parts)
 
 

@@ -40,10 +40,11 @@ def measure_costs(
     before_step: called before each step; may raise to end the measurement.
 
     All shapes are timed in turn, several times, so that other load on the machine affects all of
-    them. The minimum of each shape is used, because other load can only increase a time, and a
-    longer step never costs less than a shorter one. The longest step comes first in each round, so
-    the one-token step does not directly follow it: a processor may be slower for a while after a
-    long step, and an error in the one-token step would distort all costs, because it is their unit.
+    them. The minimum of each shape is used, because other load can only increase a time. Costs that
+    fall with the number of tokens or masks are noise and are sorted. The longest step comes first
+    in each round, so the one-token step does not directly follow it: a processor may be slower for
+    a while after a long step, and an error in the one-token step would distort all costs, because
+    it is their unit.
     """
     with steady_threads(checkpoint.model.threads):
         measured = {number: _minima(checkpoint, number, before_step) for number in rows}
@@ -103,9 +104,9 @@ def _minima(
 
 def _plain(minima: Mapping[Shape, float]) -> dict[int, float]:
     """Return the costs by tokens per row, without masks, relative to a step of one token."""
-    return {
-        width: seconds / minima[1, 0] for (width, masks), seconds in minima.items() if not masks
-    }
+    plain = {width: seconds for (width, masks), seconds in minima.items() if not masks}
+    unit = min(plain.values())
+    return {width: seconds / unit for width, seconds in plain.items()}
 
 
 def _masks(minima: Mapping[Shape, float]) -> dict[int, float]:
@@ -120,12 +121,11 @@ def _masks(minima: Mapping[Shape, float]) -> dict[int, float]:
 def _rising(costs: Mapping[int, float]) -> tuple[float, ...]:
     """Return the costs of 1, 2, 3 ... tokens or masks.
 
-    They never decrease. Numbers that are missing in ``costs`` are interpolated.
+    They are sorted. Numbers that are missing in ``costs`` are interpolated.
     """
     curve: list[float] = []
-    for number, measured in sorted(costs.items()):
-        before = curve[-1] if curve else measured
-        cost, steps = max(before, measured), number - len(curve)
+    for number, cost in zip(sorted(costs), sorted(costs.values()), strict=True):
+        before, steps = curve[-1] if curve else cost, number - len(curve)
         curve += [before + (cost - before) * step / steps for step in range(1, steps + 1)]
     return tuple(round(cost, 4) for cost in curve)
 

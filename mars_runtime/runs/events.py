@@ -21,6 +21,7 @@ RowNumber = Annotated[Whole, Field(le=MAX_ROWS)]
 Few = Annotated[Whole, Field(le=MAX_PROPOSALS)]
 Bytes = Annotated[Whole, Field(le=MAX_BYTES)]
 Wholes = Annotated[tuple[Whole, ...], FIRST, Field(max_length=MAX_PROPOSALS)]
+Pair = Annotated[tuple[Real, ...], FIRST, Field(max_length=2)]
 Chances = Annotated[tuple[tuple[Whole, Real], ...], FIRST, Field(max_length=MAX_RUNNERS_UP)]
 Settings = Annotated[
     DecodeSettings, PlainValidator(read_settings, json_schema_input_type=DecodeSettings)
@@ -84,6 +85,8 @@ class RowStep:
     taken: positions, relative to ``start``, that this forward pass filled (block diffusion only).
         Tokens are emitted in order, so ``accepted`` may differ and may be empty.
     threshold: the tau that was used, if the settings let it adapt; else None.
+    declined: in the last step of a run with automatic B that fed hardly any masks: the tokens per
+        pass that masks would have brought, and the cost of such a pass relative to a pass of AR.
     """
 
     row: RowNumber
@@ -108,6 +111,7 @@ class RowStep:
     num_draft_forwards: Few = 0
     taken: Wholes = ()
     threshold: Annotated[float | None, PlainValidator(as_real, json_schema_input_type=float)] = None
+    declined: Pair = ()
 
     @property
     def drafts(self) -> tuple[int, ...]:

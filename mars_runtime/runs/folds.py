@@ -126,6 +126,12 @@ def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
     return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
 
+def declined(events: Iterable[Event], row: int = 0) -> tuple[float, ...]:
+    """Return ``RowStep.declined`` of the row's last step."""
+    steps = [step for step, _ in row_steps(events, row)]
+    return steps[-1].declined if steps else ()
+
+
 def num_reused(events: Iterable[Event]) -> int:
     return sum(event.num_reused for event in events if isinstance(event, Prefill))
 

@@ -41,7 +41,10 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 
 VERSION = 1
-OPTIONAL = ("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken")
+OPTIONAL = (
+    *("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken"),
+    "declined",
+)
 """Fields of a RowStep that are left out of the trace if they are empty or 0."""
 MAX_LINE_CHARS = 2_000_000
 MAX_TOTAL_CHARS = 128_000_000

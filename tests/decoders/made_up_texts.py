@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mars_runtime.decoders.drafting import Drafter, choose
 from mars_runtime.decoders.forward_costs import Curve
-from mars_runtime.decoders.plan import group_sizes
+from mars_runtime.decoders.plan import FeedLimits, group_sizes
 from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
@@ -59,7 +59,7 @@ def write(
     place, cost, num_masks, drafts = 0, 0.0, 0, [0][:0]
     while place < length:
         offers = drafter.offers(settings, 1, len(drafts), curve)
-        feed = choose([drafter], [offers], curve, 1)[0].feed
+        feed = FeedLimits.of_offer(choose([drafter], [offers], curve, 1)[0])
         fed = drafts[: feed.num_drafts]
         sizes = group_sizes(settings, feed, 10**6, len(fed))
         cost += curve.of(1 + len(fed) + sum(sizes), sum(sizes))

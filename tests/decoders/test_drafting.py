@@ -49,7 +49,7 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
 
 @pytest.mark.parametrize("may_branch", [True, False])
 def test_what_could_be_fed_by_hand(may_branch: bool) -> None:
-    offers = combinations(1, [0.6], [0.5], may_branch=may_branch)
+    offers = combinations(1, [0.6], {1: 0.5}, may_branch=may_branch)
     actual = {
         (offer.num_drafts, offer.roots): (round(offer.gain, 6), offer.width) for offer in offers
     }
@@ -94,6 +94,18 @@ def test_masks_that_cost_more_than_they_bring_are_not_fed(curve: str, chances: l
     cost, num_masks = write(Drafter(MOST_MASKS), Text(chances), dear, 1500)
     assert 1500 / cost > 0.98
     assert num_masks < 1500 * 0.1
+
+
+@pytest.mark.parametrize(("masks", "is_declined"), [(DEAR_MASKS, True), ((), False)])
+def test_a_run_says_why_it_was_fed_no_masks(masks: tuple[float, ...], is_declined: bool) -> None:
+    script = foresight_script(1, eos_share=0.0)
+    known = costs("gentle", masks[1:])
+    *steps, last = steps_of(decode(ScriptedModel(script), IDS, [[3]], lambda: AUTO, known))
+    assert not any(step.declined for step in steps)
+    assert bool(last.declined) == is_declined
+    if is_declined:
+        tokens, cost = last.declined
+        assert 1.0 < tokens < cost
 
 
 def test_a_text_that_changes_is_noticed() -> None:

@@ -101,10 +101,15 @@ function isPlain({ steps }) {
 }
 
 /**
- * Returns a remark for a lane in which automatic B has stopped drafting; "" for other lanes.
+ * Returns a remark for a lane in which automatic B fed no masks or has stopped drafting; "" for other lanes.
  * @param {Lane} lane
  */
 export function idleText(lane) {
+  const declined = lane.end ? lane.steps.at(-1)?.declined : null;
+  if (declined) {
+    const [tokens, cost] = declined.map((value) => value.toFixed(1));
+    return `masks would not have paid here: ${tokens} tokens per pass at ${cost} times the cost`;
+  }
   if (!isPlain(lane)) return "";
   return lane.end
     ? "stopped drafting: it would not have saved time here"

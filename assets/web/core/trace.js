@@ -148,6 +148,7 @@ export class Lane {
       lookedUp: row.looked_up || [], // drafts of prompt lookup that wait for verification
       guessed: row.guessed || [], // drafts after lookedUp: of a draft model, or guesses of Jacobi decoding
       draftForwards: row.num_draft_forwards || 0,
+      declined: row.declined || null, // tokens per pass and relative cost of a pass with masks, if automatic B fed none
       taken: row.taken || null, // positions, relative to `first`, that a pass of block diffusion filled
       tau: row.threshold ?? this.settings?.tau ?? NaN, // the threshold in force; if τ adapts, settings.tau is its lower bound
       sources: sourcesOf(row),

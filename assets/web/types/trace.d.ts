@@ -48,6 +48,7 @@ interface Step {
   lookedUp: number[];
   guessed: number[];
   draftForwards: number;
+  declined: number[] | null;
   taken: number[] | null;
   tau: number;
   sources: Source[]; // source of each accepted token

@@ -53,6 +53,7 @@ interface RowStep {
   num_draft_forwards?: number;
   taken?: number[];
   threshold?: number;
+  declined?: number[];
   sources?: string;
   loop?: [number, number];
   spread?: number;

@@ -5,7 +5,7 @@ import { resultOf } from "../../core/result.js";
 import { joined } from "../../core/words.js";
 
 const MOVED = "settings were changed during the run";
-const VARIES = "auto adapts to this machine, so the number of passes varies between runs";
+const VARIES = "auto chooses by costs measured on this machine; another may take other passes";
 
 export class Headline {
   /**
