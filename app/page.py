@@ -6,7 +6,6 @@ the same updates follow in each case.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
@@ -31,14 +30,13 @@ from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sen
 from app.ui.examples import set_for
 from app.ui.fields import OWN_SYSTEM, block_size_update
 from app.ui.recordings import Recording
-from app.ui.views import ConversationView
-from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
+from app.ui.wiring import AT_ONCE, Field, session_of
 
 PAPER, CODE = "https://arxiv.org/abs/2604.07023", "https://github.com/Xalp/MARS"
 MASTHEAD = """# MARS live
 
 One model writes several tokens per forward pass."""
-ARRIVAL_SECONDS = 1.0  # time between two checks of whether the default checkpoint is loaded
+LOADING_SECONDS = 1.0  # time between two checks of whether a checkpoint is loaded
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
@@ -67,10 +65,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         with gr.Row(elem_id="about"):
             footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
             gr.Markdown(f"[Paper]({PAPER}) · [Code]({CODE})")
-        checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live)
-        _wire_checkpoint(page, tab, footer, handlers.checkpoints, handlers.live, engines)
-        _wire_arrival(page, checkpoint, arriving, handlers.checkpoints, engines)
+        _wire_checkpoint(page, tab, arriving, footer, handlers.checkpoints, handlers.live, engines)
         wire_endpoints(engines, handlers.book)
         wire_view_runs(tab, handlers.live)
         wire_links(page, tab, handlers.live, handlers.checkpoints)
@@ -88,86 +84,87 @@ def _button(title: str, elem_id: str, script: str) -> None:
     button.click(None, js=f"() => {{ {script}; }}", api_visibility="private")
 
 
-def _wire_arrival(
-    page: gr.Blocks,
-    checkpoint: Field,
-    line: gr.Markdown,
-    handlers: CheckpointHandlers,
-    engines: Engines,
-) -> None:
-    """Show the loading progress of the default checkpoint in ``line``. Once the checkpoint is
-    ready, select it for visitors who have not chosen a checkpoint.
-    """
-    clock = gr.Timer(ARRIVAL_SECONDS, active=engines.arrival() is not None)
-
-    def check(request: gr.Request) -> tuple[str, Any, Any]:
-        arrival = handlers.arrival(session_of(request))
-        change = gr.skip() if arrival.checkpoint is None else arrival.checkpoint
-        return arrival.sentence, gr.Timer(active=not arrival.is_over), change
-
-    def leave(request: gr.Request) -> None:
-        handlers.leave(session_of(request))
-
-    clock.tick(check, None, [line, clock, checkpoint], **AT_ONCE)
-    page.unload(leave)
-
-
 def _wire_checkpoint(
     page: gr.Blocks,
     tab: LiveTab,
+    arriving: gr.Markdown,
     footer: gr.Markdown,
     handlers: CheckpointHandlers,
     live: LiveHandlers,
     engines: Engines,
 ) -> None:
     """When the page opens or the checkpoint changes, update everything that depends on the
-    checkpoint.
+    checkpoint. While it loads, or the default checkpoint does, a clock updates what the page shows
+    of it.
+
+    Once the default checkpoint is ready, select it for visitors who have not chosen a checkpoint.
     """
     controls = tab.controls
     checkpoint = controls["checkpoint"]
     built = engines.default
+    clock = gr.Timer(LOADING_SECONDS, active=engines.arrival() is not None)
     inputs = [checkpoint, controls["block_size"]]
-    outputs: list[Field | ConversationView | gr.Markdown | gr.Column] = [
-        tab.notice, controls["block_size"], controls["auto"], footer, controls["view"],
-        controls["system"], tab.examples, tab.conversation,
-        *tab.sets.values(),
+    loading: list[Field | gr.Markdown] = [
+        tab.notice, footer, controls["block_size"], controls["auto"], controls["view"]
+    ]  # fmt: skip
+    outputs: list[Any] = [
+        clock, *loading,
+        controls["system"], tab.examples, tab.conversation, *tab.sets.values(),
     ]  # fmt: skip
 
-    def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
-        entry = engines.entry_or_default(name)
+    def follow(name: Any, block_size: Any) -> list[Any]:
+        choice = handlers.choose(name)
+        if choice is None:
+            return [gr.skip()] * len(outputs)
+        entry = engines.entry(name)
         rows = [gr.update(visible=name == set_for(entry)) for name in tab.sets]
-        for choice in handlers.choose(name):
-            updates = _updates(choice, block_size)
-            hint = gr.update(placeholder=entry.system or OWN_SYSTEM)
-            yield [*updates, hint, note_on(entry), conversation_checkpoint(entry), *rows]
+        hint = gr.update(placeholder=entry.system or OWN_SYSTEM)
+        return [
+            gr.Timer(active=not choice.is_over or engines.arrival() is not None),
+            *_updates(choice, block_size), hint, note_on(entry), conversation_checkpoint(entry),
+            *rows,
+        ]  # fmt: skip
 
-    def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
+    def opening(request: gr.Request, name: Any, block_size: Any) -> list[Any]:
         linked, _ = live.linked(request.query_params)
         opens_with = linked.get("checkpoint", engines.default)
         if opens_with != built:  # the change event of the checkpoint updates everything else
-            yield [opens_with, *[gr.skip()] * len(outputs)]
-            return
-        for updates in follow(name, linked.get("block_size", block_size)):
-            yield [gr.skip(), *updates]
+            return [opens_with, *[gr.skip()] * len(outputs)]
+        return [gr.skip(), *follow(name, linked.get("block_size", block_size))]
+
+    def check(request: gr.Request, name: Any, block_size: Any) -> list[Any]:
+        arrival, choice = handlers.arrival(session_of(request)), handlers.state(name)
+        is_over = choice is None or choice.is_over
+        updates = [gr.skip()] * len(loading) if choice is None else _updates(choice, block_size)
+        if not is_over:  # the visitor may be moving the controls
+            updates[2:] = [gr.skip()] * len(updates[2:])
+        change = gr.skip() if arrival.checkpoint is None else arrival.checkpoint
+        is_active = not (is_over and arrival.is_over)
+        return [arrival.sentence, change, gr.Timer(active=is_active), *updates]
 
     def settle(request: gr.Request) -> None:
         handlers.settle(session_of(request))
 
-    page.load(opening, inputs, [checkpoint, *outputs], **STREAMED)
-    checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **STREAMED)
+    def leave(request: gr.Request) -> None:
+        handlers.leave(session_of(request))
+
+    page.load(opening, inputs, [checkpoint, *outputs], **AT_ONCE)
+    checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **AT_ONCE)
     checkpoint.input(settle, **AT_ONCE)
+    clock.tick(check, inputs, [arriving, checkpoint, clock, *loading], **AT_ONCE)
+    page.unload(leave)
 
 
 def _updates(choice: CheckpointChoice, block_size: Any) -> list[Any]:
-    """Return updates of the notice, the B slider, the switch next to the slider, the footer, and
+    """Return updates of the notice, the footer, the B slider, the switch next to the slider, and
     the list of methods.
     """
     has_choice = choice.depth > 1
     return [
         choice.notice,
+        choice.footer,
         block_size_update(choice.depth, block_size),
         gr.update(visible=has_choice) if has_choice else gr.update(visible=False, value=False),
-        choice.footer or choice.notice,
         gr.update(
             info=missing_sentence(choice.missing) or None,
             elem_classes=["segments", *(f"without-{name}" for name in choice.missing)],

@@ -303,6 +303,11 @@ class Engines:
         record = self._records[self.wanted]
         return record.load if record.was_absent or record.state is State.FAILED else None
 
+    def latest(self, name: object) -> CheckpointLoad | None:
+        """Return the latest attempt to load a checkpoint; None if there is none."""
+        record = self._records.get(name) if isinstance(name, str) else None
+        return None if record is None else record.load
+
     def begin(self, name: str) -> CheckpointLoad:
         """Start to load a checkpoint if necessary. A failed load is repeated, and a failed engine
         is replaced. Raises UnavailableError if it is not listed or keeps failing.

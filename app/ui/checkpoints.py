@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from app.engines.engines import Engines, LoadedModel, UnavailableError
+from app.engines.engines import CheckpointLoad, Engines, LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
 from mars_runtime.decoders.methods import LANES, METHODS
+from mars_runtime.model.registry import Entry
 from mars_runtime.settings import EXACTNESS
 
-POLL_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
 INSTEAD = "{} is used instead."
 INSTEAD_TASKS = f"{INSTEAD} It can only do tasks like the examples."
-OPENING_SECONDS = 30.0  # maximum time that one event waits for a checkpoint to load
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +22,14 @@ class CheckpointChoice:
     """What the page shows about the selected checkpoint.
 
     depth: the largest B of the checkpoint.
-    footer: text of the footer; None until the checkpoint is loaded.
+    footer: text of the footer. is_over: whether the checkpoint is loaded or cannot be loaded.
     missing: for each method that the checkpoint cannot run, what the method needs.
     """
 
     notice: str
     depth: int
-    footer: str | None = None
+    footer: str
+    is_over: bool = True
     missing: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -56,32 +55,31 @@ class CheckpointHandlers:
         self._engines = engines
         self._settled: dict[str, None] = {}  # sessions with a settled checkpoint, by age
 
-    def choose(self, name: object) -> Iterator[CheckpointChoice]:
-        """Load a checkpoint and yield its state until it is ready, for at most OPENING_SECONDS.
-
-        Yields nothing if the name is not listed.
-        """
+    def choose(self, name: object) -> CheckpointChoice | None:
+        """Load a checkpoint if necessary. Return its present state, or None if it is not listed."""
         try:
             entry = self._engines.entry(name)
         except RefusalError:
-            return
-        until = time.monotonic() + OPENING_SECONDS
+            return None
         try:
             load = self._engines.begin(entry.name)
-            served = load.wait(0.0)
-            while served is None and time.monotonic() < until:
-                yield CheckpointChoice(load.situation, entry.block_size)
-                served = load.wait(POLL_SECONDS)
         except UnavailableError as error:
-            yield CheckpointChoice(str(error), entry.block_size)
-            return
+            return CheckpointChoice(str(error), entry.block_size, str(error))
+        return self._state(entry, load)
+
+    def state(self, name: object) -> CheckpointChoice | None:
+        """Return the state of the latest attempt to load a checkpoint; None if there is none."""
+        load = self._engines.latest(name)
+        return None if load is None else self._state(self._engines.entry(name), load)
+
+    def _state(self, entry: Entry, load: CheckpointLoad) -> CheckpointChoice:
+        served = load.served
         if served is None:
-            notice = f"{entry.name} is still loading. Runs start when it is ready."
-            yield CheckpointChoice(notice, entry.block_size)
-            return
-        depth = served.checkpoint.block_size
+            said = load.failure or load.situation
+            return CheckpointChoice(said, entry.block_size, said, bool(load.failure))
         ready = entry.in_words or f"{entry.name} is ready."
-        yield CheckpointChoice(ready, depth, footer(served), missing(served))
+        depth = served.checkpoint.block_size
+        return CheckpointChoice(ready, depth, footer(served), missing=missing(served))
 
     def settle(self, session: str) -> None:
         """Stop the page from replacing the checkpoint that this visitor has selected or used."""
