@@ -43,9 +43,9 @@ LINKS = {"prompt": "prompt", "view": "lanes", "checkpoint": "checkpoint", "syste
 """Control -> its name in links. Gradio uses "view" for its API page."""
 SHARED = (*(name for name in POSTED if name in LINKS), "auto")
 """Controls of which a link has the values. In links, "auto" is the block size."""
-SET_BY_VIEW = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
-"""When a view starts a run, these controls are set to the values of the run. The view posts the
-prompt, the system prompt and the token limit itself.
+SET_BY_VIEW = tuple(name for name in SHARED if name not in ("prompt", "system"))
+"""When a view starts or shows a run, these controls are set to the values of the run. The view
+posts the prompt and the system prompt itself.
 """
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)

@@ -242,29 +242,20 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
     """Wire the controls that can change during a run. A change applies to the visitor's run from
     the next forward pass on.
+
+    All changes are one event, so that they reach the run in their order.
     """
+    controls = tab.controls
+    inputs = [controls[name] for name in STEERED]
 
-    def steer(request: gr.Request, *values: Any, **changes: Any) -> None:
+    def steer(request: gr.Request, *values: Any) -> None:
         with errors_as_messages():
-            handlers.steer(
-                session_of(request), {**dict(zip(STEERED, values, strict=True)), **changes}
-            )
+            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
 
-    def fix_block_size(request: gr.Request, *values: Any) -> bool:
-        """Moving B ends automatic B."""
-        steer(request, *values, auto=False)
-        return False
-
-    inputs = [tab.controls[name] for name in STEERED]
-    for name in STEERED:
-        is_fixed = name == "block_size"
-        tab.controls[name].input(
-            fix_block_size if is_fixed else steer,
-            inputs=inputs,
-            outputs=tab.controls["auto"] if is_fixed else None,
-            trigger_mode="always_last",
-            **AT_ONCE,
-        )
+    # Moving B ends automatic B, which is a change of the switch.
+    controls["block_size"].input(None, None, controls["auto"], js="() => false", **IN_BROWSER)
+    moved = [controls[name].input for name in STEERED if name != "auto"]
+    gr.on([*moved, controls["auto"].change], steer, inputs, trigger_mode="always_last", **AT_ONCE)
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
@@ -360,7 +351,7 @@ def wire_links(
         **IN_BROWSER,
     )
 
-    wire_memory(page, "live", dict(zip(words, controls, strict=True)))
+    wire_memory(page, "live", dict(zip(SHARED, controls, strict=True)))
 
     before = gr.Textbox(visible="hidden")
 

@@ -11,8 +11,10 @@ import {
   visible,
 } from "../../assets/web/core/bytes.js";
 import * as words from "../../assets/web/core/words.js";
+import { isOtherRun } from "../../assets/web/text/asked.js";
 import { Fences } from "../../assets/web/text/fences.js";
 import { beginsWithSpace, countPlace } from "../../assets/web/text/text.js";
+import { PLAIN, laneOf } from "./runs.js";
 
 describe("bytes", () => {
   const bytes = (...values) => Uint8Array.from(values);
@@ -121,4 +123,21 @@ test("fenced code is followed through tokens, wherever they are cut", () => {
   assert.equal(codeOf(["``", "`\n", "a\n", "``", "`", "\nb"]), "pcccc" + "p");
   assert.equal(codeOf(["a ``` b ", "`c`", "\n    ```", "\nd"]), "pppp"); // not at the start of a line
   assert.equal(codeOf(["```js\nx\n```\n", "prose"]), "cp");
+});
+
+test("other settings, lanes or another model are noticed, and a setting that has no effect is not", () => {
+  const settings = { method: "mars", tau: 0.3, block_size: 4, lossless: true, max_new_tokens: 64 };
+  const lanes = [laneOf(PLAIN, { settings, header: { checkpoint: "tiny" } })];
+  const controls = { ...settings, view: ["mars"], checkpoint: "tiny", auto: false };
+  assert.equal(isOtherRun(lanes, controls), false);
+  assert.equal(isOtherRun(lanes, { ...controls, draft: "x" }), false);
+  for (const moved of [
+    { tau: 0.4 },
+    { auto: true },
+    { view: ["mars", "ar"] },
+    { checkpoint: "chat" },
+    { max_new_tokens: 9 },
+  ])
+    // prettier-ignore
+    assert.equal(isOtherRun(lanes, { ...controls, ...moved }), true, JSON.stringify(moved));
 });

@@ -101,6 +101,8 @@ export class LineView {
     this.reader = new LogReader(this);
     /** @type {string | null} */
     this.wanted = null; // text of the page's prompt box, if there is one
+    /** @type {Record<string, any> | null} */
+    this.controls = null; // values of the page's controls, by the names of settings
   }
 
   // The methods that a subclass overrides, from `start` to `recolour`.
@@ -128,9 +130,13 @@ export class LineView {
 
   recolour() {}
 
-  /** @param {string | null} prompt text of the prompt box; null if the box does not belong to this result */
-  want(prompt) {
+  /**
+   * @param {string | null} prompt text of the prompt box; null if the box does not belong to this result
+   * @param {Record<string, any> | null} [controls]
+   */
+  want(prompt, controls = this.controls) {
     this.wanted = prompt;
+    this.controls = controls;
     this.schedule();
   }
 

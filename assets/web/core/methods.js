@@ -1,6 +1,6 @@
 // Names and properties of the decoding methods, from the table METHODS (core/table.js).
 
-import { METHODS } from "./table.js";
+import { METHODS, SETTINGS } from "./table.js";
 
 /**
  * Returns the key in METHODS for these settings. MARS without masks that verifies drafts of prompt lookup has the key
@@ -37,6 +37,12 @@ export function doesText(settings) {
   const hasLookup = obeys.includes("lookup") && settings.lossless && settings.lookup;
   return `${drafts}${hasLookup ? " and lookup" : ""}, ${isVerified(settings) ? "verified" : "unverified"}`;
 }
+
+// Settings with a control of Live, and those of them that act on all methods.
+export const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
+  (name) => SETTINGS[name].isShown,
+);
+export const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon);
 
 export const NUM_METHODS = Object.keys(METHODS).length - 1; // not counting plain AR
 

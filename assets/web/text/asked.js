@@ -3,9 +3,13 @@
 
 import { joinBytes, withoutBidi } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
+import { isFirst, mainLane } from "../core/folds.js";
 import { counted, joined, short } from "../core/words.js";
+import { COMMON } from "../core/methods.js";
+import { laneText } from "./settings.js";
 
-const FOREIGN = "The prompt has changed. Press Run.";
+/** @type {Record<string, string>} */
+const FOREIGN = { true: "The prompt has changed. Press Run.", settings: "The settings have changed. Press Run." };
 
 /**
  * Describes the settings that apply to the whole run.
@@ -20,12 +24,17 @@ export function onceText(settings) {
 const MOST_CHARACTERS = 120; // maximum characters of a system prompt that are shown
 
 /**
- * Describes the settings that apply to the whole run, and its system prompt.
+ * Describes the settings of a run and its system prompt.
+ * @param {Lane} main
  * @param {HeaderEvent} header
  */
-function runText({ settings, system }) {
+function runText(main, { settings, system }) {
   const text = system && system.length > MOST_CHARACTERS ? `${system.slice(0, MOST_CHARACTERS)}…` : system;
-  return joined(settings && onceText(settings), text && `system prompt “${withoutBidi(text)}”`);
+  return joined(
+    !main.isAr && laneText(main),
+    settings && onceText(settings),
+    text && `system prompt “${withoutBidi(text)}”`,
+  );
 }
 
 export class Asked {
@@ -46,20 +55,23 @@ export class Asked {
   /**
    * Draws the prompt of a result. prompt: null if there is no result. settings: a description of the settings. wanted:
    * the text of the page's prompt box, null if there is no such box. recorded: the checkpoint, if the result is the
-   * recording with which the page opens, so another prompt is expected.
+   * recording with which the page opens, so another prompt is expected. hasMoved: whether the page's controls would now
+   * start a run with other settings.
    * @param {string | null} prompt
    * @param {string} [settings]
    * @param {string | null} [wanted]
    * @param {string} [recorded]
+   * @param {boolean} [hasMoved]
    */
-  draw(prompt, settings = "", wanted = null, recorded = "") {
-    const isForeign = Boolean(prompt) && wanted !== null && wanted !== prompt;
+  draw(prompt, settings = "", wanted = null, recorded = "", hasMoved = false) {
+    const isOther = Boolean(prompt) && wanted !== null && wanted !== prompt;
+    const foreign = !isOther && prompt && hasMoved ? "settings" : String(isOther);
     this.element.hidden = prompt === null;
-    this.element.dataset.foreign = recorded ? "opening" : String(isForeign);
+    this.element.dataset.foreign = recorded ? "opening" : foreign;
     put(this.recorded, recorded && "Prompt:");
     put(this.prompt, prompt || "");
     put(this.settings, settings);
-    put(this.foreign, isForeign && !recorded ? FOREIGN : "");
+    put(this.foreign, recorded ? "" : (FOREIGN[foreign] ?? ""));
   }
 
   /**
@@ -68,13 +80,37 @@ export class Asked {
    * @param {Lane[]} lanes
    * @param {string | null} wanted
    * @param {string} recorded
+   * @param {Record<string, any> | null} controls
    */
-  drawRun(lanes, wanted, recorded) {
+  drawRun(lanes, wanted, recorded, controls) {
     const read = lanes.find((lane) => lane.header);
     const header = read?.header;
     this.context.draw(read);
-    this.draw(lanes.length ? header?.prompt || "" : null, header ? runText(header) : "", wanted, recorded);
+    const text = header ? runText(mainLane({ lanes }), header) : "";
+    const isOver = lanes.length > 0 && lanes.every(({ end }) => end);
+    const hasMoved = controls !== null && isOver && isOtherRun(lanes, controls);
+    this.draw(lanes.length ? header?.prompt || "" : null, text, wanted, recorded, hasMoved);
   }
+}
+
+/**
+ * Returns whether the page's controls differ from the checkpoint, the lanes and the settings of a finished run.
+ * @param {Lane[]} lanes
+ * @param {Record<string, any>} controls values by the names of settings
+ */
+export function isOtherRun(lanes, controls) {
+  const main = mainLane({ lanes });
+  const { facts, header } = main;
+  const settings = /** @type {Record<string, unknown> | null} */ (main.settings);
+  if (!header || !settings) return false;
+  const names = lanes.map(({ method }) => method).sort();
+  const isOtherRace = !lanes.some(isFirst) && String([...controls.view].sort()) !== String(names);
+  /** @type {Record<string, unknown>} */
+  const chosen = { ...controls, ...(controls.auto ? { block_size: "auto" } : {}) };
+  const moved = [...facts.obeys, ...COMMON].filter((name) => name in settings && name in chosen);
+  return (
+    isOtherRace || controls.checkpoint !== header.checkpoint || moved.some((name) => chosen[name] !== settings[name])
+  );
 }
 
 /**

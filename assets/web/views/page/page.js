@@ -4,8 +4,8 @@
 
 import { NO_COPY, copied, isModified, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
-import { factsOf, nameOf } from "../../core/methods.js";
-import { METHODS, SETTINGS } from "../../core/table.js";
+import { CHOSEN, COMMON, factsOf, nameOf } from "../../core/methods.js";
+import { METHODS } from "../../core/table.js";
 import { forget } from "../../core/storage.js";
 import { mountTabs, openView } from "../../core/tabs.js";
 import { SHARE } from "../../core/texts.js";
@@ -45,14 +45,13 @@ export function mountPage() {
     answers: [...ANSWERED, "pin"],
     asked,
     giveBack,
-    remember,
     reset,
     restore,
     checkpointBefore,
     share,
     shareSetup,
     runValues,
-    prompt: mountPrompt(),
+    ...mountWishes(),
   });
 }
 
@@ -218,30 +217,42 @@ async function copiedSetup(base, names, values) {
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
 const DESK = "#desk"; // the controls next to the race view
 
-// Returns the function that the page calls whenever a prompt box changes. The function passes the box's text to the
-// view, which reports if its results belong to another prompt. Also makes the race view remove an old error message
-// when a control is used.
-function mountPrompt() {
+// Returns the functions that the page calls whenever a prompt box or another control changes. They pass the prompt and
+// the controls to the view, which reports if its results belong to others. Also makes the race view remove an old error
+// message when a control is used.
+function mountWishes() {
   /** @type {Record<string, string>} */
   const wanted = {};
+  /** @type {Record<string, unknown> | null} */
+  let controls = null;
   /** @param {string} place */
   const informView = (place) =>
     whenThere(
       () => document.querySelector(VIEWS[place])?.lineView,
-      (view) => view.want(place === "live" ? wantedOf(wanted[place]) : wanted[place]),
+      (view) => {
+        const prompt = place in wanted ? wanted[place] : view.wanted;
+        if (place === "live") view.want(prompt === null ? null : wantedOf(prompt), controls);
+        else view.want(prompt);
+      },
     );
   /** @param {Event} given */
   const acted = ({ target }) => {
     if (target instanceof Element && target.closest(DESK)) document.querySelector(VIEWS.live)?.lineView?.dismiss();
   };
   for (const act of ["input", "change", "click"]) document.addEventListener(act, acted);
-  /**
-   * @param {string} place
-   * @param {string} prompt
-   */
-  return (place, prompt) => {
-    wanted[place] = prompt;
-    informView(place);
+  return {
+    /** @type {(place: string, prompt: string) => void} */
+    prompt(place, prompt) {
+      wanted[place] = prompt;
+      informView(place);
+    },
+    /** @type {typeof remember} */
+    remember(place, names, values) {
+      remember(place, names, values);
+      if (place !== "live") return;
+      controls = Object.fromEntries(names.map((name, i) => [name, values[i]]));
+      informView(place);
+    },
   };
 }
 
@@ -297,10 +308,6 @@ function mountApi() {
 // The requests that the page accepts from a view: to repeat the displayed run, and to branch from one of its tokens.
 // The server validates the settings.
 const ANSWERED = ["run", "branch"];
-const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
-  (name) => SETTINGS[name].isShown && name !== "max_new_tokens",
-);
-const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // settings that act on all methods
 
 /** @type {Order | null} */
 let ordered = null;
@@ -316,7 +323,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   const from = kind === "branch" ? laneOf(run, lane) : main;
   const continued = kind === "branch" ? [...from.tokens.slice(0, token).map((emitted) => emitted.id), id] : [];
   const { checkpoint, prompt, system } = headerOf(from);
-  const names = run.lanes.map(({ name }) => name).filter((name) => name in METHODS);
+  const names = run.lanes.map(({ method }) => method).filter((name) => name in METHODS);
   return {
     checkpoint,
     asked: JSON.stringify({

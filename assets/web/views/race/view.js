@@ -245,7 +245,7 @@ export class RaceView extends LineView {
     });
     put(this.status, this.opening.isDue ? "" : sentence); // the label says that it is a recording
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
-    this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.recorded);
+    this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.recorded, this.controls);
     if (!run || !run.lanes.length) return this.drawer.draw();
     const main = mainLane(run);
     attribute(root, { "data-at": this.at });
