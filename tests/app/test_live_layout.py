@@ -128,22 +128,23 @@ def test_tau_and_b_act_on_a_running_lane_in_both_modes(
     def settings():
         return running(served_handlers).transcripts[0].run.settings
 
-    for mode in ("Unverified", "Same text as AR"):
+    for mode, tau, block_size in (("Unverified", 0.45, 3), ("Same text as AR", 0.55, 2)):
         page.click(f"#lossless label:has-text('{mode}')")
         says = page.locator("#settings-do p:visible")
         playwright.expect(says).to_have_count(1)
         start(page)
         page.check("#auto input")
-        set_knob(page, "tau", 0.45)
-        set_knob(page, "block_size", 3)  # which ends auto
+        set_knob(page, "tau", tau)
+        set_knob(page, "block_size", block_size)  # which ends auto
         playwright.expect(page.locator("#auto input")).not_to_be_checked()
         page.wait_for_function(
-            """() => {
+            """([tau, blockSize]) => {
               const { settings } = document.querySelector("#race .mars-race").lineView.run.lanes[0];
-              return settings.tau === 0.45 && settings.block_size === 3;
-            }"""
+              return settings.tau === tau && settings.block_size === blockSize;
+            }""",
+            arg=[tau, block_size],
         )
-        assert (settings().tau, settings().block_size) == (0.45, 3)
+        assert (settings().tau, settings().block_size) == (tau, block_size)
         assert settings().lossless == (mode != "Unverified")
         stop(page)
 
