@@ -21,7 +21,7 @@ def handlers(tmp_path_factory: pytest.TempPathFactory) -> Handlers:
     folder = tmp_path_factory.mktemp("capped")
     backend = ScriptedBackend("word " * 400, forward_seconds=0.0)
     caps = {"max_new_tokens": MOST_TOKENS, "max_prompt_chars": MOST_CHARS}
-    return make_handlers(folder, backend, data=str(folder), port=0, **caps)
+    return make_handlers(folder, backend, port=0, **caps)
 
 
 @pytest.fixture(scope="module")

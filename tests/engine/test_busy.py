@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -111,7 +110,7 @@ def test_a_server_lowers_tau_while_requests_wait(engine: Engine) -> None:
             "messages": [{"role": "user", "content": "Write 1 2 3 backwards"}]}  # fmt: skip
     statuses: list[int] = []
     app = make_app(models, expose=metrics.expose)
-    with TestClient(app) as client, closing(metrics):
+    with TestClient(app) as client:
 
         def ask() -> None:
             statuses.append(client.post("/v1/chat/completions", json=body).status_code)

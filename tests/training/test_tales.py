@@ -14,7 +14,7 @@ from mars_runtime.lab.training.tales import (
     sentences,
     tale_passages,
 )
-from mars_runtime.tasks import check, is_checkable
+from mars_runtime.tasks import is_checkable
 
 TALE = "The fox number {i} went to the old mill. She saw a lamp there, and it was lit.\n"
 
@@ -60,7 +60,7 @@ def test_questions_keep_the_sentences_around_the_answer(data: Path) -> None:
     tasks = fairytale_questions(data, "train") + fairytale_questions(data, "eval")
     assert len(tasks) == 60
     assert all(len(task.prompt) < 600 and "a lamp" in task.prompt for task in tasks)
-    assert all(check(task, task.answer) and not check(task, "The mill.") for task in tasks)
+    assert all("lamp" in task.answer and not is_checkable(task) for task in tasks)
 
 
 def test_sentences_and_passages_lose_no_words() -> None:
