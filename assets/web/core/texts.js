@@ -9,7 +9,7 @@ export const STATUS = {
   landing: "Done. Playing back the last passes.",
   alone: "Running.",
   turns: "Running. The methods take turns.",
-  stopped: "Stopped. The texts so far are shown.",
+  stopped: "Stopped.",
   failed: "The run failed. Run it again.",
   lost: "The connection was interrupted and the server no longer has this run. Run it again.",
   broken: "This trace cannot be read: one of its lines is invalid.",
