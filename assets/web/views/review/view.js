@@ -86,11 +86,11 @@ export class ReviewView {
     };
     root.addEventListener("click", (event) => {
       const act = targetOf(event).closest("[data-act]")?.getAttribute("data-act");
+      if (act !== "delete") this.drawDelete(); // any other press takes the question back
       if (!act) return;
       this.parts.menu.open = act === "delete" && !this.isSure;
       acts[act]();
     });
-    this.parts.menu.addEventListener("toggle", () => this.parts.menu.open || this.drawDelete());
     this.parts.select.addEventListener("change", () => this.chooseSet(this.parts.select.value));
     this.parts.file.addEventListener("change", () => {
       const [chosen] = this.parts.file.files;
