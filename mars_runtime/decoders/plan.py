@@ -362,19 +362,18 @@ class FeedPolicy:
 
         Raises DecodeError if rows have automatic B but no costs were measured; it names these rows.
         """
-        feeds, automatic, least_width = [], [], 1
-        for row, current in zip(rows, settings, strict=True):
-            feed = FeedLimits(0, 0)
-            if current.is_auto:
-                automatic.append((row, current))
-            else:
-                feed = FeedLimits.of(current, self._block_size)
-                least_width = max(least_width, plan_row(row, current, feed, True).layout.num_fed)
-            feeds.append(feed)
+        pairs = list(zip(rows, settings, strict=True))
+        automatic = [(row, current) for row, current in pairs if current.is_auto]
+        feeds = [FeedLimits.of(current, self._block_size) for current in settings]
         if not automatic:
             return feeds
         if self._costs is None:
             raise DecodeError(NOT_MEASURED, tuple(row.number for row, _ in automatic))
+        widths = [
+            plan_row(*pair, feed, True).layout.num_fed
+            for pair, feed in zip(pairs, feeds, strict=True)
+            if not pair[1].is_auto
+        ]
         curve = self._curve = self._costs.curve(len(rows))
         drafters, offers = [], []
         for row, current in automatic:
@@ -384,7 +383,7 @@ class FeedPolicy:
             start = len(row.pending) - row.num_drafts
             drafters.append(row.drafter)
             offers.append(row.drafter.offers(current, start, num_drafts, curve))
-        chosen = iter(choose(drafters, offers, curve, least_width))
+        chosen = iter(choose(drafters, offers, curve, max(widths, default=1)))
         return [
             FeedLimits.of_offer(next(chosen)) if current.is_auto else feed
             for feed, current in zip(feeds, settings, strict=True)
