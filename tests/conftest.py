@@ -121,6 +121,11 @@ def is_full_attack(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--attack-full"))
 
 
+def no_folder() -> Path:
+    """Stand in for the folder of stored costs, so that no test depends on an earlier one."""
+    raise OSError("no costs are stored during tests")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _warm_in_a_moment() -> Iterator[None]:
     """What a forward costs is measured once, not for seconds at each load: here it only has to be
@@ -133,6 +138,7 @@ def _warm_in_a_moment() -> Iterator[None]:
         patch.setattr("mars_runtime.engine.costs.MASKED", (1,))
         patch.setattr("mars_runtime.engine.costs.BUDGET_SECONDS", 0.0)
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1, 2))
+        patch.setattr("mars_runtime.engine.costs.cache_folder", no_folder)
         yield
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mars_runtime.settings import MAX_FED
 
@@ -43,6 +43,22 @@ class ForwardCosts:
     seconds: float = 0.0
     masks: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the costs as JSON values."""
+        names = ("depth", "rho", "seconds", "masks")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ForwardCosts:
+        """Return the costs in JSON values. Raises ValueError, TypeError or KeyError for others."""
+        rho, masks = (
+            {int(rows): tuple(map(float, costs)) for rows, costs in values[name].items()}
+            for name in ("rho", "masks")
+        )
+        if not rho or not all(rho.values()) or not all(min(costs) >= 1 for costs in rho.values()):
+            raise ValueError("no costs")
+        return cls(int(values["depth"]), rho, float(values["seconds"]), masks)
 
     def curve(self, num_rows: int) -> Curve:
         """Return the costs for ``num_rows`` rows of up to MAX_FED tokens.

@@ -190,12 +190,12 @@ class CheckpointBackend(Backend):
         torch.set_num_threads(base)
 
     def _warm_up(self) -> None:
-        from mars_runtime.engine.costs import measure_costs
+        from mars_runtime.engine.costs import stored_costs
 
         prompt, all_settings = self.warm_up_alone()
         fewer = [rows for rows in (1, 2, 4, 8) if rows < self._room.num_rows]
         rows = [*fewer, self._room.num_rows]
-        self.costs = measure_costs(self._checkpoint, rows, self._check_stopped)
+        self.costs = stored_costs(self._checkpoint, rows, self._check_stopped)
         all_settings = [choice for choice in all_settings if not choice.facts.is_alone]
         batch = self.batch()
         live = list(range(min(len(all_settings), self._room.num_rows)))

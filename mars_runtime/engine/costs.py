@@ -5,17 +5,20 @@ A step includes planning, the forward pass, reading the predictions and acceptin
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.files.outputs import OutputError, write_text
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.threads import Threads
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings
-from mars_runtime.system.machine import num_cores
+from mars_runtime.system.machine import cache_folder, device_name, num_cores, versions
 
 CONTEXT_TOKENS = 128  # number of tokens in the KV cache before the timed ones
 SHORT_STEP_SECONDS = 0.02  # MANY is used only if a step of one token takes less time
@@ -23,11 +26,47 @@ MANY = (*range(1, 10), 12, 16)  # tokens to time with one row; costs in between 
 FEW = (1, 2, 3, 4, 6, 8, 16)  # the same for a slow model
 BATCH = (1, 2, 4, 8)  # tokens per row to time with several rows
 MASKED = (1, 3, 7)  # numbers of masks for which the additional cost is measured
-BUDGET_SECONDS = 1.2  # for each number of rows, after the minimum number of rounds
+BUDGET_SECONDS = 1.2  # for one row, half of it for more rows, after the minimum number of rounds
 ROUNDS = range(3, 16)  # minimum and maximum number of rounds
 
 Shape = tuple[int, int]
 """Tokens per row of a step, and how many of them are masks."""
+
+
+def stored_costs(
+    checkpoint: Checkpoint,
+    rows: Sequence[int],
+    before_step: Callable[[], None] = lambda: None,
+) -> ForwardCosts:
+    """Return the costs that this machine measured at an earlier start, or measure and store them.
+
+    The file in ``costs/`` of the cache folder is named by a digest of what the costs depend on. A
+    file that cannot be read or written is ignored. Delete the folder to measure again.
+    """
+    with steady_threads(checkpoint.model.threads):
+        path = None
+        with suppress(OSError):
+            path = cache_folder() / "costs" / f"{_digest(checkpoint, rows)}.json"
+        if path is not None:
+            with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+                return ForwardCosts.from_dict(json.loads(path.read_bytes()))
+        costs = measure_costs(checkpoint, rows, before_step)
+        if path is not None:
+            with suppress(OSError, OutputError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_text(path, json.dumps(costs.to_dict()))
+    return costs
+
+
+def _digest(checkpoint: Checkpoint, rows: Sequence[int]) -> str:
+    """Return a digest of what costs depend on: machine, versions, model, threads, shapes."""
+    model, threads = checkpoint.model, checkpoint.model.threads
+    shapes = (MANY, FEW, BATCH, MASKED, tuple(rows), CONTEXT_TOKENS, ROUNDS)
+    described = (
+        *(device_name(model.device), versions(), threads.fixed if threads else None, shapes),
+        *(type(model).__name__, model.arithmetic, model.config, checkpoint.name),
+    )
+    return hashlib.sha256(repr(described).encode()).hexdigest()[:32]
 
 
 def measure_costs(
@@ -91,9 +130,10 @@ def _minima(
         before_step()
         timer.seconds(shape)  # Not recorded: the first step of a shape may allocate or compile.
     rounds: list[list[float]] = []
+    budget = BUDGET_SECONDS if num_rows == 1 else BUDGET_SECONDS / 2
     began = time.perf_counter()
     while len(rounds) < ROUNDS.stop:
-        if len(rounds) >= ROUNDS.start and time.perf_counter() - began > BUDGET_SECONDS:
+        if len(rounds) >= ROUNDS.start and time.perf_counter() - began > budget:
             break
         rounds.append([])
         for shape in shapes:

@@ -72,6 +72,24 @@ def test_masks_cost_nothing_where_there_are_none(monkeypatch: pytest.MonkeyPatch
     assert costs.measure_costs(CHECKPOINT).masks == {1: ()}  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("damage", [None, "", "[]", '{"rho": {"1": []}, "masks": {}}'])
+def test_costs_are_measured_once_per_machine(
+    damage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later engine reads them, and measures again if the file is damaged."""
+    checkpoint = load_checkpoint("mars-tiny")
+    monkeypatch.setattr(costs, "cache_folder", lambda: tmp_path)
+    first = costs.stored_costs(checkpoint, (1, 2))
+    (file,) = tmp_path.glob("costs/*.json")
+    monkeypatch.setattr(costs, "_Timer", Timer)
+    if damage is None:
+        assert costs.stored_costs(checkpoint, (1, 2)) == first
+    else:
+        file.write_text(damage)
+        assert costs.stored_costs(checkpoint, (1, 2)).seconds == 2.0
+    assert costs.stored_costs(checkpoint, (1, 4)).seconds == 2.0  # other shapes, another file
+
+
 FILL = DecodeSettings("block_diffusion", tau=0.01, max_new_tokens=24)
 AR = DecodeSettings("ar", max_new_tokens=24)
 
