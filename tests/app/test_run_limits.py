@@ -29,7 +29,7 @@ from scripted_page import (
     make_handlers,
     page_served,
 )
-from visitor import Visitor, assert_serves, post
+from visitor import Visitor, assert_serves
 
 from app.api import runs
 from app.api.runs import compare, generate
@@ -116,24 +116,15 @@ def test_runs_without_a_stream_are_ended_and_dropped(
 
 
 def test_what_is_watched_goes_on_past_the_grace(served: Served, backend: ScriptedBackend) -> None:
-    """A run of the page, a call of an endpoint, the opening of a page that is slow to listen."""
+    """A run of the page, and a call of an endpoint."""
     page, _ = served
     backend.forward_seconds = 0.1
     num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
-    slow, watching = Visitor(page.url), Visitor(page.url)
-    (opening,) = (
-        dependency["id"]
-        for dependency in page.blocks.config["dependencies"]
-        if [what for _, what in dependency["targets"]] == ["load"]
-        and dependency["queue"] is not False
-    )
-    body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": slow.session}
-    assert post(page.url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
+    watching = Visitor(page.url)
     assert watching.run(view="ar", max_new_tokens=num_tokens)[0] == 200
     began = time.monotonic()
     assert '\\"reason\\":\\"limit\\"' in json.dumps(watching.stream()[-2])
     assert time.monotonic() - began > run_limits.GRACE_SECONDS
-    assert any(message["msg"] == "process_completed" for message in slow.stream())
     event = json.loads(call(page.url, num_tokens)[1])["event_id"]
     address = f"{page.url}gradio_api/call/generate/{event}"
     with urllib.request.urlopen(address, timeout=60) as answer:

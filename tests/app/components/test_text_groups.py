@@ -25,7 +25,11 @@ SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
   return [backgroundImage.split("linear-gradient").at(-1), color];
 }})"""
 PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
-  .filter((node) => node.offsetParent).map((node) => [node.offsetLeft, node.offsetTop])"""
+  .filter((node) => node.offsetParent).map((node) => {{
+    // Unlike offsetLeft, also known before the browser finds that a new segment is in view.
+    const [own, segment] = [node, node.closest(".rv-seg")].map((n) => n.getBoundingClientRect());
+    return [Math.round(own.x - segment.x), Math.round(own.y - segment.y)];
+  }})"""
 
 
 def colour(css: str) -> str:
