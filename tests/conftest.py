@@ -59,6 +59,26 @@ TRANSFORMERS = {
 }
 
 
+UNIT_FOLDERS = {"decoders", "evaluation", "review", "tasks", "training"}
+NOT_UNIT = {
+    "test_install.py",
+    "test_laws.py",
+    "test_measure_gpu.py",
+    "test_notebook.py",
+    "test_portable.py",
+    "test_surfaces.py",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need no browser, no server and little time."""
+    root = Path(__file__).parent
+    for item in items:
+        folder = item.path.parent
+        if folder.name in UNIT_FOLDERS or (folder == root and item.path.name not in NOT_UNIT):
+            item.add_marker(pytest.mark.unit)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
