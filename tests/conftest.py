@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import ssl
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -59,15 +60,12 @@ TRANSFORMERS = {
 }
 
 
-UNIT_FOLDERS = {"decoders", "evaluation", "review", "tasks", "training"}
-NOT_UNIT = {
-    "test_install.py",
-    "test_laws.py",
-    "test_measure_gpu.py",
-    "test_notebook.py",
-    "test_portable.py",
-    "test_surfaces.py",
-}
+UNIT_FOLDERS = {"decoders", "evaluation", "review", "tasks"}
+# Files below tests/ and in UNIT_FOLDERS that run models for many seconds, or start processes.
+NOT_UNIT = re.compile(
+    r"test_(laws?|law_\w+|laws_\w+|install|measure_gpu|notebook|portable|surfaces|cli_\w+|documents"
+    r"|chat_templates|prefix_reuse|families|sandbox|adaptive|speculative|cursor)\.py"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,7 +73,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:
         folder = item.path.parent
-        if folder.name in UNIT_FOLDERS or (folder == root and item.path.name not in NOT_UNIT):
+        is_near = folder == root or folder.name in UNIT_FOLDERS
+        is_late = {"slow", "gpu", "timed"} & {mark.name for mark in item.iter_markers()}
+        if is_near and not is_late and not NOT_UNIT.fullmatch(item.path.name):
             item.add_marker(pytest.mark.unit)
 
 
