@@ -148,7 +148,9 @@ def test_pinned_runs_are_a_set(page: playwright.Page) -> None:
     page.click("#run")
     page.wait_for_selector("#race .mars-race[data-state=finished]")
     page.click("#race .ex-menu > summary")
-    for pin in page.locator("#race .ex-line button:text-is('Pin')").all():
+    pins = page.locator("#race .ex-line button:text-is('Pin')")
+    pins.nth(1).wait_for()  # The menu gets its lines when it has opened.
+    for pin in pins.all():
         pin.click()
         page.wait_for_selector("#race .ex-said:not(:empty)")
         page.wait_for_function("button => !button.disabled", arg=pin.element_handle())
