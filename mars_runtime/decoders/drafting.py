@@ -42,14 +42,13 @@ RATE_MEMORY, RATE_WEIGHT = 0.97, 3.0  # decay of the rate, and weight of its pri
 WORTH_MEMORY = 0.9  # decay of the value of mask proposals
 EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # confidences that separate the categories of mask proposals
 FIRST_LOOKUP = len(EDGES) + 1
-LATER_LOOKUP = FIRST_LOOKUP + MAX_MATCH
 GUESSES = (
     *(0.1, 0.3, 0.45, 0.6, 0.75, 0.9),  # mask proposals by confidence
     *(0.25, 0.55, 0.63, 0.7),  # the first token of prompt lookup, by length of the match
     *(0.65, 0.75, 0.78, 0.88),  # its later tokens, given that those before were right
 )
 """Prior acceptance probability of each category of predictions."""
-FIRST_MASK, OUTWARD = 0.55, 0.92
+FIRST_MASK, MASK_DECAY = 0.55, 0.92
 """Prior of the first mask, and that of each further one as a share of the mask before."""
 
 
@@ -97,7 +96,7 @@ class Averages:
         chances, all_right, guess = [], 1.0, FIRST_MASK
         for right, wrong, weight in self._masks[:most_masks]:
             chance = (right + weight * guess) / (right + wrong + weight)
-            all_right, guess = all_right * chance, OUTWARD * chance
+            all_right, guess = all_right * chance, MASK_DECAY * chance
             if all_right < FLOOR:
                 break
             chances.append(all_right)

@@ -44,17 +44,14 @@ def stored_costs(
     file that cannot be read or written is ignored. Delete the folder to measure again.
     """
     with steady_threads(checkpoint.model.threads):
-        path = None
-        with suppress(OSError):
-            path = cache_folder() / "costs" / f"{_digest(checkpoint, rows)}.json"
-        if path is not None:
-            with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-                return ForwardCosts.from_dict(json.loads(path.read_bytes()))
+        name = f"costs/{_digest(checkpoint, rows)}.json"
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            return ForwardCosts.from_dict(json.loads((cache_folder() / name).read_bytes()))
         costs = measure_costs(checkpoint, rows, before_step)
-        if path is not None:
-            with suppress(OSError, OutputError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_text(path, json.dumps(costs.to_dict()))
+        with suppress(OSError, OutputError):
+            path = cache_folder() / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, json.dumps(costs.to_dict()))
     return costs
 
 
