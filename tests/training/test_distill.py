@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.lab.commands import UsageError
 from mars_runtime.lab.training.adapter.streams import read_clean
 from mars_runtime.lab.training.backbone import Backbone, read_base
-from mars_runtime.lab.training.distill import requests, store
+from mars_runtime.lab.training.distill import requests, run, store
 from mars_runtime.lab.training.distill.cli import parse_part
 from mars_runtime.lab.training.distill.mixture import (
     SHARES,
@@ -26,8 +28,9 @@ from mars_runtime.lab.training.distill.mixture import (
     interleave,
     mixture,
     runs,
+    without_near_duplicates,
 )
-from mars_runtime.lab.training.distill.run import generate, open_user_turn, with_roles
+from mars_runtime.lab.training.distill.run import Completion, generate
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -56,9 +59,27 @@ def test_every_prefix_holds_each_kind_in_its_share() -> None:
 
 
 def test_about_one_prompt_in_fifty_is_held_out_and_always_the_same() -> None:
-    remaining = [Prompt("a", (f"prompt {i}",)).is_held_out for i in range(5000)]
-    assert 60 <= sum(remaining) <= 140
-    assert remaining == [Prompt("b", (f"prompt {i}",)).is_held_out for i in range(5000)]
+    prompts = [Prompt.of("a", (f"prompt {i}",)) for i in range(5000)]
+    assert 60 <= sum(prompt.is_held_out for prompt in prompts) <= 140
+    again = [Prompt.of("b", (f"prompt {i}",)) for i in range(5000)]
+    assert [p.is_held_out for p in prompts] == [p.is_held_out for p in again]
+    follow_ups = [replace(prompt, turns=(*prompt.turns, "yes", "why")) for prompt in prompts]
+    assert [p.is_held_out for p in prompts] == [p.is_held_out for p in follow_ups]
+
+
+def test_about_one_prompt_in_four_has_another_system_prompt() -> None:
+    prompts = [Prompt.of("a", (f"prompt {i}",)) for i in range(5000)]
+    others = [prompt for prompt in prompts if prompt.system is not None]
+    assert 1000 <= len(others) <= 1500
+    assert {prompt.system for prompt in others} == set(requests.SYSTEMS)
+    assert all(p.conversation[0] == ("system", p.system) for p in others)
+    assert all(len(p.conversation) == 1 for p in prompts if p.system is None)
+
+
+def test_texts_that_begin_alike_or_have_the_same_words_are_near_duplicates() -> None:
+    long = "What are the main differences between cats and dogs"
+    texts = [long, f"{long}, and birds?", "Why is it so?", "so: why IS it", "Why is it not so?"]
+    assert list(without_near_duplicates(texts)) == [long, "Why is it so?", "Why is it not so?"]
 
 
 @pytest.mark.parametrize("drawn", [requests.code_requests, requests.chat_requests])
@@ -72,23 +93,28 @@ def test_drawn_requests_are_many_whole_and_repeatable(drawn: object) -> None:
         assert all(text.strip() for text in turns)
 
 
-def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
-    write = lambda name, rows: (tmp_path / name).write_text(  # noqa: E731
+def write_texts(folder: Path) -> None:
+    write = lambda name, rows: (folder / name).write_text(  # noqa: E731
         "".join(json.dumps(row) + "\n" for row in rows)
     )
     passage = " ".join(f"The {word} met another {word} on the road." for word in ("fox", "hen") * 5)
     write("chat_prompts_train.jsonl", [{"prompt": FOURTEEN}, {"prompt": "Tell me a joke."}])
+    write("chat_prompts_more.jsonl", [{"prompt": "Explain Ohm's law."}])
     write("gsm8k_train.jsonl", [{"question": f"What is {i} and {i}?"} for i in range(50)])
     write("fairytale_sections_train.jsonl", [{"tale": "t", "section": 1, "text": passage}])
     write(
         "fairytale_questions_train.jsonl",
         [{"tale": "t", "sections": "1", "question": "Who?", "answer": "a fox"}],
     )
-    (tmp_path / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n{passage}\n\nshort\n")
+    (folder / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n{passage}\n\nshort\n")
+
+
+def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
+    write_texts(tmp_path)
     prompts = mixture(tmp_path, ["Own prompt."], runs(FOURTEEN), 1, 200)
     body = {prompt.turns[0] for prompt in prompts}
     assert len(prompts) == 200
-    assert {"Tell me a joke.", "Own prompt."} <= body
+    assert {"Tell me a joke.", "Explain Ohm's law.", "Own prompt."} <= body
     assert FOURTEEN not in body
     assert {prompt.kind for prompt in prompts} <= SHARES.keys()
 
@@ -204,9 +230,36 @@ def test_a_folder_without_a_model_is_a_sentence(tmp_path: Path) -> None:
         read_base(str(tmp_path))
 
 
-def test_a_user_turn_is_left_open(folder: Path) -> None:
-    tokenizer = read_base(str(folder)).tokenizer
-    opened = open_user_turn(tokenizer)
-    whole = tokenizer.encode_chat(with_roles(("A small fox",)))
-    assert whole[: len(opened)] == opened
-    assert with_roles(("a", "b", "c"))[1:] == [("assistant", "b"), ("user", "c")]
+def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generated: list[int] = []
+
+    def answer_all(
+        checkpoint: Checkpoint, prompts: list[list[int]], settings: DecodeSettings, rows: int
+    ) -> Iterator[Completion]:
+        generated.append(len(prompts))
+        for index in reversed(range(len(prompts))):
+            number = index if settings.temperature else 0
+            ids = checkpoint.tokenizer.encode(f" this is request {number:03}")
+            yield Completion(index, (*ids, min(checkpoint.tokenizer.eos_ids)), "eos")
+
+    monkeypatch.setattr(run, "generate", answer_all)
+    monkeypatch.setattr(run, "MAX_PROMPT", 4000)
+    write_texts(tmp_path)
+    out = tmp_path / "out"
+    distiller = run.Distiller(str(folder), tmp_path, out, (1, 1), 16, 40, "cpu")
+    distiller.run(60, 30)
+    records = {record.key: record for record in store.read(out)}
+    assert generated[:2] == [30, 60]
+    assert generated[2] == generated[3] == len(records) - 60 > 0
+    first, second = list(records.values())[:60], list(records.values())[60:]
+    for record in second:
+        before = next(r for r in first if record.prompt[: len(r.prompt)] == r.prompt)
+        assert int(before.key, 16) % run.SECOND_TURN_ONE_IN == 0
+        assert record.prompt[len(before.prompt) :][: len(before.response)] == before.response
+        assert record.held_out == before.held_out
+    again = run.Distiller(str(folder), tmp_path, out, (1, 1), 16, 40, "cpu")
+    again.run(60, 30)
+    assert generated[4:] == [0, generated[2], 0]
+    assert {record.key: record for record in store.read(out)} == records

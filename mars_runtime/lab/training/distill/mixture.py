@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -18,23 +18,46 @@ from typing import Any
 from mars_runtime.lab.training.distill import requests
 from mars_runtime.lab.training.distill.requests import Texts, Turns
 
-SHARES = {"chat": 0.40, "maths": 0.16, "code": 0.16, "summary": 0.14, "rewriting": 0.14}
+SHARES = {"chat": 0.70, "maths": 0.09, "code": 0.09, "summary": 0.06, "rewriting": 0.06}
 """Kind of prompt -> its share of the prompts.
 
 Shares of the tokens differ: answers about code are longer than summaries and rewritten texts.
 """
 HELD_OUT_ONE_IN = 50
+OTHER_SYSTEM_ONE_IN = 4
 MIN_SHARED_WORDS = 13
+NUM_FIRST_WORDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
+    """system: None for the checkpoint's default. A follow-up has the ``hash`` of its first request,
+    so a whole conversation is held out or none of it.
+    """
+
     kind: str
     turns: Turns
+    system: str | None
+    hash: int
+
+    @classmethod
+    def of(cls, kind: str, turns: Turns) -> Prompt:
+        """One in OTHER_SYSTEM_ONE_IN prompts has another system prompt, chosen by its hash."""
+        number = zlib.crc32("\x00".join(turns).encode())
+        own = number // HELD_OUT_ONE_IN
+        others = requests.SYSTEMS
+        is_other = own % OTHER_SYSTEM_ONE_IN == 0
+        system = others[own // OTHER_SYSTEM_ONE_IN % len(others)] if is_other else None
+        return cls(kind, turns, system, number)
 
     @property
     def is_held_out(self) -> bool:
-        return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
+        return self.hash % HELD_OUT_ONE_IN == 0
+
+    @property
+    def conversation(self) -> list[tuple[str, str]]:
+        system = [] if self.system is None else [("system", self.system)]
+        return system + [(("user", "assistant")[i % 2], text) for i, text in enumerate(self.turns)]
 
 
 def mixture(
@@ -48,14 +71,13 @@ def mixture(
     reading = requests.questions(texts.questions(), texts.random("reading"))
     half = len(passages) // 2
     collected, by_base = texts.instructions(), iter([(text,) for text in written])
-    drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        # Half of the chat prompts come from the base model, as long as no source is exhausted.
+        # Two thirds are the base model's, as long as no source is exhausted.
         "chat": chain(
-            requests.alternate(collected, by_base, by_base, drawn),
-            requests.alternate(collected, drawn),
-            requests.alternate(by_base, by_base, drawn),
-            drawn,
+            requests.alternate(collected, by_base, by_base),
+            collected,
+            by_base,
+            requests.chat_requests(texts.random("chat")),
         ),
         "maths": texts.maths(),
         "code": requests.code_requests(texts.random("code")),
@@ -87,7 +109,20 @@ def interleave(
         drawn[kind] += 1
         if turns not in seen:
             seen.add(turns)
-            yield Prompt(kind, turns)
+            yield Prompt.of(kind, turns)
+
+
+def without_near_duplicates(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts that neither begin with the same words as an earlier text, nor have the same
+    set of words.
+    """
+    seen: set[Hashable] = set()
+    for text in texts:
+        parts = words(text)
+        keys = {tuple(parts[:NUM_FIRST_WORDS]), frozenset(parts)}
+        if seen.isdisjoint(keys):
+            yield text
+        seen |= keys
 
 
 def words(text: str) -> list[str]:

@@ -19,6 +19,8 @@ Turns = tuple[str, ...]
 _LISTS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 CHAT, CODE, READING = _LISTS["chat"], _LISTS["code"], _LISTS["reading"]
 MATHS_FORMS: list[str] = _LISTS["maths"]
+SYSTEMS: list[str] = _LISTS["systems"]
+"""System prompts other than the default. The first is the one of the base's own template."""
 MIN_WORDS, MAX_WORDS = 40, 150
 
 
@@ -192,8 +194,9 @@ class Texts:
         return random.Random(f"{self._seed}/{name}")
 
     def instructions(self) -> Iterator[Turns]:
-        """Yield the general requests of a public data set, except very short and very long ones."""
-        rows = self._shuffled("chat_prompts_train.jsonl")
+        """Yield the requests of public data sets, except very short and very long ones."""
+        rows = self._rows("chat_prompts_train.jsonl") + self._rows("chat_prompts_more.jsonl")
+        self.random("chat_prompts").shuffle(rows)
         return ((row["prompt"],) for row in rows if 8 <= len(row["prompt"]) <= 1200)
 
     def maths(self) -> Iterator[Turns]:

@@ -9,25 +9,33 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.files.outputs import write_text
 from mars_runtime.lab.training.distill import store
-from mars_runtime.lab.training.distill.mixture import Prompt, benchmark_runs, mixture
-from mars_runtime.lab.training.distill.requests import Turns
+from mars_runtime.lab.training.distill.mixture import (
+    Prompt,
+    benchmark_runs,
+    mixture,
+    without_near_duplicates,
+)
+from mars_runtime.lab.training.distill.requests import Texts
 from mars_runtime.lab.training.train import progress_bar
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.runs.events import FINAL
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.text import Tokenizer
 
 SEED = 20261122
 WRITTEN = "written.jsonl"
 """File name of the prompts that the base model wrote. All parts of a run must share this file."""
 MAX_PROMPT = 384
 WRITTEN_TOKENS = 96
+CHUNK = 2048
+"""Number of prompts that are answered before their conversations continue."""
+SECOND_TURN_ONE_IN = 5
 ENDS = {"eos": "eos", "limit": "length", "repeats": "loop"}
 """Value of ``RowStep.stop`` in the last step of a row -> value of ``end`` in the stored answer."""
 
@@ -60,40 +68,82 @@ class Distiller:
         self.benchmarks = benchmark_runs(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
-        """Answer those of the first ``count`` prompts that have no stored answer yet. written:
-        number of prompts that the base model writes first, if none are stored.
+        """Answer the first ``count`` prompts, and a second request of every fifth conversation.
+        Stored answers are kept. written: number of prompts that the base model writes first, if
+        none are stored.
         """
-        number, parts = self.part
-        tokenizer = self.checkpoint.tokenizer
         if written and not (self.out / WRITTEN).exists():
             self._write_prompts(written)
+        number, parts = self.part
         prompts = mixture(self.data, self._written(), self.benchmarks, SEED, count)
-        done = {record.key for record in store.read(self.out)}
-        unanswered: list[tuple[Prompt, list[int]]] = []
-        for prompt in prompts[number - 1 :: parts]:
-            ids = tokenizer.encode_chat(with_roles(prompt.turns))
-            if len(ids) <= MAX_PROMPT and store.key_of(ids) not in done:
-                unanswered.append((prompt, ids))
-        answers = store.AnswerFile(self.out / f"answers-{number}-of-{parts}.jsonl")
+        self._file = store.AnswerFile(self.out / f"answers-{number}-of-{parts}.jsonl")
+        self._records = {record.key: record for record in store.read(self.out)}
+        for chunk in _chunks(prompts[number - 1 :: parts]):
+            answered = self._answer(chunk)
+            self._answer(self._second_requests(answered))
+
+    def _answer(self, prompts: Sequence[Prompt]) -> list[tuple[Prompt, store.DistillRecord]]:
+        """Return the prompts that fit, with their answers, in the order of ``prompts``."""
+        encode = self.checkpoint.tokenizer.encode_chat
+        encoded = [(prompt, encode(prompt.conversation)) for prompt in prompts]
+        fitting = [(p, ids, store.key_of(ids)) for p, ids in encoded if len(ids) <= MAX_PROMPT]
+        unanswered = [(p, ids) for p, ids, key in fitting if key not in self._records]
         ids_to_answer = [ids for _, ids in unanswered]
         generated = generate(self.checkpoint, ids_to_answer, self.settings, self.rows)
         for answer in metered("answers", len(unanswered), generated):
             if answer.ids:
-                answers.append([record_of(*unanswered[answer.index], answer)])
+                record = record_of(*unanswered[answer.index], answer)
+                self._file.append([record])
+                self._records[record.key] = record
+        return [(p, self._records[key]) for p, _, key in fitting if key in self._records]
+
+    def _second_requests(
+        self, answered: Sequence[tuple[Prompt, store.DistillRecord]]
+    ) -> list[Prompt]:
+        """Let the base model continue every SECOND_TURN_ONE_IN-th complete conversation with the
+        next turn of the user.
+        """
+        decode = self.checkpoint.tokenizer.decode
+        conversations = [
+            replace(prompt, turns=(*prompt.turns, decode(record.response[:-1])))
+            for prompt, record in answered
+            if record.end == "eos" and int(record.key, 16) % SECOND_TURN_ONE_IN == 0
+        ]
+        starts = [self._open_user_turn(prompt.conversation) for prompt in conversations]
+        texts = self._sample(starts, "second requests")
+        return [
+            replace(conversations[index], turns=(*conversations[index].turns, text))
+            for index, text in sorted(texts.items())
+        ]
 
     def _write_prompts(self, count: int) -> None:
-        """Let the base model write prompts, by sampling the user's turn of its chat template."""
-        tokenizer = self.checkpoint.tokenizer
+        """Let the base model write prompts, by sampling the user's turn of its chat template. A
+        third begin with the first words of a collected request, for variety.
+        """
+        texts = Texts(self.data, SEED)
+        given = cycle(first_words(turns[0]) for turns in texts.instructions())
+        beginnings = [next(given) if i % 3 == 0 else "" for i in range(count)]
+        starts = [self._open_user_turn([], text) for text in beginnings]
+        sampled = self._sample(starts, "prompts")
+        whole = (beginnings[index] + text for index, text in sorted(sampled.items()))
+        kept = [text for text in without_near_duplicates(whole) if len(text.split()) >= 3]
+        write_text(self.out / WRITTEN, "".join(json.dumps(text) + "\n" for text in kept))
+
+    def _open_user_turn(
+        self, conversation: Sequence[tuple[str, str]], beginning: str = ""
+    ) -> list[int]:
+        turns = [*conversation, ("user", beginning)]
+        return self.checkpoint.tokenizer.encode_chat(turns, continue_final_message=True)
+
+    def _sample(self, starts: list[list[int]], name: str) -> dict[int, str]:
+        """Return {index of the start: its sampled continuation}, only those that are complete."""
         settings = replace(self.settings, max_new_tokens=WRITTEN_TOKENS, temperature=1.0, seed=SEED)
-        starts = [open_user_turn(tokenizer)] * count
         generated = generate(self.checkpoint, starts, settings, self.rows)
-        texts = [
-            tokenizer.decode(answer.ids[:-1]).strip()
-            for answer in metered("prompts", count, generated)
+        return {
+            answer.index: self.checkpoint.tokenizer.decode(answer.ids[:-1]).rstrip()
+            for answer in metered(name, len(starts), generated)
             if answer.end == "eos"
-        ]
-        lines = [json.dumps(text) + "\n" for text in texts if len(text.split()) >= 3]
-        write_text(self.out / WRITTEN, "".join(lines))
+        }
 
     def _written(self) -> list[str]:
         path = self.out / WRITTEN
@@ -131,12 +181,13 @@ def generate(
                 yield Completion(row.row, tuple(answer[: loop.kept if loop else None]), end)
 
 
-def with_roles(turns: Turns) -> list[tuple[str, str]]:
-    return [(("user", "assistant")[i % 2], text) for i, text in enumerate(turns)]
+def _chunks(prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
+    return (prompts[i : i + CHUNK] for i in range(0, len(prompts), CHUNK))
 
 
-def open_user_turn(tokenizer: Tokenizer) -> list[int]:
-    return tokenizer.encode_chat([("user", "")], continue_final_message=True)
+def first_words(text: str) -> str:
+    """Return the first one, two or three words of a text; the number depends on its length."""
+    return " ".join(text.split()[: 1 + len(text) % 3])
 
 
 def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.DistillRecord:
