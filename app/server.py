@@ -169,9 +169,7 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(PathRouter, endpoint=make_endpoint(engines, runs), paths=ENDPOINT),
         FILES,
         Middleware(GZipMiddleware, compresslevel=PACKED),
-        Middleware(
-            BodyLimit, max_bytes=settings.max_body_bytes, respond=_respond, elsewhere=imports
-        ),
+        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Routes, _accepted_values(page), has_tools=page.mcp_server),
         Middleware(Documents, edit=_edit_document),

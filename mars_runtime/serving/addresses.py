@@ -11,18 +11,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 ORIGINS = "MARS_ALLOWED_ORIGINS"
 """Environment variable with the origins that may call the endpoint from a browser."""
-EXPOSED = ("retry-after",)
-"""Response headers that scripts of other origins may read, in addition to CORS's default ones."""
 METHODS = ("GET", "POST", "DELETE")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
 
 
 class OriginsError(ValueError):
-    """A list of origins contains an invalid one. The message is one sentence."""
+    """The message is one sentence."""
 
 
 def read_origins(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of origins; return them in lower case, as browsers send them.
+    """Parse origins that are separated by commas, in lower case as browsers send them.
 
     Raises OriginsError.
     """
@@ -36,10 +34,8 @@ def read_origins(text: str) -> tuple[str, ...]:
 
 
 def cors(origins: Sequence[str]) -> list[Middleware]:
-    """Return the middleware that lets pages of the given origins call the app.
-
-    The list is empty if there are no origins. Cookies are not allowed, because scripts on these
-    pages send the endpoint's key in a header.
+    """Let pages of these origins call the app, without cookies: their scripts send the key in a
+    header.
     """
     if not origins:
         return []
@@ -50,15 +46,14 @@ def cors(origins: Sequence[str]) -> list[Middleware]:
             allow_methods=METHODS,
             allow_headers=["*"],
             allow_private_network=True,
-            expose_headers=EXPOSED,
+            expose_headers=["retry-after"],
         )
     ]
 
 
 class TrailingSlash:
-    """ASGI middleware that ignores a slash at the end of the path.
-
-    Starlette would redirect, behind a proxy with TLS to the wrong scheme.
+    """Ignores a slash at the end of a path. Starlette would redirect, behind a proxy with TLS to
+    the wrong scheme.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,7 +1,6 @@
 """The text of an answer, from the events of its run.
 
-The text, the position of a stop string and the token count do not depend on how many tokens each
-forward pass adds.
+It does not depend on how many tokens each forward pass adds.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ from mars_runtime.text import Detokenizer, Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class AnswerToken:
-    """A token of the answer.
-
-    start, end: the range of characters that the token adds to the text. start and end are equal if
-    the token adds no character, for example because it is only a part of one. proposal: the model's
-    prediction of the token.
-    """
+    """start, end: the range of characters that the token adds; empty for a part of a character."""
 
     token: int
     start: int
@@ -33,8 +27,6 @@ class AnswerToken:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """New text of an answer and the tokens that it consists of."""
-
     text: str = ""
     tokens: tuple[AnswerToken, ...] = ()
 
@@ -45,9 +37,8 @@ class Piece:
 class StreamedAnswer:
     """The answer of one run, built from the events that were read so far.
 
-    stops: strings that end the answer.
     stop_ids: tokens that end the answer. Like EOS tokens, they are counted but add no text.
-    min_tokens: number of tokens before which stop strings and stop tokens are ignored.
+    min_tokens: number of tokens before which ``stops`` and ``stop_ids`` are ignored.
     """
 
     def __init__(
@@ -88,7 +79,6 @@ class StreamedAnswer:
         return "stop" if is_whole else "length"
 
     def read(self, events: Iterable[Event]) -> Piece:
-        """Read new events and return the text and tokens that they add."""
         text, tokens = "", []
         for event in events:
             if self.is_over:
@@ -107,7 +97,6 @@ class StreamedAnswer:
         return Piece(text, tuple(tokens))
 
     def _flush(self) -> str:
-        """Return the remaining text, when no more follows."""
         return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
 
     def _read_step(self, step: Step) -> str:
@@ -146,11 +135,8 @@ def _up_to(step: Step, num_tokens: int) -> Step:
 
 
 class StopCutter:
-    """Cuts text at the first stop string.
-
-    If several stop strings occur, the text is cut before the one that ends first. If several end at
-    the same character, it is cut before the longest of them. The result does not depend on how the
-    text is split into pieces.
+    """Cuts text before the stop string that ends first, of several before the longest. How the text
+    is split into pieces makes no difference.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -173,7 +159,6 @@ class StopCutter:
         return held[:num_shown]
 
     def flush(self) -> str:
-        """Return the remaining text, when no more follows."""
         remainder, self._held = self._held, ""
         return remainder
 
@@ -188,9 +173,8 @@ class StopCutter:
 
 
 def spelled(token_bytes: bytes) -> str:
-    """Return the text of a token, or its bytes, escaped as OpenAI does it, if they are no text.
-
-    Different bytes always have different spellings.
+    """Return the text of a token or, if its bytes are no text, the bytes as OpenAI escapes them.
+    Different bytes have different spellings.
     """
     try:
         return token_bytes.decode("utf-8")

@@ -1,7 +1,4 @@
-"""The HTTP routes of the endpoint: models, completions, health, metrics and documentation.
-
-Errors are one sentence in OpenAI's format. Routes under ``/v1`` require the key if one is set.
-"""
+"""The HTTP routes of the endpoint: models, completions, health, metrics and documentation."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ from mars_runtime.serving.responses import ResponseEnvelope, ResponsesBody
 from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
-"""Matches all paths of the endpoint, for apps that also serve other paths."""
+"""All paths of the endpoint, for apps that also serve other paths."""
 NO_ROUTE = "This path does not exist. See /docs for all paths."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
 RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
@@ -60,16 +57,12 @@ Expose = Callable[[], bytes]
 
 
 class BodyRequest(Request):
-    """A request whose JSON is parsed as OpenAI's API does it: null counts as absent."""
-
     async def json(self) -> Any:
         content = (await self.body()).removeprefix(BYTE_ORDER_MARK)
         return tidy(from_json(content, allow_inf_nan=False))
 
 
 class BodyRoute(APIRoute):
-    """A route that reads its body with ``BodyRequest``."""
-
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
@@ -89,10 +82,9 @@ def make_app(
 ) -> FastAPI:
     """Return the ASGI app of the endpoint.
 
-    key: the key that clients must send for routes under ``/v1``; empty for none.
-    expose: returns the metrics; None for no metrics.
-    origins: origins that may call the endpoint from a browser.
-    runs: counts the runs of each address; None for a counter of the endpoint alone.
+    key: what clients must send for routes under ``/v1``; empty for none.
+    origins: sites that may call the endpoint from a browser.
+    runs: counts the runs of each address, together with those of the page.
     """
     endpoint = Endpoint(models, caps, runs or AddressCounter(caps.max_runs_per_address))
     keys = KeyCheck(key)
@@ -105,7 +97,7 @@ def make_app(
             *cors(origins),  # outermost, so that scripts of other origins can read errors too
             Middleware(Faults, respond=attrgetter("response")),
             Middleware(TrailingSlash),
-            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, respond=attrgetter("response")),
+            Middleware(BodyLimit, max_bytes=caps.max_body_bytes),
         ],
         exception_handlers={HTTPException: _refuse, RequestValidationError: _refuse},
     )
@@ -164,19 +156,29 @@ class Endpoint:
         events. It is not stored.
         """
         chat = body.chat()
-        choices, envelope = await self._begin(request, chat)
-        response = ResponseEnvelope(body, chat, envelope, choices)
-        return await self._send(request, chat, choices, response)
+        return await self._answer(request, chat, partial(ResponseEnvelope, body, chat))
 
-    async def _answer(self, request: Request, body: AnswerBody) -> Response:
-        choices, envelope = await self._begin(request, body)
-        return await self._send(request, body, choices, envelope)
+    async def _answer(
+        self,
+        request: Request,
+        body: AnswerBody,
+        wrap: Callable[[Envelope, Choices], ResponseEnvelope] | None = None,
+    ) -> Response:
+        choices, chunks = await self._begin(request, body)
+        envelope = wrap(chunks, choices) if wrap else chunks
+        if body.stream:
+            lines = kept_alive(envelope.lines(), self._caps.keep_alive_seconds)
+            return ServerSentEvents(lines, choices)
+        try:
+            await unless_disconnected(request.receive, choices.finish())
+        finally:
+            choices.end()
+        return JSONResponse(envelope.complete())
 
     async def _begin(self, request: Request, body: AnswerBody) -> tuple[Choices, Envelope]:
         """Start the first runs of a request, up to the limit of its address."""
         model = self._models.find(body.model)
-        # Tokenizes the prompts, which can be slow.
-        work = partial(make_requests, body, model, self._caps)
+        work = partial(make_requests, body, model, self._caps)  # tokenizes, which can be slow
         by_prompt = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         owner, tokenizer = address_of(request.client), model.tokenizer
         choices: list[Choice] = []
@@ -199,22 +201,6 @@ class Endpoint:
             group.end()
             raise
         return group, Envelope(body, tokenizer, group)
-
-    async def _send(
-        self,
-        request: Request,
-        body: AnswerBody,
-        choices: Choices,
-        envelope: Envelope | ResponseEnvelope,
-    ) -> Response:
-        if body.stream:
-            lines = kept_alive(envelope.lines(), self._caps.keep_alive_seconds)
-            return ServerSentEvents(lines, choices)
-        try:
-            await unless_disconnected(request.receive, choices.finish())
-        finally:
-            choices.end()
-        return JSONResponse(envelope.complete())
 
 
 def _listed(name: str) -> Json:
@@ -239,7 +225,6 @@ async def _metrics(expose: Expose) -> Response:
 
 
 async def _refuse(request: Request, error: Any) -> Response:
-    """Respond to a request for which there is no route, or whose body is invalid."""
     if isinstance(error, RequestValidationError):
         return field_error(error).response
     sentence = {400: NO_JSON, 405: NO_METHOD}.get(error.status_code, NO_ROUTE)
@@ -279,20 +264,18 @@ class ServerSentEvents(StreamingResponse):
 
 
 async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work``, and cancel it with ClientDisconnect if the client disconnects first."""
-    task = asyncio.ensure_future(work)
+    """Run ``work``. If the client disconnects first, cancel it and raise ClientDisconnect."""
 
     async def listen() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        task.cancel()
 
-    listening = asyncio.ensure_future(listen())
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(listen())
     try:
-        await task
-    except asyncio.CancelledError:
-        if listening.done():
-            raise ClientDisconnect from None
-        raise
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        working.result()
     finally:
-        listening.cancel()
+        working.cancel()
+        leaving.cancel()

@@ -1,8 +1,7 @@
 """The answers to one request: their runs, and their JSON in OpenAI's form.
 
-Each answer is a run of its own; the runs share forward passes. Their events are polled every
-POLL_SECONDS, so the decoding thread does no extra work. Figures such as the number of forward
-passes are under the key ``mars``: next to the choices, or in each choice if there are several.
+Each answer is a run of its own. Events are polled, so the decoding thread does no extra work.
+Figures are under the key ``mars``: next to the choices, or in each choice if there are several.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ LOWERED = "max_tokens was lowered from {} to {}, the most that fits."
 class Choice:
     """One answer to a request, and the run that generates it.
 
-    num_prompt: the prompt's tokens, counted in the usage of its first answer only. echo: the prompt
-    if the answer must begin with it, else empty. pieces: what was read so far.
+    num_prompt: the prompt's tokens, 0 for all but its first answer. echo: the prompt if the answer
+    must begin with it. pieces: what was read so far.
     """
 
     index: int
@@ -59,9 +58,8 @@ class Choice:
         return [token for piece in self.pieces for token in piece.tokens]
 
     def read(self) -> tuple[Piece, bool]:
-        """Read new events; return the new text and tokens, and whether there were events.
-
-        Raises ApiError if the run was cancelled or failed.
+        """Read new events; return what they add, and whether there were any. Raises ApiError if the
+        run was cancelled or failed.
         """
         assert self.run is not None
         events = self.run.events_since(self.num_read)
@@ -78,10 +76,10 @@ class Choice:
 
 
 class Choices:
-    """All answers to one request.
+    """All answers to one request, at most ``at_once`` at the same time.
 
-    at_once: maximum number of runs at the same time. seconds: how long to retry if the engine's
-    queue is full and none of the runs is active. release: called when the runs are over.
+    seconds: how long to retry if the engine's queue is full and none of the runs is active.
+    release: called when the runs are over.
     """
 
     def __init__(
@@ -93,10 +91,8 @@ class Choices:
         release: Callable[[], None],
     ) -> None:
         self.all = tuple(choices)
-        self._engine = engine
-        self._at_once = at_once
-        self._seconds = seconds
-        self._release = release
+        self._engine, self._release = engine, release
+        self._at_once, self._seconds = at_once, seconds
         self._waiting = deque(choices)
         self._active: list[Choice] = []
         self._until = 0.0
@@ -119,7 +115,6 @@ class Choices:
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, Piece | None]]:
         """Yield (choice, piece) for each new piece, and (choice, None) when a choice is complete.
-
         Raises ApiError, or the exceptions of ``begin``.
         """
         while self._waiting or self._active:
@@ -139,7 +134,6 @@ class Choices:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def finish(self) -> None:
-        """Wait until all answers are complete. Raises the exceptions of ``pieces``."""
         async for _ in self.pieces():
             pass
 
@@ -166,7 +160,6 @@ class Envelope:
         self.created = int(time.time())
 
     def complete(self) -> Json:
-        """Return the JSON of a finished response."""
         choices = []
         for choice in self._choices.all:
             shown: Json = {"text": choice.text}
@@ -287,10 +280,7 @@ class Envelope:
         return {}
 
     def figures(self, choice: Choice) -> Json:
-        """Return the statistics of a run, up to the end of its answer.
-
-        Times are device times in seconds.
-        """
+        """Return the statistics of a run, up to the end of its answer, in device seconds."""
         events, end, settings = choice.answer.events, choice.answer.end, choice.request.settings
         requested, allowed = self._body.num_tokens, settings.max_new_tokens
         is_lowered = requested is not None and requested > allowed
@@ -318,7 +308,6 @@ def _chosen(token: AnswerToken) -> tuple[int, float]:
 
 
 def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
-    """Return the ``most`` most probable tokens at a position, with their probabilities."""
     candidates = [_chosen(token), *token.proposal.runners_up]
     return sorted(candidates, key=lambda candidate: -candidate[1])[:most]
 

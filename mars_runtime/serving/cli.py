@@ -1,6 +1,6 @@
 """``python -m mars_runtime serve``: one checkpoint behind an OpenAI-compatible endpoint.
 
-The server starts immediately. While the model is loading, requests are answered with an error.
+The server answers while the model is loading, with an error.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT and return the exit code.
-
-    For an invalid option, print one sentence and return 2.
-    """
+    """Serve until SIGTERM or SIGINT and return the exit code: 2 for an invalid option."""
     try:
         plan, proxies = ServePlan.of(args), num_proxies()
         origins, key = allowed_origins(), api_key()

@@ -17,7 +17,7 @@ from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
 BUSY_SECONDS, DEAD_SECONDS = 1, 10
-"""Seconds after which a client should retry if the queue is full or if an engine has died."""
+"""When a client should retry if the queue is full, or if an engine has died."""
 FAULT = "An error on the server interrupted this request. Send it again, or change it."
 KINDS = {
     400: "invalid_request_error",
@@ -31,19 +31,27 @@ log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """A request is rejected with an HTTP status and one sentence.
+    """A rejected request: an HTTP status and one sentence.
 
-    field: the field of the request that is wrong, if the error concerns a single field.
+    field: the field of the request that is wrong.
     retry_after: seconds after which the client should retry; 0 if a retry cannot succeed.
+    headers: more headers of the response.
     """
 
     def __init__(
-        self, status: int, sentence: str, field: str | None = None, retry_after: int = 0
+        self,
+        status: int,
+        sentence: str,
+        field: str | None = None,
+        retry_after: int = 0,
+        **headers: str,
     ) -> None:
         super().__init__(sentence)
-        self.status = status
-        self.field = field
-        self.retry_after = retry_after
+        self.status, self.field, self.headers = status, field, headers
+        if status == 401:
+            self.headers["www-authenticate"] = "Bearer"
+        if retry_after:
+            self.headers["retry-after"] = str(retry_after)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -53,18 +61,12 @@ class ApiError(Exception):
         return {"error": error}
 
     @property
-    def headers(self) -> dict[str, str]:
-        if self.status == 401:
-            return {"www-authenticate": "Bearer"}
-        return {"retry-after": str(self.retry_after)} if self.retry_after else {}
-
-    @property
     def response(self) -> Response:
         return JSONResponse(self.body, self.status, self.headers)
 
 
 def api_error(error: Exception) -> ApiError:
-    """Return the ApiError that the client receives for an exception.
+    """Return what the client receives for an exception.
 
     An unexpected exception is logged without its message, which could contain the prompt.
     """
@@ -82,11 +84,9 @@ def api_error(error: Exception) -> ApiError:
 
 
 class Faults:
-    """ASGI middleware that converts exceptions to error responses.
+    """ASGI middleware that responds to exceptions. A response that has begun is cut off.
 
     It must enclose the app: the server logs the full text of every exception that reaches it.
-    respond: builds the error response. A response during which the app
-    fails is cut off.
     """
 
     def __init__(self, app: ASGIApp, respond: Callable[[ApiError], Response]) -> None:

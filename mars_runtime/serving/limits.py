@@ -1,23 +1,18 @@
-"""Limits per client address: bodies, runs, events per time, wrong keys.
-
-The module also determines the address of a client behind proxies.
-"""
+"""Limits per client address, and the address of a client behind proxies."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
 import sys
-import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mars_runtime.serving.errors import ApiError
@@ -29,15 +24,14 @@ LATE = "The request was not complete in time. Send it again."
 NO_KEY = "The API key is missing or wrong. Send it as a bearer token."
 WRONG_KEYS = "Too many wrong keys came from your address. Wait a minute."
 MAX_BODIES = 16  # maximum number of bodies that an address may be sending at a time
-# Maximum size of all bodies in memory, in multiples of the largest allowed body.
-# SHARE limits the bodies of one address, WHOLE those of all addresses together.
-SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # SHARE and WHOLE multiply at least this size, in bytes
+# Maximum size of all bodies in memory, of one address and of all, in multiples of the largest
+# allowed body or of MIN_SHARE bytes.
+SHARE, WHOLE, MIN_SHARE = 2, 8, 4_000_000
 MAX_DRAINED = 64_000_000  # maximum number of bytes of a rejected body that are read and dropped
 BODY_SECONDS, MAX_BODY_SECONDS = 10.0, 180.0  # time limit for a body, and what it may grow to
 BODY_RATE = 50_000  # received bytes that extend the time limit for a body by one second
 MIN_KEY = 16
-MAX_WRONG, BLOCKED_SECONDS = 10, 60.0  # an address may send so many wrong keys in so many seconds
+MAX_WRONG, BLOCKED_SECONDS = 10, 60.0
 
 
 class AddressCounter:
@@ -68,64 +62,29 @@ class AddressCounter:
         self._taken -= Counter({address: number})
 
 
-class SlidingWindow:
-    """Limits events to ``most`` per address within the last ``seconds``. Thread-safe."""
-
-    def __init__(self, most: int, seconds: float) -> None:
-        self._most = most
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def is_full(self, address: str) -> bool:
-        """Whether the address is at the limit."""
-        now = time.monotonic()
-        with self._lock:
-            while self._times and now - next(iter(self._times.values()))[-1] > self._seconds:
-                self._times.popitem(last=False)
-            times = self._times.get(address, deque())
-            while times and now - times[0] > self._seconds:
-                times.popleft()
-            return len(times) >= self._most
-
-    def admits(self, address: str) -> bool:
-        """Count an event and return True, or return False if the address is at the limit."""
-        if self.is_full(address):
-            return False
-        with self._lock:
-            self._times.setdefault(address, deque()).append(time.monotonic())
-            self._times.move_to_end(address)
-        return True
-
-
 class BodyLimit:
-    """ASGI middleware that reads a request's body whole before it passes the request on.
+    """ASGI middleware that reads a body whole before it passes the request on. Raises ApiError.
 
-    A body longer than ``max_bytes`` is answered with 413, and one that comes too slowly with 408.
-    An address that sends too many bodies, or too much in total, gets 429. A body counts until its
-    request is answered.
-
-    respond: builds the response to a rejected request. elsewhere: limits in bytes for paths with a
-    limit of their own, by path without a trailing slash.
+    Rejected are bodies longer than ``max_bytes`` (413) or too slow (408), and addresses that send
+    too many or too much (429). A body counts until its request is answered.
+    elsewhere: limits of other paths, in bytes.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        max_bytes: int,
-        respond: Callable[[ApiError], Response],
-        elsewhere: Mapping[str, int] | None = None,
+        self, app: ASGIApp, max_bytes: int, elsewhere: Mapping[str, int] | None = None
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._respond = respond
         self._elsewhere = elsewhere or {}
         largest = max(max_bytes, *self._elsewhere.values(), MIN_SHARE)
         self._bodies = AddressCounter(MAX_BODIES)
         self._bytes = AddressCounter(SHARE * largest, WHOLE * largest)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not has_body(scope):
+        has_body = scope["type"] == "http" and any(
+            name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]
+        )
+        if not has_body:
             await self._app(scope, receive, send)
             return
         address = address_of(scope.get("client"))
@@ -134,19 +93,15 @@ class BodyLimit:
         try:
             await self._read(receive, address, max_bytes, parts)
             await self._app(scope, replayed(b"".join(parts), receive), send)
-        except _RefusedError as refused:
-            response = self._respond(refused.error)
-            response.headers["connection"] = "close"
-            await response(scope, receive, send)
         finally:
             self._bytes.release(address, sum(map(len, parts)))
 
     async def _read(
         self, receive: Receive, address: str, max_bytes: int, parts: list[bytes]
     ) -> None:
-        """Append the body to ``parts``. Raises _RefusedError."""
+        """Append the body to ``parts``."""
         if not self._bodies.take(address):
-            raise _RefusedError(ApiError(429, BUSY, retry_after=1))
+            raise _rejected(429, BUSY, retry_after=1)
         num_bytes, latest = 0, anyio.current_time() + MAX_BODY_SECONDS
         try:
             with anyio.fail_after(BODY_SECONDS) as limit:
@@ -165,35 +120,25 @@ class BodyLimit:
                         taken = self._bytes.take(address, len(part))
                         parts.append(part[:taken])
                         if taken < len(part):
-                            raise _RefusedError(ApiError(429, BUSY, retry_after=1))
+                            raise _rejected(429, BUSY, retry_after=1)
         except TimeoutError:
-            raise _RefusedError(ApiError(408, LATE)) from None
+            raise _rejected(408, LATE) from None
         finally:
             self._bodies.release(address)
         if num_bytes > max_bytes:
-            raise _RefusedError(ApiError(413, TOO_LARGE))
+            raise _rejected(413, TOO_LARGE)
 
 
-class _RefusedError(Exception):
-    """A body was rejected."""
-
-    def __init__(self, error: ApiError) -> None:
-        super().__init__()
-        self.error = error
-
-
-def has_body(scope: Scope) -> bool:
-    names = {name for name, _ in scope["headers"]}
-    return b"content-length" in names or b"transfer-encoding" in names
+def _rejected(status: int, sentence: str, retry_after: int = 0) -> ApiError:
+    return ApiError(status, sentence, retry_after=retry_after, connection="close")
 
 
 class Proxies:
     """ASGI middleware that sets the client address of requests that come through trusted proxies.
 
-    number: how many trusted proxies there are, one behind the other. Each appends the address of
-    its own client to ``X-Forwarded-For``, so the ``number``-th value from the right is the client.
-    Values further left can be forged. Without proxies, or if the header has fewer values, the
-    address of the connection is used.
+    number: how many, one behind the other. Each appends the address of its own client to
+    ``X-Forwarded-For``, so the ``number``-th value from the right is the client. Values further
+    left can be forged. If the header has fewer values, the address of the connection is used.
     """
 
     def __init__(self, app: ASGIApp, number: int) -> None:
@@ -211,33 +156,37 @@ class Proxies:
 
 
 class KeyCheck:
-    """Checks clients' keys in constant time; blocks addresses that send MAX_WRONG wrong keys.
+    """Compares keys in constant time. After MAX_WRONG wrong keys in a period of BLOCKED_SECONDS, an
+    address is rejected until the period ends, even with the right key.
 
     key: empty if no key is needed.
     """
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()
-        self._wrong = SlidingWindow(MAX_WRONG, BLOCKED_SECONDS)
+        self._until = 0.0  # end of the period
+        self._wrong: Counter[str] = Counter()
 
     async def check(self, request: Request) -> None:
         """Raise ApiError if the request has no right key."""
         if not self._key:
             return
-        address = address_of(request.client)
-        if self._wrong.is_full(address):
+        now, address = time.monotonic(), address_of(request.client)
+        if now > self._until:
+            self._until, self._wrong = now + BLOCKED_SECONDS, Counter()
+        if self._wrong[address] >= MAX_WRONG:
             raise ApiError(429, WRONG_KEYS, retry_after=int(BLOCKED_SECONDS))
         scheme, _, sent = request.headers.get("authorization", "").strip().partition(" ")
         is_right = hmac.compare_digest(sent.strip().encode("latin-1"), self._key)
         if scheme.lower() != "bearer" or not is_right:
-            self._wrong.admits(address)
+            self._wrong[address] += 1
             raise ApiError(401, NO_KEY)
 
 
 def weak_key(name: str, key: str) -> str:
-    """Return an error message if ``key`` is too short, else an empty string.
+    """Return an error message if a key is too short, else an empty string.
 
-    name: the environment variable or option that contains the key.
+    name: the environment variable or option that contains it.
     """
     if not key or len(key) >= MIN_KEY:
         return ""
@@ -245,11 +194,10 @@ def weak_key(name: str, key: str) -> str:
 
 
 def address_of(client: Any) -> str:
-    """Return the address under which a client's requests are counted.
+    """Return the address under which a client's requests are counted: of IPv6 the /64 network,
+    which usually belongs to one client.
 
-    client: (host, port) of an ASGI scope or of Gradio. All clients without an address, as over a
-    Unix socket, are counted as one. An IPv6 address is replaced by its /64 network, which usually
-    belongs to one client.
+    client: (host, port) of an ASGI scope or of Gradio; None over a Unix socket.
     """
     return _network(str(client[0])) if client else NO_ADDRESS
 
@@ -268,7 +216,7 @@ def _network(text: str) -> str:
 
 
 def _without_port(text: str) -> str:
-    """Remove the port that some proxies add to an address in ``X-Forwarded-For``."""
+    """Remove the port that some proxies add to an address."""
     text = text.strip()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -276,7 +224,6 @@ def _without_port(text: str) -> str:
 
 
 def is_json(scope: Scope) -> bool:
-    """Return whether the request's content type is JSON, with any charset."""
     kind: bytes = dict(scope["headers"]).get(b"content-type", b"")
     return kind.partition(b";")[0].strip().lower() == b"application/json"
 

@@ -1,7 +1,6 @@
-"""Prometheus metrics of engines, counted from the events of their runs.
+"""Prometheus metrics of engines, under vLLM's names with the prefix ``mars:``.
 
-Metrics have vLLM's names with the prefix ``mars:``. Times are wall-clock times, including queueing
-and pauses. Labels contain no prompt and no visitor data.
+Times are wall-clock times, including queueing and pauses.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from mars_runtime.runs.derived import drafting
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
 
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
-"""Reason why a run ended -> OpenAI's and vLLM's name for it, where it differs."""
+"""Reason why a run ended -> vLLM's name for it."""
 LABEL = "model_name"
 SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 LONG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320)
@@ -34,7 +33,7 @@ TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 @dataclass(slots=True)
 class _RunState:
-    """The counts of a run in flight. first, latest: times of its first and latest forward pass."""
+    """first, latest: times of the run's first and latest forward pass."""
 
     num_tokens: int = 0
     num_cached: int = 0
@@ -44,8 +43,6 @@ class _RunState:
 
 
 class Metrics:
-    """The metrics of all engines of a process, labelled with the names of their models."""
-
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
@@ -94,10 +91,7 @@ class Metrics:
         self._forward: dict[str, tuple[int, int]] = {}
 
     def watch(self, name: str, engine: BaseEngine) -> None:
-        """Start to count the runs of an engine, under the name of its model.
-
-        If several engines have had the same name, the gauges show the latest one.
-        """
+        """Start to count the runs of an engine. Gauges show the latest engine of a name."""
         active: dict[Run, _RunState] = {}
 
         def usage() -> float:
@@ -133,7 +127,6 @@ class Metrics:
         return Histogram(f"mars:{name}", about, [LABEL], registry=self._registry, buckets=buckets)
 
     def _count(self, name: str, active: dict[Run, _RunState], run: Run, event: Event) -> None:
-        """Count an event. The engine's threads call this."""
         now = time.monotonic()
         state = active.setdefault(run, _RunState())
         if isinstance(event, Prefill):

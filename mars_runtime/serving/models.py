@@ -1,7 +1,4 @@
-"""The interface between the HTTP routes and the engines.
-
-Routes access engines through ``Models``. ``SingleModel`` runs one engine.
-"""
+"""The interface between the HTTP routes and the engines."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """A model and the engine that runs it. block_size: the largest B that it was trained with."""
+    """block_size: the largest B that the model was trained with."""
 
     name: str
     tokenizer: Tokenizer
@@ -43,34 +40,30 @@ class Models(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all models, including those that are not loaded."""
+        """All names, including those of models that are not loaded."""
 
     @property
     def trouble(self) -> str:
-        """A sentence that explains why no model can answer now; empty if one can."""
+        """Why no model can answer now, in one sentence; empty if one can."""
 
     def find(self, name: str) -> EngineModel:
         """Return the model with this name, without waiting until it is loaded. Raises ApiError."""
 
 
 def unknown(names: Sequence[str]) -> ApiError:
-    """Return the error for a name that is not one of ``names``."""
     sentence = f"This model does not exist. Choose among {', '.join(names)}."
     return ApiError(404, sentence, "model")
 
 
 def not_ready(sentence: str) -> ApiError:
-    """Return the error for a model that cannot answer now."""
     return ApiError(503, sentence, retry_after=LOADING_SECONDS)
 
 
 class SingleModel:
-    """A single model, which is loaded in a thread, so that the server can report its state.
+    """A single model, which ``bring`` loads in a thread, once.
 
-    bring: loads the model. failure: why loading failed, as a sentence; empty if it has not failed.
-
-    The model is loaded only once. If loading fails or the engine dies, ``trouble`` reports it, and
-    the supervisor of the process must restart the process.
+    If loading fails or the engine dies, the supervisor of the process must restart the process.
+    failure: why loading failed, in one sentence.
     """
 
     def __init__(self, name: str, bring: Callable[[], EngineModel]) -> None:
@@ -103,15 +96,12 @@ class SingleModel:
         return self._model
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until the model is loaded or has failed, and return ``trouble``."""
+        """Block until the model is loaded or has failed; return ``trouble``."""
         self._thread.join(timeout)
         return self.trouble
 
     def close(self) -> None:
-        """Close the engine and end its runs.
-
-        If the model is still loading, its engine is closed as soon as it is loaded.
-        """
+        """Close the engine and end its runs, or do so as soon as the model is loaded."""
         with self._lock:
             self._is_closed = True
         if self._model is not None:

@@ -16,7 +16,6 @@ SHOWN_ELSEWHERE = ("title", "description", "default")
 
 
 def page(document: dict[str, Any]) -> str:
-    """Return an HTML page that shows an OpenAPI document."""
     routes = "".join(
         f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(route['description'])}"
         for path, methods in document["paths"].items()

@@ -1,8 +1,7 @@
-"""``python -m mars_runtime serve --ray``: replicas of the endpoint on a Ray cluster.
+"""``python -m mars_runtime serve --ray``: replicas of the endpoint behind Ray's proxies.
 
-Ray's proxies receive the requests and send each to a replica. If RAY_ADDRESS is set, the command
-deploys to that cluster and exits; running it again updates the deployment. Otherwise it starts a
-cluster on this machine, which ends with this process.
+If RAY_ADDRESS is set, the command deploys to that cluster, or updates the deployment, and exits.
+Otherwise it starts a cluster on this machine, which ends with this process.
 """
 
 from __future__ import annotations
@@ -36,13 +35,14 @@ from mars_runtime.serving.server import (
 )
 
 APP = "mars"
-NUM_CHECKS = 4  # requests that a replica accepts in addition to runs, such as health checks
+NUM_CHECKS = 4  # requests that a replica accepts in addition to runs
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0
 START_SECONDS = 60.0  # time for a proxy to start; Ray's default, 5, is too short on a busy machine
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""An environment variable that Ray reads when it is imported. With 0, Ray binds all its ports to
-127.0.0.1, on Linux too."""
+"""Ray reads this variable when it is imported. With 0 it binds its ports to 127.0.0.1, on Linux
+too.
+"""
 NO_RAY = "Ray is not installed here. Run pip install -r requirements-serve.txt."
 NOT_STARTED = "The replicas did not start. See the logs of Ray."
 NO_KEY = (
@@ -54,9 +54,8 @@ Bring = Callable[[ServePlan], EngineModel]
 
 
 def serve(plan: ServePlan, host: str, port: int) -> int:
-    """Deploy the endpoint and return the exit code.
-
-    If this process starts the cluster, it serves until SIGTERM or SIGINT.
+    """Deploy the endpoint, serve until SIGTERM or SIGINT if the cluster is of this process, and
+    return the exit code.
     """
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.fetch import download
@@ -94,10 +93,7 @@ def has_ray() -> bool:
 
 
 def begin(host: str, port: int) -> bool:
-    """Join the cluster at RAY_ADDRESS or start one, then start Ray's proxies.
-
-    Returns whether a cluster was started.
-    """
+    """Join or start a cluster, then start Ray's proxies. Return whether a cluster was started."""
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), before]))
@@ -115,10 +111,8 @@ def begin(host: str, port: int) -> bool:
 
 
 def deploy(plan: ServePlan, bring: Bring) -> None:
-    """Deploy replicas of the endpoint and wait until they are ready. Raises RuntimeError.
-
-    Replicas of an earlier deployment are replaced one by one, after they have finished their
-    requests. bring: loads the model in a replica.
+    """Deploy replicas and wait until they are ready. Replicas of an earlier deployment finish their
+    requests and are replaced one by one. Raises RuntimeError.
     """
     from ray import serve
 
@@ -127,7 +121,6 @@ def deploy(plan: ServePlan, bring: Bring) -> None:
 
 
 def end() -> None:
-    """Stop replicas, proxies and cluster."""
     import ray
     from ray import serve
 
@@ -136,7 +129,6 @@ def end() -> None:
 
 
 def options(plan: ServePlan) -> dict[str, Any]:
-    """Return the options of Ray's deployment. A replica finishes its requests before it stops."""
     busy = plan.max_runs + plan.max_waiting
     return {
         "autoscaling_config": {
@@ -156,7 +148,7 @@ def options(plan: ServePlan) -> dict[str, Any]:
 
 
 class ReplicaError(RuntimeError):
-    """A replica cannot answer. The message is one sentence."""
+    """The message is one sentence."""
 
 
 class Replica:
@@ -165,7 +157,7 @@ class Replica:
     def __init__(
         self, plan: ServePlan, bring: Bring, origins: Sequence[str], has_key: bool
     ) -> None:
-        """Load the model with ``bring``. Raises ReplicaError.
+        """Load the model. Raises ReplicaError.
 
         has_key: whether the deploying process has a key; then this machine must have one too.
         """
@@ -180,11 +172,11 @@ class Replica:
             raise ReplicaError(trouble)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Return the ASGI app of the endpoint, the same as without Ray. Ray calls this method."""
+        """Ray calls this method."""
         return make_app(self._models, key=self._key, origins=self._origins)
 
     def check_health(self) -> None:
-        """Raise ReplicaError if the model cannot answer. Ray calls this method regularly."""
+        """Raise ReplicaError if the model cannot answer. Ray calls this method."""
         if trouble := self._models.trouble:
             raise ReplicaError(trouble)
 

@@ -1,15 +1,12 @@
-"""The bodies of requests as pydantic models, and the engine's requests that are made from them.
-
-The fields for decoding settings are those of ``DecodeSettings``. Bodies are closed: a field
-that is neither supported nor known to change nothing is rejected by name.
-"""
+"""The bodies of requests as pydantic models, and the engine's requests that are made from them."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
 
 from fastapi.exceptions import RequestValidationError
@@ -42,6 +39,9 @@ NEEDS_PROBABILITY = "logprobs requires metric to be probability. Change metric o
 BIASED_TOKENS = "logit_bias must have token ids below {}, got {}."
 TOO_DEEP = "Choose a B of at most {}, this checkpoint's trained depth."
 TOO_LONG = "Shorten the prompt to at most {:,} characters, got {:,}."
+EMPTY = "The prompt is empty. Send a text or token ids."
+TOO_MANY = "n times the number of prompts must be at most {}, got {} times {}."
+NOT_BEST = "best_of must equal n, got {} and {}."
 FOREIGN_IDS = "The prompt contains invalid token ids. Send ids of this model's tokens, but no mask."
 MAX_MESSAGES, MAX_PARTS, MAX_CHOICES = 1000, 100, 128
 MAX_STOPS, MAX_STOP_CHARS = 64, 200
@@ -81,8 +81,12 @@ NEUTRAL: Neutral = {
 """Unsupported fields that clients send by default, with their values that change nothing."""
 
 
+Fault = tuple[object, str, str]
+"""Whether something is wrong (by its truth value), the field, and a sentence."""
+
+
 class Body(BaseModel):
-    """A JSON object of a request, without the fields that change nothing."""
+    """A JSON object of a request. A field that would change the answer is supported or rejected."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
     harmless: ClassVar[Collection[str]] = HARMLESS
@@ -106,9 +110,7 @@ def _as_list(value: Any) -> Any:
 
 
 NumTokens = Annotated[int, Field(ge=1, le=MAX_INT)]
-"""Number of tokens of an answer. Values above the server's maximum are lowered, not rejected,
-because clients send larger defaults.
-"""
+"""Values above the server's maximum are lowered, not rejected: clients send larger defaults."""
 MaxTokens = Annotated[
     NumTokens | Literal[-1] | None,
     Field(description="maximum number of tokens in an answer; null or -1 for as many as fit"),
@@ -156,9 +158,9 @@ class TextPart(Body):
 
 
 class MessageBody(Body):
-    """A message of a conversation. Clients send back fields of an earlier answer."""
+    """A message of a conversation."""
 
-    harmless = (
+    harmless = (  # fields of an earlier answer that clients send back
         *("id", "name", "status", "phase", "refusal", "annotations"),
         *("reasoning", "reasoning_content"),
     )
@@ -178,10 +180,10 @@ class MessageBody(Body):
     @property
     def said(self) -> tuple[str, str]:
         """The role, as templates know it, and the text."""
-        role = "system" if self.role == "developer" else self.role
-        if isinstance(self.content, str):
-            return role, self.content
-        return role, "".join(part.text for part in self.content)
+        parts = (
+            [self.content] if isinstance(self.content, str) else [it.text for it in self.content]
+        )
+        return "system" if self.role == "developer" else self.role, "".join(parts)
 
 
 class StreamOptions(Body):
@@ -202,8 +204,6 @@ class SampledBody(SettingsFields):
 
 
 class CompletionBody(SampledBody):
-    """Fields that chat and text completions have in common."""
-
     prompt_field: ClassVar[str]
     max_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     max_completion_tokens: MaxTokens = RECOMMENDED.max_new_tokens
@@ -259,7 +259,6 @@ class ChatBody(CompletionBody):
 
     @property
     def num_runners_up(self) -> int | None:
-        """Number of alternatives per token to return; None for no logprobs."""
         return self.top_logprobs if self.logprobs else None
 
     def texts(self, tokenizer: Tokenizer) -> Iterable[str]:
@@ -273,19 +272,15 @@ class ChatBody(CompletionBody):
             return [tokenizer.encode_chat(conversation, **self._options)]
         return [tokenizer.encode_prompt(content, before=before, options=self._options)]
 
-    def check(self) -> None:
-        """Raise ApiError for fields that do not fit each other."""
-        last = self.messages[-1].role
-        if last not in ("user", "assistant"):
-            raise ApiError(400, LAST, self.prompt_field)
-        if self._is_continued and last != "assistant":
-            raise ApiError(400, FINAL, "continue_final_message")
-        if self._is_continued and self.add_generation_prompt:
-            raise ApiError(400, BOTH, "continue_final_message")
-        for name in RESERVED.intersection(self.chat_template_kwargs):
-            raise ApiError(400, OWN_FIELD.format(name), "chat_template_kwargs")
-        if self.top_logprobs and not self.logprobs:
-            raise ApiError(400, NO_LOGPROBS, "top_logprobs")
+    def faults(self) -> Iterator[Fault]:
+        """Check fields that have to fit each other."""
+        last, is_continued = self.messages[-1].role, self._is_continued
+        reserved = ", ".join(sorted(RESERVED.intersection(self.chat_template_kwargs)))
+        yield last not in ("user", "assistant"), self.prompt_field, LAST
+        yield is_continued and last != "assistant", "continue_final_message", FINAL
+        yield is_continued and self.add_generation_prompt, "continue_final_message", BOTH
+        yield reserved, "chat_template_kwargs", OWN_FIELD.format(reserved)
+        yield self.top_logprobs and not self.logprobs, "top_logprobs", NO_LOGPROBS
 
     @property
     def _is_continued(self) -> bool:
@@ -331,27 +326,15 @@ class TextBody(CompletionBody):
             yield prompt if is_text else tokenizer.decode(check_ids(prompt, tokenizer))
 
     def encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
-        return [
-            check_ids(
-                tokenizer.encode_text(prompt, parse_special=self.parse_special)
-                if isinstance(prompt, str)
-                else prompt,
-                tokenizer,
-            )
-            for prompt in self.prompts
-        ]
+        encode = partial(tokenizer.encode_text, parse_special=self.parse_special)
+        ids = (encode(prompt) if isinstance(prompt, str) else prompt for prompt in self.prompts)
+        return [check_ids(each, tokenizer) for each in ids]
 
-    def check(self) -> None:
-        if not self.prompt or [] in self.prompts:
-            raise ApiError(400, "The prompt is empty. Send a text or token ids.", "prompt")
-        if self.n * len(self.prompts) > MAX_CHOICES:
-            sentence = (
-                f"n times the number of prompts must be at most {MAX_CHOICES}, got {self.n} times "
-                f"{len(self.prompts)}."
-            )
-            raise ApiError(400, sentence, "n")
-        if self.echo and self.logprobs is not None:
-            raise ApiError(400, ECHO_LOGPROBS, "echo")
+    def faults(self) -> Iterator[Fault]:
+        yield not self.prompt or [] in self.prompts, "prompt", EMPTY
+        number = len(self.prompts)
+        yield self.n * number > MAX_CHOICES, "n", TOO_MANY.format(MAX_CHOICES, self.n, number)
+        yield self.echo and self.logprobs is not None, "echo", ECHO_LOGPROBS
 
 
 AnswerBody = ChatBody | TextBody
@@ -392,15 +375,11 @@ def field_error(error: RequestValidationError) -> ApiError:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits that protect the server.
+    """Limits that protect the server; 0 for no limit.
 
-    max_new_tokens: maximum number of tokens in an answer.
-    max_seconds: time from submission after which an answer is ended and returned as it is.
-    max_body_bytes: maximum size of a request's body.
-    max_runs_per_address: maximum number of running and queued runs; 0 for no limit.
-    max_prompt_chars: maximum length of a text or of one message; 0 for no limit.
-    keep_alive_seconds: time after which a stream without news sends a comment, so that proxies do
-        not close it.
+    max_seconds: time from submission after which an answer is returned as it is.
+    max_prompt_chars: of a text or of one message.
+    keep_alive_seconds: time after which a stream without news sends a comment, for proxies.
     """
 
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -417,32 +396,17 @@ DEFAULT_CAPS = Caps()
 def make_requests(body: AnswerBody, model: EngineModel, caps: Caps) -> list[list[Request]]:
     """Return, for each prompt, one engine request per answer. Raises ApiError or RequestError.
 
-    A token limit above the server's maximum is lowered to the maximum, or to what fits after the
-    prompt if that is less. The answer then contains a note.
+    A token limit above what the server allows, or above what fits, is lowered.
     """
-    body.check()
-    if body.best_of not in (None, body.n):
-        raise ApiError(400, f"best_of must equal n, got {body.best_of} and {body.n}.", "best_of")
-    settings = body.settings
-    if body.num_runners_up is not None and settings.metric != "probability":
-        raise ApiError(400, NEEDS_PROBABILITY, "logprobs")
-    if isinstance(settings.block_size, int) and settings.block_size > model.block_size:
-        raise ApiError(400, TOO_DEEP.format(model.block_size), "block_size")
-    highest = max((token for token, _ in settings.logit_bias), default=-1)
-    if highest >= model.tokenizer.size:
-        sentence = BIASED_TOKENS.format(model.tokenizer.size, highest)
-        raise ApiError(400, sentence, "logit_bias")
-    if caps.max_prompt_chars:
-        longest = max(map(len, body.texts(model.tokenizer)))
-        if longest > caps.max_prompt_chars:
-            sentence = TOO_LONG.format(caps.max_prompt_chars, longest)
-            raise ApiError(400, sentence, body.prompt_field)
+    for is_wrong, field, sentence in chain(body.faults(), _faults(body, model, caps)):
+        if is_wrong:
+            raise ApiError(400, sentence, field)
     most = min(caps.max_new_tokens, MAX_NEW_TOKENS)
     try:
         prompts = body.encoded(model.tokenizer)
     except TextError as error:
         raise ApiError(400, str(error), body.prompt_field) from None
-    requests = []
+    settings, requests = body.settings, []
     for ids in prompts:
         number = body.num_tokens
         if number in (None, UP_TO_LIMIT) or number > most:
@@ -452,6 +416,20 @@ def make_requests(body: AnswerBody, model: EngineModel, caps: Caps) -> list[list
         of_choices = [replace(settings, max_new_tokens=number, seed=seed) for seed in seeds]
         requests.append([Request(ids, each, caps.max_seconds) for each in of_choices])
     return requests
+
+
+def _faults(body: AnswerBody, model: EngineModel, caps: Caps) -> Iterator[Fault]:
+    """Check a request against the model and the server."""
+    settings, size, most = body.settings, model.tokenizer.size, caps.max_prompt_chars
+    depth, has_logprobs = settings.block_size, body.num_runners_up is not None
+    yield body.best_of not in (None, body.n), "best_of", NOT_BEST.format(body.best_of, body.n)
+    yield has_logprobs and settings.metric != "probability", "logprobs", NEEDS_PROBABILITY
+    is_deep = isinstance(depth, int) and depth > model.block_size
+    yield is_deep, "block_size", TOO_DEEP.format(model.block_size)
+    highest = max((token for token, _ in settings.logit_bias), default=-1)
+    yield highest >= size, "logit_bias", BIASED_TOKENS.format(size, highest)
+    longest = max(map(len, body.texts(model.tokenizer))) if most else 0
+    yield longest > most, body.prompt_field, TOO_LONG.format(most, longest)
 
 
 def check_ids(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:

@@ -1,6 +1,5 @@
-"""OpenAI's Responses API (``POST /v1/responses``), for text only.
+"""OpenAI's Responses API (``POST /v1/responses``), for text, translated to chat completions.
 
-A request is translated to a chat completion, and the answer to a response or to a stream of events.
 No response is stored, so each request must contain the whole conversation.
 """
 
@@ -32,7 +31,6 @@ from mars_runtime.settings import RECOMMENDED
 
 NO_USER = "The last message of input must have the role user."
 ENDED = {"stop": "completed", "length": "incomplete"}
-"""Status of a response by the finish reason of the chat completion."""
 
 
 def _messages(value: Any) -> Any:
@@ -50,8 +48,6 @@ class TextOptions(Body):
 
 
 class InputBody(ChatBody):
-    """The chat completion to which a request is translated."""
-
     prompt_field = "input"
 
 
@@ -97,20 +93,13 @@ class ResponseEnvelope:
     def __init__(
         self, posted: ResponsesBody, chat: InputBody, envelope: Envelope, choices: Choices
     ) -> None:
-        self._id = f"resp_{uuid.uuid4().hex}"
-        self._item = f"msg_{uuid.uuid4().hex}"
-        self._posted = posted
-        self._chat = chat
-        self._envelope = envelope
-        self._choices = choices
+        self._id, self._item = f"resp_{uuid.uuid4().hex}", f"msg_{uuid.uuid4().hex}"
+        self._posted, self._chat = posted, chat
+        self._envelope, self._choices = envelope, choices
+        self._choice: Choice = choices.all[0]
         self._numbers = count()
 
-    @property
-    def _choice(self) -> Choice:
-        return self._choices.all[0]
-
     def complete(self) -> Json:
-        """Return the response for a finished answer, complete or cut at its token limit."""
         status = ENDED[self._choice.answer.finish_reason]
         usage = self._envelope.usage()["usage"]
         cached = usage["prompt_tokens_details"]["cached_tokens"]
@@ -129,7 +118,7 @@ class ResponseEnvelope:
         }
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the response as server-sent events; the last event contains the whole response."""
+        """Yield server-sent events, of which the last one contains the whole response."""
         begun = self._response("in_progress", [])
         yield self._event("created", response=begun)
         yield self._event("in_progress", response=begun)

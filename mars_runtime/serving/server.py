@@ -1,8 +1,4 @@
-"""The options of ``serve``, and the HTTP server of the endpoint and the page.
-
-At shutdown, streams end with an error message. Heavy packages such as torch are imported only when
-a model is loaded.
-"""
+"""The options of ``serve``, and the HTTP server of the endpoint and the page."""
 
 from __future__ import annotations
 
@@ -30,30 +26,26 @@ if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
 
-GRACE_SECONDS = 10  # at shutdown, seconds for answers in progress to end
+GRACE_SECONDS = 10  # for answers in progress to end at shutdown
 HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
 PIECE = 65_536  # number of bytes of an answer that are buffered for a client
 MAX_CONNECTIONS = 800  # total; less than 1,024, a common limit for open files
-MAX_OF_ADDRESS = 200
-"""Maximum number of connections per address. Not applied behind a trusted proxy, because all
-connections then have the proxy's address.
-"""
+MAX_OF_ADDRESS = 200  # not applied behind a trusted proxy, whose address all connections have
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
-"""HTTP headers that every response contains."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOCAL_NAMES = ("localhost", "*.localhost", "127.0.0.1", "::1", "[::1]")
 KEY = "MARS_API_KEY"
-"""Environment variable with the key that clients must send. If it is not set, no key is needed."""
+"""Environment variable with the key that clients must send."""
 PROXIES = "MARS_NUM_PROXIES"
 """Environment variable with the number of trusted proxies in front of the server."""
 
 
 class PlanError(ValueError):
-    """An option or environment variable is invalid. The message is one sentence."""
+    """An invalid option or environment variable. The message is one sentence."""
 
 
 def num_proxies() -> int:
-    """Return the number of trusted proxies in front of the server. Raises PlanError."""
+    """Raises PlanError."""
     text = os.environ.get(PROXIES, "").strip() or "0"
     if not re.fullmatch(r"[0-9]{1,3}", text):
         raise PlanError(f"{PROXIES} must be a whole number from 0 to 999, got {text!r}.")
@@ -61,7 +53,7 @@ def num_proxies() -> int:
 
 
 def allowed_origins() -> tuple[str, ...]:
-    """Return the origins that may call the endpoint. Raises PlanError."""
+    """Raises PlanError."""
     try:
         return read_origins(os.environ.get(ORIGINS, ""))
     except OriginsError as error:
@@ -69,10 +61,7 @@ def allowed_origins() -> tuple[str, ...]:
 
 
 def api_key() -> str:
-    """Return the key that clients must send, or an empty string if none is needed.
-
-    Raises PlanError for a key that is too short.
-    """
+    """Return the key that clients must send; empty for none. Raises PlanError."""
     key = os.environ.get(KEY, "").strip()
     if fault := weak_key(KEY, key):
         raise PlanError(fault)
@@ -81,13 +70,10 @@ def api_key() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """The options of an endpoint.
+    """The options of ``serve``, or of each replica.
 
-    max_runs: maximum number of requests that a replica decodes at the same time.
-    max_waiting: maximum number of requests in the queue of a replica.
     busy_tau: the lowest limit of tau while requests wait; None to keep the settings of requests.
     threads: number of compute threads of a replica, and of cores reserved for it.
-    min_replicas, max_replicas: minimum and maximum number of replicas with autoscaling.
     """
 
     checkpoint: str
@@ -111,9 +97,8 @@ class ServePlan:
 
 
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
-    """Load the checkpoint and start its engine. Raises CheckpointError.
-
-    metrics: counts the runs of the engine; None to count nothing.
+    """Load the checkpoint and start its engine, whose runs ``metrics`` counts. Imports torch.
+    Raises CheckpointError.
     """
     from mars_runtime.model.config import memory_for
 
@@ -132,8 +117,6 @@ def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
 
 
 class AddressInUseError(OSError):
-    """The server cannot bind a host and port. The message is one sentence."""
-
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
             f"The address {authority(host, port)} is in use or does not belong to this machine. "
@@ -142,11 +125,9 @@ class AddressInUseError(OSError):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises AddressInUseError.
+    """Return a listening socket, at any free port for 0. Raises AddressInUseError.
 
-    host: a name or an address, for IPv6 with or without brackets. A name with IPv4 and IPv6
-    addresses is bound to its IPv4 address. ``::`` also accepts IPv4 connections if the system
-    supports it. port: 0 for any free port.
+    A name is bound to its IPv4 address if it has one. ``::`` accepts IPv4 too if the system can.
     """
     try:
         # getaddrinfo is called without the port, because it would convert 99999 to 34463.
@@ -168,21 +149,20 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def authority(host: str, port: int) -> str:
-    """Return ``host:port`` for a URL, with brackets around an IPv6 address."""
     host = host.strip("[]")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the URL by which clients on this machine reach a server that is bound to ``host``."""
+    """Return the URL by which this machine reaches a server that is bound to ``host``."""
     loopback = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
     host = host.strip("[]")
     return f"http://{authority(loopback.get(host, host), port)}"
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's HTTP protocol with limits that uvicorn lacks: a time limit for the first request's
-    headers, and a number of connections per address. A connection above it gets uvicorn's 503.
+    """Adds to uvicorn a time limit for the first headers of a connection, and a number of
+    connections per address, above which a request gets uvicorn's 503.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -199,10 +179,8 @@ class BoundedProtocol(H11Protocol):
 
 
 class InPieces:
-    """ASGI middleware that sends a large answer in pieces.
-
-    Each piece is sent when the client has read the previous one. Without this, uvicorn would buffer
-    the whole answer for every client.
+    """ASGI middleware that sends a large answer in pieces, each when the client has read the one
+    before. Otherwise uvicorn would buffer the whole answer for every client.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -224,11 +202,9 @@ class InPieces:
 class Server(uvicorn.Server):
     """Serves an app until SIGTERM, SIGINT or a call of ``leave``.
 
-    host: where it listens. At a loopback address only the names of this machine are served, because
-    the host name of another site may be made to resolve to it (DNS rebinding).
-    close: ends all runs. It is called at shutdown, because uvicorn waits until all streams end.
-    is_proxied: whether clients connect through trusted proxies. uvicorn's own handling of proxy
-    headers is switched off; ``limits.Proxies`` replaces it.
+    host: if it is a loopback address, only names of this machine are served (DNS rebinding).
+    close: ends all runs, and so all streams, for which uvicorn waits at shutdown.
+    is_proxied: whether clients connect through trusted proxies (``limits.Proxies``).
     """
 
     def __init__(
@@ -250,10 +226,9 @@ class Server(uvicorn.Server):
         self._close = close
 
     def leave(self) -> None:
-        """Shut down in the same way as after SIGTERM. Thread-safe."""
+        """Shut down as after SIGTERM. Thread-safe."""
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End all runs, so that their streams end with an error message, then close the server."""
         await asyncio.to_thread(self._close)
         await super().shutdown(sockets)

@@ -1,7 +1,5 @@
-"""Statistics of speculative decoding for one answer, in the format of vLLM 0.32.
-
-vLLM returns this format with ``--per-request-spec-decode-metrics detailed``. Benchmarks such as
-aiperf read it.
+"""Statistics of speculative decoding for one answer, in vLLM's format
+(``--per-request-spec-decode-metrics detailed``), which benchmarks such as aiperf read.
 """
 
 from __future__ import annotations
@@ -15,18 +13,15 @@ from mars_runtime.runs.events import Event
 
 
 def metrics(events: Sequence[Event]) -> dict[str, Any]:
-    """Return the value of an answer's field ``metrics``."""
     return {"speculative_decoding": speculative_decoding(events)}
 
 
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return statistics of the forward passes that verified drafts; None if no method drafts.
+    """Count over the forward passes that verified drafts; None if no method drafts.
 
-    ``mean_acceptance_length`` is the mean number of tokens per such pass: the accepted drafts and
-    one more token. ``num_spec_tokens`` is the length of the longest draft in the answer, because
-    the length may change from pass to pass. ``per_position_acceptance_rates`` is, for each position
-    in a draft, the share of these passes that accepted the token at this position, as in vLLM's
-    ``bench serve``.
+    ``mean_acceptance_length`` counts accepted drafts and one more token. ``num_spec_tokens`` is the
+    length of the longest draft. ``per_position_acceptance_rates`` is the share of all these passes
+    that accepted the token at a position.
     """
     methods = [step.settings.facts for step, _ in folds.row_steps(events)]
     if all(method.is_alone or method.is_reference for method in methods):
