@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from mars_runtime.serving.addresses import OriginsError, read_origins
-from mars_runtime.serving.limits import weak_key
+from mars_runtime.serving.server import PlanError, check_key, read_origins
 
 PREFIX = "MARS_"
 GRADIO = {"host": "GRADIO_SERVER_NAME", "port": "GRADIO_SERVER_PORT"}
@@ -83,8 +82,6 @@ class AppSettings:
         for name in ("max_waiting", "num_proxies"):
             if (value := getattr(self, name)) < 0:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must be at least 0, got {value}.")
-        if fault := weak_key(f"{PREFIX}API_KEY", self.api_key):
-            raise AppSettingsError(fault)
         if not self.max_seconds > 0:
             raise AppSettingsError(
                 f"{PREFIX}MAX_SECONDS must be above 0, got {self.max_seconds:g}."
@@ -94,8 +91,9 @@ class AppSettings:
                 f"{PREFIX}PORT must be a port number, or 0 for any free one, got {self.port}."
             )
         try:
+            check_key(self.api_key)
             read_origins(self.allowed_origins)
-        except OriginsError as error:
+        except PlanError as error:
             raise AppSettingsError(str(error)) from None
 
     @classmethod

@@ -10,11 +10,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.engines.engines import Engines, UnavailableError
 from app.engines.limits import RefusalError
-from mars_runtime.serving.addresses import read_origins
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import AddressCounter
 from mars_runtime.serving.models import EngineModel, not_ready, unknown
 from mars_runtime.serving.requests import Caps
+from mars_runtime.serving.server import read_origins
 
 WAIT_SECONDS = 0.02
 

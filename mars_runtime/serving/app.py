@@ -17,12 +17,12 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mars_runtime.engine.engine import MAX_LANES
-from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import StreamedAnswer
 from mars_runtime.serving.choices import Choice, Choices, Envelope, Json
 from mars_runtime.serving.errors import ApiError, Faults
@@ -72,6 +72,20 @@ class BodyRoute(APIRoute):
         return handle_body
 
 
+class TrailingSlash:
+    """Ignores a slash at the end of a path. Starlette would redirect, behind a proxy with TLS to
+    the wrong scheme.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].endswith("/"):
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        await self._app(scope, receive, send)
+
+
 def make_app(
     models: Models,
     caps: Caps = DEFAULT_CAPS,
@@ -88,13 +102,23 @@ def make_app(
     """
     endpoint = Endpoint(models, caps, runs or AddressCounter(caps.max_runs_per_address))
     keys = KeyCheck(key)
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=["*"],
+        allow_private_network=True,
+        expose_headers=["retry-after"],
+    )
     app = FastAPI(
         title="MARS",
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
-            *cors(origins),  # outermost, so that scripts of other origins can read errors too
+            # Outermost, so that scripts of other origins can read errors too. Cookies are not
+            # allowed: these scripts send the key in a header.
+            *([cors] if origins else []),
             Middleware(Faults, respond=attrgetter("response")),
             Middleware(TrailingSlash),
             Middleware(BodyLimit, max_bytes=caps.max_body_bytes),

@@ -30,7 +30,6 @@ SHARE, WHOLE, MIN_SHARE = 2, 8, 4_000_000
 MAX_DRAINED = 64_000_000  # maximum number of bytes of a rejected body that are read and dropped
 BODY_SECONDS, MAX_BODY_SECONDS = 10.0, 180.0  # time limit for a body, and what it may grow to
 BODY_RATE = 50_000  # received bytes that extend the time limit for a body by one second
-MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS = 10, 60.0
 
 
@@ -181,16 +180,6 @@ class KeyCheck:
         if scheme.lower() != "bearer" or not is_right:
             self._wrong[address] += 1
             raise ApiError(401, NO_KEY)
-
-
-def weak_key(name: str, key: str) -> str:
-    """Return an error message if a key is too short, else an empty string.
-
-    name: the environment variable or option that contains it.
-    """
-    if not key or len(key) >= MIN_KEY:
-        return ""
-    return f"{name} must have at least {MIN_KEY} characters, got {len(key)}."
 
 
 def address_of(client: Any) -> str:

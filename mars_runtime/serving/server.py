@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mars_runtime.files.json_values import fault_of
-from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
-from mars_runtime.serving.limits import address_of, weak_key
+from mars_runtime.serving.limits import address_of
 
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
@@ -36,8 +35,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOCAL_NAMES = ("localhost", "*.localhost", "127.0.0.1", "::1", "[::1]")
 KEY = "MARS_API_KEY"
 """Environment variable with the key that clients must send."""
+ORIGINS = "MARS_ALLOWED_ORIGINS"
+"""Environment variable with the origins that may call the endpoint from a browser."""
 PROXIES = "MARS_NUM_PROXIES"
 """Environment variable with the number of trusted proxies in front of the server."""
+MIN_KEY = 16
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
 
 
 class PlanError(ValueError):
@@ -53,19 +56,34 @@ def num_proxies() -> int:
 
 
 def allowed_origins() -> tuple[str, ...]:
-    """Raises PlanError."""
-    try:
-        return read_origins(os.environ.get(ORIGINS, ""))
-    except OriginsError as error:
-        raise PlanError(str(error)) from None
+    return read_origins(os.environ.get(ORIGINS, ""))
+
+
+def read_origins(text: str) -> tuple[str, ...]:
+    """Parse origins that are separated by commas, in lower case as browsers send them.
+
+    Raises PlanError.
+    """
+    origins = tuple(part for item in text.split(",") if (part := item.strip().lower()))
+    if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in origins):
+        raise PlanError(
+            f"{ORIGINS} must be * or origins such as https://example.org, separated by commas and "
+            f"without a path, got {text!r}."
+        )
+    return origins
 
 
 def api_key() -> str:
     """Return the key that clients must send; empty for none. Raises PlanError."""
     key = os.environ.get(KEY, "").strip()
-    if fault := weak_key(KEY, key):
-        raise PlanError(fault)
+    check_key(key)
     return key
+
+
+def check_key(key: str) -> None:
+    """Raise PlanError if the key is too short."""
+    if 0 < len(key) < MIN_KEY:
+        raise PlanError(f"{KEY} must have at least {MIN_KEY} characters, got {len(key)}.")
 
 
 @dataclass(frozen=True, slots=True)

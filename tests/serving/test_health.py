@@ -23,8 +23,8 @@ from mars_runtime.engine import Engine, Request
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import Event
-from mars_runtime.serving.addresses import ORIGINS
 from mars_runtime.serving.choices import SHUTTING_DOWN
+from mars_runtime.serving.server import ORIGINS
 from mars_runtime.settings import DecodeSettings
 
 whole_and_streamed = pytest.mark.parametrize("is_stream", [False, True])
