@@ -62,17 +62,14 @@ class StreamedAnswer:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a stop string or stop token ended the answer."""
         return self._cutter.is_cut or self._has_stop_token
 
     @property
     def is_over(self) -> bool:
-        """Whether the answer is complete. Its run may still continue after a stop string."""
         return self.is_cut or self.end is not None
 
     @property
     def finish_reason(self) -> str:
-        """OpenAI's ``stop`` or ``length``; empty while the answer is incomplete."""
         if not self.is_over:
             return ""
         is_whole = self.is_cut or (self.end is not None and self.end.reason == "eos")
@@ -118,7 +115,6 @@ class StreamedAnswer:
         return text
 
     def _is_returned(self, token: AnswerToken) -> bool:
-        """Whether the token's text, or its beginning before a stop string, was returned."""
         if self.is_over and not self._cutter.is_cut:
             return True
         is_begun = token.start < self._num_shown
@@ -126,7 +122,6 @@ class StreamedAnswer:
 
 
 def _up_to(step: Step, num_tokens: int) -> Step:
-    """Return the step without tokens after a stop string, which the figures do not count."""
     (row,) = step.rows
     if num_tokens == len(row.accepted):
         return step
@@ -163,7 +158,6 @@ class StopCutter:
         return remainder
 
     def _num_open(self, text: str) -> int:
-        """Return how many of the last characters could be the beginning of a stop string."""
         for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
             index = bisect_left(self._stops, tail)  # first stop that could begin with tail

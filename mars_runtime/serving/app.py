@@ -44,7 +44,6 @@ from mars_runtime.serving.responses import ResponseEnvelope, ResponsesBody
 from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
-"""All paths of the endpoint, for apps that also serve other paths."""
 NO_ROUTE = "This path does not exist. See /docs for all paths."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
 RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
@@ -52,8 +51,6 @@ ONLY_JSON = "The content type must be application/json."
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 COMMENT = ": keep-alive\n\n"  # a server-sent event that clients ignore
 NUM_READERS = 2  # number of threads that tokenize prompts
-Expose = Callable[[], bytes]
-"""A function that returns the metrics in Prometheus' text format."""
 
 
 class BodyRequest(Request):
@@ -90,15 +87,12 @@ def make_app(
     models: Models,
     caps: Caps = DEFAULT_CAPS,
     key: str = "",
-    expose: Expose | None = None,
+    expose: Callable[[], bytes] | None = None,
     origins: Sequence[str] = (),
     runs: AddressCounter | None = None,
 ) -> FastAPI:
-    """Return the ASGI app of the endpoint.
-
-    key: what clients must send for routes under ``/v1``; empty for none.
-    origins: sites that may call the endpoint from a browser.
-    runs: counts the runs of each address, together with those of the page.
+    """key: what clients must send for routes under ``/v1``; empty for none. origins: sites that may
+    call the endpoint from a browser. runs: counts the runs of each address, with the page's.
     """
     endpoint = Endpoint(models, caps, runs or AddressCounter(caps.max_runs_per_address))
     keys = KeyCheck(key)
@@ -200,7 +194,6 @@ class Endpoint:
         return JSONResponse(envelope.complete())
 
     async def _begin(self, request: Request, body: AnswerBody) -> tuple[Choices, Envelope]:
-        """Start the first runs of a request, up to the limit of its address."""
         model = self._models.find(body.model)
         work = partial(make_requests, body, model, self._caps)  # tokenizes, which can be slow
         by_prompt = await asyncio.get_running_loop().run_in_executor(self._readers, work)
@@ -243,7 +236,7 @@ async def _check_type(request: Request) -> None:
         raise ApiError(415, ONLY_JSON)
 
 
-async def _metrics(expose: Expose) -> Response:
+async def _metrics(expose: Callable[[], bytes]) -> Response:
     """Return the metrics in Prometheus' text format."""
     return Response(expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -258,7 +251,6 @@ async def _refuse(request: Request, error: Any) -> Response:
 
 
 async def kept_alive(lines: AsyncIterator[str], seconds: float) -> AsyncIterator[str]:
-    """Yield the lines, and a comment whenever there was no line for ``seconds``."""
     while True:
         line = asyncio.ensure_future(anext(lines))
         try:

@@ -1,7 +1,7 @@
 """The answers to one request: their runs, and their JSON in OpenAI's form.
 
-Each answer is a run of its own. Events are polled, so the decoding thread does no extra work.
-Figures are under the key ``mars``: next to the choices, or in each choice if there are several.
+Events are polled, so the decoding thread does no extra work. Figures are under the key ``mars``:
+next to the choices, or in each choice if there are several.
 """
 
 from __future__ import annotations
@@ -34,11 +34,7 @@ LOWERED = "max_tokens was lowered from {} to {}, the most that fits."
 
 @dataclass(slots=True)
 class Choice:
-    """One answer to a request, and the run that generates it.
-
-    num_prompt: the prompt's tokens, 0 for all but its first answer. echo: the prompt if the answer
-    must begin with it. pieces: what was read so far.
-    """
+    """num_prompt: the prompt's tokens, 0 for all but its first answer. echo: begins the answer."""
 
     index: int
     request: Request
@@ -58,9 +54,7 @@ class Choice:
         return [token for piece in self.pieces for token in piece.tokens]
 
     def read(self) -> tuple[Piece, bool]:
-        """Read new events; return what they add, and whether there were any. Raises ApiError if the
-        run was cancelled or failed.
-        """
+        """Return what new events add, and whether there were any. Raises ApiError."""
         assert self.run is not None
         events = self.run.events_since(self.num_read)
         self.num_read += len(events)
@@ -148,8 +142,6 @@ class Choices:
 
 
 class Envelope:
-    """Builds the JSON of a response: the complete answer, or the chunks of a stream."""
-
     def __init__(self, body: AnswerBody, tokenizer: Tokenizer, choices: Choices) -> None:
         self._body = body
         self._tokenizer = tokenizer
@@ -170,7 +162,6 @@ class Envelope:
         return {**self._head(choices), **self.usage(), **self._with_figures(choices)}
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the events of a stream: its chunks, an error if a run fails, and [DONE]."""
         try:
             async for chunk in self._chunks():
                 yield f"data: {json_line(chunk)}\n\n"
@@ -255,7 +246,6 @@ class Envelope:
         }
 
     def usage(self) -> Json:
-        """Return the field ``usage``, for all choices together."""
         choices = self._choices.all
         num_prompt = sum(choice.num_prompt for choice in choices)
         num_written = sum(choice.answer.num_tokens for choice in choices)
@@ -272,7 +262,7 @@ class Envelope:
         }
 
     def _with_figures(self, shown: list[Json], choices: Sequence[Choice] = ()) -> Json:
-        """Return the figures of the only choice, or add to each of ``shown`` its own."""
+        """Return the figures of the only choice, or change each of ``shown``."""
         if len(self._choices.all) == 1:
             return self.figures(self._choices.all[0])
         for json, choice in zip(shown, choices or self._choices.all, strict=False):

@@ -1,4 +1,4 @@
-"""Errors of the endpoint. Each is sent as one sentence in JSON and logged at most once."""
+"""Errors of the endpoint, sent as one sentence in JSON."""
 
 from __future__ import annotations
 
@@ -31,12 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """A rejected request: an HTTP status and one sentence.
-
-    field: the field of the request that is wrong.
-    retry_after: seconds after which the client should retry; 0 if a retry cannot succeed.
-    headers: more headers of the response.
-    """
+    """A rejected request. retry_after: in seconds; 0 if a retry cannot succeed."""
 
     def __init__(
         self,
@@ -55,7 +50,6 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The error in OpenAI's format."""
         kind = KINDS.get(self.status, KINDS[400])
         error = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
         return {"error": error}
@@ -66,10 +60,7 @@ class ApiError(Exception):
 
 
 def api_error(error: Exception) -> ApiError:
-    """Return what the client receives for an exception.
-
-    An unexpected exception is logged without its message, which could contain the prompt.
-    """
+    """Log an unexpected exception, without its message, which could contain the prompt."""
     sentence = str(error)
     if isinstance(error, ApiError):
         return error

@@ -34,9 +34,9 @@ MAX_WRONG, BLOCKED_SECONDS = 10, 60.0
 
 
 class AddressCounter:
-    """Counts what is in progress, up to ``most`` for each address and ``whole`` for all together.
+    """Counts what is in progress: at most ``most`` of an address (0: any) and ``whole`` of all.
 
-    most: 0 for no limit. elsewhere: counts what an address has in progress in another place.
+    elsewhere: counts what an address has in progress in another place.
     """
 
     def __init__(
@@ -64,9 +64,7 @@ class AddressCounter:
 class BodyLimit:
     """ASGI middleware that reads a body whole before it passes the request on. Raises ApiError.
 
-    Rejected are bodies longer than ``max_bytes`` (413) or too slow (408), and addresses that send
-    too many or too much (429). A body counts until its request is answered.
-    elsewhere: limits of other paths, in bytes.
+    A body counts until its request is answered. elsewhere: limits in bytes, by path.
     """
 
     def __init__(
@@ -98,7 +96,6 @@ class BodyLimit:
     async def _read(
         self, receive: Receive, address: str, max_bytes: int, parts: list[bytes]
     ) -> None:
-        """Append the body to ``parts``."""
         if not self._bodies.take(address):
             raise _rejected(429, BUSY, retry_after=1)
         num_bytes, latest = 0, anyio.current_time() + MAX_BODY_SECONDS
@@ -133,11 +130,10 @@ def _rejected(status: int, sentence: str, retry_after: int = 0) -> ApiError:
 
 
 class Proxies:
-    """ASGI middleware that sets the client address of requests that come through trusted proxies.
+    """ASGI middleware that sets the address of a client behind ``number`` trusted proxies.
 
-    number: how many, one behind the other. Each appends the address of its own client to
-    ``X-Forwarded-For``, so the ``number``-th value from the right is the client. Values further
-    left can be forged. If the header has fewer values, the address of the connection is used.
+    Each proxy appends the address of its own client to ``X-Forwarded-For``. Values further left
+    than the ``number``-th from the right can be forged.
     """
 
     def __init__(self, app: ASGIApp, number: int) -> None:
@@ -157,8 +153,6 @@ class Proxies:
 class KeyCheck:
     """Compares keys in constant time. After MAX_WRONG wrong keys in a period of BLOCKED_SECONDS, an
     address is rejected until the period ends, even with the right key.
-
-    key: empty if no key is needed.
     """
 
     def __init__(self, key: str) -> None:
@@ -167,7 +161,6 @@ class KeyCheck:
         self._wrong: Counter[str] = Counter()
 
     async def check(self, request: Request) -> None:
-        """Raise ApiError if the request has no right key."""
         if not self._key:
             return
         now, address = time.monotonic(), address_of(request.client)
@@ -183,11 +176,7 @@ class KeyCheck:
 
 
 def address_of(client: Any) -> str:
-    """Return the address under which a client's requests are counted: of IPv6 the /64 network,
-    which usually belongs to one client.
-
-    client: (host, port) of an ASGI scope or of Gradio; None over a Unix socket.
-    """
+    """Return how a (host, port) is counted: by an IPv6 network, which usually is of one client."""
     return _network(str(client[0])) if client else NO_ADDRESS
 
 
@@ -205,7 +194,6 @@ def _network(text: str) -> str:
 
 
 def _without_port(text: str) -> str:
-    """Remove the port that some proxies add to an address."""
     text = text.strip()
     if text.startswith("["):
         return text[1:].partition("]")[0]

@@ -57,36 +57,18 @@ class Metrics:
         self._prompt_tokens = counter("prompt_tokens", "Prompt tokens")
         self._generation_tokens = counter("generation_tokens", "Generated tokens")
         self._success = counter("request_success", "Finished requests", "finished_reason")
-        self._first_token = histogram(
-            "time_to_first_token_seconds", "Time from submission to the first tokens", LONG
-        )
-        self._between = histogram(
-            "inter_token_latency_seconds", "Time between two forward passes of a request", SHORT
-        )
-        self._per_token = histogram(
-            "request_time_per_output_token_seconds",
-            "Mean time per token after the first, by request",
-            SHORT,
-        )
-        self._whole_time = histogram(
-            "e2e_request_latency_seconds", "Time from submission to the end", LONG
-        )
-        self._queue_time = histogram(
-            "request_queue_time_seconds", "Time from submission to the first forward pass", LONG
-        )
-        self._iteration_tokens = histogram(
-            "iteration_tokens_total",
-            "Tokens written by one forward pass, over all its requests",
-            TOKENS,
-        )
+        per_token = "request_time_per_output_token_seconds"
+        self._first_token = histogram("time_to_first_token_seconds", "To the first tokens", LONG)
+        self._between = histogram("inter_token_latency_seconds", "Between forward passes", SHORT)
+        self._per_token = histogram(per_token, "Mean per token after the first", SHORT)
+        self._whole_time = histogram("e2e_request_latency_seconds", "To the end", LONG)
+        self._queue_time = histogram("request_queue_time_seconds", "To the first pass", LONG)
+        self._iteration_tokens = histogram("iteration_tokens_total", "Tokens of a pass", TOKENS)
         self._drafts = counter("spec_decode_num_drafts", "Forward passes that verified drafts")
         self._draft_tokens = counter("spec_decode_num_draft_tokens", "Verified draft tokens")
         self._accepted = counter("spec_decode_num_accepted_tokens", "Accepted draft tokens")
-        self._accepted_at = counter(
-            "spec_decode_num_accepted_tokens_per_pos",
-            "Accepted draft tokens by position",
-            "position",
-        )
+        per_position = "spec_decode_num_accepted_tokens_per_pos"
+        self._accepted_at = counter(per_position, "Accepted draft tokens", "position")
         # By model, the rows and tokens that were counted so far for the latest shared forward pass.
         self._forward: dict[str, tuple[int, int]] = {}
 
@@ -114,7 +96,6 @@ class Metrics:
             gauge.labels(name).set_function(lambda: 0.0)
 
     def expose(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _gauge(self, name: str, about: str) -> Gauge:

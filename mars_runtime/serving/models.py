@@ -96,7 +96,6 @@ class SingleModel:
         return self._model
 
     def wait(self, timeout: float | None = None) -> str:
-        """Block until the model is loaded or has failed; return ``trouble``."""
         self._thread.join(timeout)
         return self.trouble
 

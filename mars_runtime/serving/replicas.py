@@ -39,10 +39,6 @@ NUM_CHECKS = 4  # requests that a replica accepts in addition to runs
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0
 START_SECONDS = 60.0  # time for a proxy to start; Ray's default, 5, is too short on a busy machine
-CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray reads this variable when it is imported. With 0 it binds its ports to 127.0.0.1, on Linux
-too.
-"""
 NO_RAY = "Ray is not installed here. Run pip install -r requirements-serve.txt."
 NOT_STARTED = "The replicas did not start. See the logs of Ray."
 NO_KEY = (
@@ -93,14 +89,14 @@ def has_ray() -> bool:
 
 
 def begin(host: str, port: int) -> bool:
-    """Join or start a cluster, then start Ray's proxies. Return whether a cluster was started."""
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), before]))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", str(START_SECONDS))
     if not address and host in LOOPBACK:
-        os.environ[CLUSTERS] = "0"
+        # Ray, when it is imported, so binds its ports to 127.0.0.1, on Linux too.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     import ray
     from ray import serve
 
@@ -116,7 +112,23 @@ def deploy(plan: ServePlan, bring: Bring) -> None:
     """
     from ray import serve
 
-    deployment = serve.deployment(serve.ingress()(Replica), **options(plan))
+    busy = plan.max_runs + plan.max_waiting
+    deployment = serve.deployment(
+        serve.ingress()(Replica),
+        autoscaling_config={
+            "min_replicas": plan.min_replicas,
+            "max_replicas": max(plan.min_replicas, plan.max_replicas),
+            "target_ongoing_requests": plan.max_runs,
+        },
+        ray_actor_options={"num_cpus": plan.threads},
+        max_ongoing_requests=busy + NUM_CHECKS,
+        max_queued_requests=busy,
+        backpressure_config={"status_code": 429, "retry_after_s": BUSY_SECONDS},
+        graceful_shutdown_timeout_s=DEFAULT_CAPS.max_seconds + GRACE_SECONDS,
+        health_check_period_s=HEALTH_SECONDS,
+        max_constructor_retry_count=2,
+        logging_config=LOGGING,
+    )
     serve.run(deployment.bind(plan, bring, allowed_origins(), bool(api_key())), name=APP)
 
 
@@ -126,25 +138,6 @@ def end() -> None:
 
     serve.shutdown()
     ray.shutdown()
-
-
-def options(plan: ServePlan) -> dict[str, Any]:
-    busy = plan.max_runs + plan.max_waiting
-    return {
-        "autoscaling_config": {
-            "min_replicas": plan.min_replicas,
-            "max_replicas": max(plan.min_replicas, plan.max_replicas),
-            "target_ongoing_requests": plan.max_runs,
-        },
-        "ray_actor_options": {"num_cpus": plan.threads},
-        "max_ongoing_requests": busy + NUM_CHECKS,
-        "max_queued_requests": busy,
-        "backpressure_config": {"status_code": 429, "retry_after_s": BUSY_SECONDS},
-        "graceful_shutdown_timeout_s": DEFAULT_CAPS.max_seconds + GRACE_SECONDS,
-        "health_check_period_s": HEALTH_SECONDS,
-        "max_constructor_retry_count": 2,
-        "logging_config": LOGGING,
-    }
 
 
 class ReplicaError(RuntimeError):
@@ -172,7 +165,6 @@ class Replica:
             raise ReplicaError(trouble)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """Ray calls this method."""
         return make_app(self._models, key=self._key, origins=self._origins)
 
     def check_health(self) -> None:

@@ -51,7 +51,6 @@ MAX_RUNNERS_UP = 3  # number of alternatives per token in the events of a run
 NUM_SEEDS = 2**31
 NOT_SERVED = ("max_new_tokens", "draft", "masked")
 SERVED = tuple(name for name in SETTINGS if name not in NOT_SERVED)
-"""Settings that clients can choose. They have OpenAI's names where OpenAI has the same setting."""
 LIMITS = ("max_completion_tokens", "max_tokens")
 """Fields whose null does not count as absent: it allows as many tokens as fit."""
 HARMLESS = (
@@ -86,7 +85,7 @@ Fault = tuple[object, str, str]
 
 
 class Body(BaseModel):
-    """A JSON object of a request. A field that would change the answer is supported or rejected."""
+    """A field that would change the answer is supported or rejected."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
     harmless: ClassVar[Collection[str]] = HARMLESS
@@ -179,7 +178,6 @@ class MessageBody(Body):
 
     @property
     def said(self) -> tuple[str, str]:
-        """The role, as templates know it, and the text."""
         parts = (
             [self.content] if isinstance(self.content, str) else [it.text for it in self.content]
         )
@@ -351,7 +349,6 @@ def tidy(value: Any) -> Any:
 
 
 def field_error(error: RequestValidationError) -> ApiError:
-    """Return the error for the first invalid field of a body."""
     faults = sorted(error.errors(), key=lambda fault: -len(fault["loc"]))
     *place, _ = faults[0]["loc"]
     same = [fault for fault in faults if fault["loc"][:-1] == tuple(place)]
@@ -394,9 +391,8 @@ DEFAULT_CAPS = Caps()
 
 
 def make_requests(body: AnswerBody, model: EngineModel, caps: Caps) -> list[list[Request]]:
-    """Return, for each prompt, one engine request per answer. Raises ApiError or RequestError.
-
-    A token limit above what the server allows, or above what fits, is lowered.
+    """Return one request per answer, for each prompt. Lowers a token limit to what is allowed and
+    fits. Raises ApiError.
     """
     for is_wrong, field, sentence in chain(body.faults(), _faults(body, model, caps)):
         if is_wrong:
@@ -419,7 +415,6 @@ def make_requests(body: AnswerBody, model: EngineModel, caps: Caps) -> list[list
 
 
 def _faults(body: AnswerBody, model: EngineModel, caps: Caps) -> Iterator[Fault]:
-    """Check a request against the model and the server."""
     settings, size, most = body.settings, model.tokenizer.size, caps.max_prompt_chars
     depth, has_logprobs = settings.block_size, body.num_runners_up is not None
     yield body.best_of not in (None, body.n), "best_of", NOT_BEST.format(body.best_of, body.n)

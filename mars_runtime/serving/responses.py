@@ -34,7 +34,6 @@ ENDED = {"stop": "completed", "length": "incomplete"}
 
 
 def _messages(value: Any) -> Any:
-    """Return a text as one message of the user, and a list without its items of reasoning."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     is_list = isinstance(value, list) and all(isinstance(item, dict) for item in value)
@@ -74,7 +73,6 @@ class ResponsesBody(SampledBody):
     include: list[Literal["reasoning.encrypted_content"]] = Field([])
 
     def chat(self) -> InputBody:
-        """Return the chat completion. Raises ApiError."""
         if self.input[-1].role != "user":
             raise ApiError(400, NO_USER, "input")
         names = (*SERVED, "model", "stop", "stop_token_ids", "stream")
@@ -88,8 +86,6 @@ class ResponsesBody(SampledBody):
 
 
 class ResponseEnvelope:
-    """Builds the JSON of one response: the events of a stream, or the complete response."""
-
     def __init__(
         self, posted: ResponsesBody, chat: InputBody, envelope: Envelope, choices: Choices
     ) -> None:
@@ -118,7 +114,6 @@ class ResponseEnvelope:
         }
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield server-sent events, of which the last one contains the whole response."""
         begun = self._response("in_progress", [])
         yield self._event("created", response=begun)
         yield self._event("in_progress", response=begun)

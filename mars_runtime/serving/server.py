@@ -34,11 +34,11 @@ HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-orig
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOCAL_NAMES = ("localhost", "*.localhost", "127.0.0.1", "::1", "[::1]")
 KEY = "MARS_API_KEY"
-"""Environment variable with the key that clients must send."""
 ORIGINS = "MARS_ALLOWED_ORIGINS"
-"""Environment variable with the origins that may call the endpoint from a browser."""
 PROXIES = "MARS_NUM_PROXIES"
-"""Environment variable with the number of trusted proxies in front of the server."""
+"""Environment variables: the key that clients must send, the sites that may call the endpoint from
+a browser, the number of trusted proxies in front of the server.
+"""
 MIN_KEY = 16
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
 
@@ -48,7 +48,6 @@ class PlanError(ValueError):
 
 
 def num_proxies() -> int:
-    """Raises PlanError."""
     text = os.environ.get(PROXIES, "").strip() or "0"
     if not re.fullmatch(r"[0-9]{1,3}", text):
         raise PlanError(f"{PROXIES} must be a whole number from 0 to 999, got {text!r}.")
@@ -88,11 +87,7 @@ def check_key(key: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """The options of ``serve``, or of each replica.
-
-    busy_tau: the lowest limit of tau while requests wait; None to keep the settings of requests.
-    threads: number of compute threads of a replica, and of cores reserved for it.
-    """
+    """The options of ``serve`` or of a replica. busy_tau: lowest limit of tau while others wait."""
 
     checkpoint: str
     device: str = "auto"
@@ -106,7 +101,6 @@ class ServePlan:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ServePlan:
-        """Build the options from the flags of the same names. Raises PlanError."""
         try:
             return cls(**{entry.name: getattr(args, entry.name) for entry in fields(cls)})
         except ValidationError as error:
@@ -244,7 +238,6 @@ class Server(uvicorn.Server):
         self._close = close
 
     def leave(self) -> None:
-        """Shut down as after SIGTERM. Thread-safe."""
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -19,9 +19,7 @@ def metrics(events: Sequence[Event]) -> dict[str, Any]:
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
     """Count over the forward passes that verified drafts; None if no method drafts.
 
-    ``mean_acceptance_length`` counts accepted drafts and one more token. ``num_spec_tokens`` is the
-    length of the longest draft. ``per_position_acceptance_rates`` is the share of all these passes
-    that accepted the token at a position.
+    ``mean_acceptance_length`` counts one more token. ``num_spec_tokens`` is of the longest draft.
     """
     methods = [step.settings.facts for step, _ in folds.row_steps(events)]
     if all(method.is_alone or method.is_reference for method in methods):
