@@ -51,17 +51,13 @@ def test_verify_counts_the_agreeing_prefix(
 # Reading logits.
 
 
-def scores(logits: torch.Tensor, metric: str) -> list[float]:
-    none = torch.empty(0, dtype=torch.long)
-    return [slot.confidence for slot in proposals_from_logits(logits[None], none, [metric])[0]]
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_runs_from_0_to_1(metric: str) -> None:
     sure, unsure = torch.zeros(1, 50), torch.zeros(1, 50)
     sure[0, 7] = 200.0
-    assert scores(sure, metric) == pytest.approx([1.0])
-    assert scores(unsure, metric) == pytest.approx([0.02 if metric == "probability" else 0.0])
+    (slots,) = proposals_from_logits(torch.stack([sure, unsure], 1), NONE, [metric])
+    low = 0.02 if metric == "probability" else 0.0
+    assert [slot.confidence for slot in slots] == pytest.approx([1.0, low])
 
 
 def test_reading_agrees_with_the_plain_definitions_and_leaves_the_logits() -> None:
@@ -90,8 +86,6 @@ def test_forbidden_ids_count_for_nothing_even_when_they_win() -> None:
     assert slot.token == 0
     assert [token for token, _ in slot.runners_up] == [3, 4, 2]
     assert slot.confidence == pytest.approx(1.0, abs=0.01)
-    only_two = proposals_from_logits(logits, torch.tensor([1, 2, 3, 5]), ["probability"])[0][0]
-    assert [token for token, _ in only_two.runners_up] == [4]
     flat = proposals_from_logits(torch.zeros(1, 1, 50), torch.arange(10), ["entropy"])[0][0]
     assert flat.confidence == pytest.approx(0.0, abs=1e-6)
     hot = [Draw(2.0, 1, range(200))]
@@ -131,21 +125,15 @@ def test_drawn_tokens_follow_the_tempered_distribution() -> None:
     assert all(slot.token not in dict(slot.runners_up) for slot in slots)
 
 
-@pytest.mark.parametrize("size", [5000, 8192, 151936, 152064])
+@pytest.mark.parametrize("size", [8192, 152064])
 def test_the_best_of_many_are_those_of_topk(size: int) -> None:
     table = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
     best, ids = best_of(table, 4)
     expected = table.topk(4)
     assert torch.equal(best, expected.values)
     assert torch.equal(ids, expected.indices)
-
-
-def test_a_broken_row_is_seen_among_strips() -> None:
-    table = torch.zeros(2, 8192)
-    table[1, 4000] = float("nan")
-    best, ids = best_of(table.softmax(-1), 4)
-    assert best[:, 0].isnan().tolist() == [False, True]
-    assert int(ids.max()) < 8192
+    table[1, 2, 4000] = math.nan
+    assert best_of(table, 4)[0][:, 2, 0].isnan().tolist() == [False, True]
 
 
 # What a forward emits and drafts.

@@ -16,7 +16,7 @@ from app.ui.recordings import load
 from mars_runtime.runs.derived import LETTERS, NUM_PARTS, STUDENT_T, Derived, spread
 from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.runs.loops import find_loop
-from mars_runtime.runs.trace import Header, Trace, TraceWriter, read_trace
+from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import DecodeSettings
 from tests.event_strategies import HEADERS, runs
 
@@ -83,18 +83,6 @@ def test_a_line_does_not_depend_on_later_ones(
     whole = rows_of(events, header)
     part = rows_of(events[:num], header)
     assert part == whole[: len(part)]
-
-
-def test_a_file_without_the_fields_is_read_alike_and_written_with_them() -> None:
-    for recording in load()[:3]:
-        for trace in recording.traces().values():
-            writer = TraceWriter(trace.header, trace.vocabulary.__getitem__, derives=False)
-            old = [writer.header_line(), *map(writer.line, trace.events)]
-            assert not any('"spread"' in line for line in old)
-            new = list(trace.lines())
-            assert read_trace(old) == read_trace(new)
-            assert list(read_trace(old).lines()) == new
-            assert sum(map(len, new)) < 1.1 * sum(map(len, old))
 
 
 def test_committed_recordings_have_the_fields_of_this_fold() -> None:

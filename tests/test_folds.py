@@ -56,22 +56,6 @@ def test_counts_and_rates_by_row() -> None:
     assert folds.ttft(EVENTS) == pytest.approx(0.6)
 
 
-def test_tokens_per_forward_exclude_a_loop() -> None:
-    looping: list[Event] = [*looping_run()]
-    assert folds.num_tokens(looping) == 75
-    assert folds.loops_at(looping) == 5
-    assert folds.tpf(looping) == pytest.approx(5 / 3)
-    assert folds.tpf(looping[:4]) == pytest.approx(19 / 4)
-    assert folds.loops_at(looping[:4]) is None
-    other = Step((step_of(0, (1, 2), row=1),))
-    running = folds.totals([*looping, other])
-    assert (running.num_looped, running.effective_tpf) == (0, pytest.approx(77 / 12))
-    over = folds.totals([*looping, other, End("limit")])
-    assert (over.num_looped, over.num_loop_tokens, over.num_loop_forwards) == (1, 70, 8)
-    assert over.effective_tpf == pytest.approx(7 / 4)
-    assert (over.num_tokens, over.num_row_forwards) == (77, 12)
-
-
 def looping_run(row: int = 0, seconds: float = 0.5) -> list[Step]:
     """Five tokens by three forwards, then 4 5 again and again, eight by each of eight forwards."""
     starts = [(0, (1, 2)), (2, (3,)), (3, (4, 5, 4, 5, 4, 5, 4, 5))]
@@ -90,6 +74,8 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     assert folds.ms_per_forward(events) == 500
     assert trace_folds.passes_saved(events) == {"masks": 2}
     assert folds.num_tokens(events) == 75  # a count of what was written, not a figure of the method
+    assert (folds.loops_at(events), folds.loops_at(events[:5])) == (5, None)
+    assert folds.totals(events[:-1]).num_looped == 0  # only once the run has ended
     assert folds.tpf(events) == 5 / 3
     loop = "the text repeats itself after token 5; up to that point: "
     assert figures(events).startswith(f"{loop}TPF 1.67")
@@ -122,8 +108,8 @@ def test_nothing_yet() -> None:
         assert folds.tpf(events) == folds.tokens_per_second(events) == 0
         assert folds.ms_per_forward(events) == trace_folds.forwards_saved(events) == 0
         assert folds.ttft(events) is None
-        assert trace_folds.tau_moves(events) == []
         assert folds.end(events) is None
+        assert folds.totals(events).tokens_per_second == folds.totals(events).effective_tpf == 0
     assert folds.end(EVENTS) == End("eos")
 
 
@@ -186,12 +172,6 @@ def test_totals() -> None:
     assert (actual.seconds, actual.prefill_seconds, actual.peak_cache_bytes) == (4.0, 0.5, 9000)
     assert actual.tokens_per_second == 2.5
     assert actual.effective_tpf == pytest.approx(10 / 7)
-
-
-def test_a_batch_with_nothing_yet() -> None:
-    for events in ([], [Prefill(3, 0.5)]):
-        actual = folds.totals(events)
-        assert actual.tokens_per_second == actual.effective_tpf == 0
 
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))

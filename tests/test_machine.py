@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 from pathlib import Path
 
@@ -15,26 +14,7 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.source import resolve
 from mars_runtime.model.threads import limit_threads
 from mars_runtime.system import machine
-from mars_runtime.system.machine import cache_folder, return_freed_memory
-
-MIB = 2**20
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_what_was_freed_goes_back_to_the_system() -> None:
-    blocks = [b"x" * 50_000 for _ in range(4_000)]
-    pins = blocks[::100]  # blocks between them: the heap cannot simply shrink
-    del blocks
-    before = resident()
-    return_freed_memory()
-    assert before - resident() > 150 * MIB
-    assert len(pins) == 40
+from mars_runtime.system.machine import cache_folder
 
 
 @pytest.fixture
@@ -108,14 +88,12 @@ def v1(group: str, quota: int) -> dict[str, str]:
     [
         ("0::/a/b", {}, UNLIMITED),
         ("0::/a/b", {"a/b/cpu.max": "max 100000"}, UNLIMITED),
-        ("0::/a/b", {"a/b/cpu.max": "1600000 100000"}, UNLIMITED),
         ("0::/a/b", {"a/b/cpu.max": "300000 100000"}, "3 cores (CPU quota)"),
         ("0::/a/b", {"a/b/cpu.max": "max 1", "a/cpu.max": "50000 100000"}, "1 core (CPU quota)"),
         ("0::/not/seen/inside", {"cpu.max": "250000 100000"}, "2 cores (CPU quota)"),
         ("4:cpu,cpuacct:/docker/a", v1("cpu,cpuacct/docker/a", -1), UNLIMITED),
         ("4:cpu,cpuacct:/docker/a", v1("cpu,cpuacct/docker/a", 400000), "4 cores (CPU quota)"),
         ("4:cpu:/not/seen/inside", v1("cpu", 200000), "2 cores (CPU quota)"),
-        ("4:cpuset:/docker/a", v1("cpu/docker/a", 400000), UNLIMITED),
     ],
 )
 def test_threads_respect_the_quota_and_the_affinity(

@@ -29,7 +29,6 @@ from tools.measure_gpu import (
     VOCABULARY,
     ForcedModel,
     Measurement,
-    join_parts,
     plan,
     random_weights,
     run_steps,
@@ -87,27 +86,6 @@ def test_steps_come_in_order_and_each_has_what_it_needs(tmp_path: Path) -> None:
     assert names == ["tests", *shapes, "tasks", "chat", "race"]
     bare = plan(tmp_path, has_chat=False, is_dry=False)
     assert {step.name for step in bare if step.missing == NO_CHAT} == {"chat", "race"}
-
-
-@pytest.mark.parametrize("calls", [[("00", "01", "02")], [("00",), ("02",), ("01",)]])
-def test_parts_are_joined_once_all_are_there(tmp_path: Path, calls: list[Sequence[str]]) -> None:
-    pieces = {"00": b"abc", "01": b"def", "02": b"g"}
-    target = tmp_path / "cache" / "model.gguf"
-    for number, names in enumerate(calls):
-        assert not target.exists()
-        inputs = tmp_path / f"call{number}"  # what an earlier call brought is gone
-        inputs.mkdir()
-        for name in names:
-            (inputs / f"model.gguf.{name}").write_bytes(pieces[name])
-        join_parts(inputs, target, size=7)
-    assert target.read_bytes() == b"abcdefg"
-    assert [path.name for path in target.parent.iterdir()] == ["model.gguf"]
-
-
-def test_an_unknown_step_gets_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        measure_gpu.main(["nonsense", "--dry-run"])
-    assert "there is no step 'nonsense': choose among tests, shape" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import httpx
 import pytest
 
@@ -20,12 +18,6 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     return monkeypatch
-
-
-def test_an_environment_without_them_stays_as_it_is() -> None:
-    before = dict(os.environ)
-    assert prepare_network() == ""
-    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize("exempt", ["", "intranet.example"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import errno
 import os
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from mars_runtime.files import outputs
-from mars_runtime.files.inputs import read_text
 from mars_runtime.system import machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,14 +80,6 @@ def test_on_windows_files_are_cached_with_other_local_data(
     assert machine.cache_folder() == tmp_path / "Büro 1" / "mars-live"
 
 
-def test_without_user_ids_a_temporary_folder_is_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delattr(os, "getuid")
-    actual = machine._private_folder(tmp_path / "own")
-    assert actual.is_dir()
-
-
 NARROW = r"""
 import sys
 from mars_runtime import __main__ as command
@@ -128,21 +117,3 @@ def test_output_loses_no_character_and_one_warning_says_how_it_is_written(
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode(encoding).splitlines() == expected
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_no_folder_is_opened_as_a_file_on_windows(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder, opened = tmp_path / "Büro 1 火星", os.open
-
-    def open_file(path: str, *flags: int) -> int:
-        if os.path.isdir(path):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return opened(path, *flags)
-
-    monkeypatch.setattr(outputs, "fcntl", None)
-    monkeypatch.setattr(os, "open", open_file)
-    folder.mkdir()
-    with outputs.only_writer(folder):
-        outputs.write_text(folder / "a b.txt", "ü")
-    assert read_text(folder / "a b.txt") == "ü"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.runs import statistics
@@ -33,6 +33,7 @@ def test_mean_of_shares_counts_families_alike_and_narrows_with_their_number():
         (wilson.value, wilson.low, wilson.high)
     )
     assert statistics.mean_of_shares([(10, 10), (0, 40)]).value == pytest.approx(0.5)
+    assert statistics.mean_of_means([[1.0], [3.0, 3.0, 3.0]]) == Estimate(2.0, 2.0, 2.0)
     all_right = statistics.mean_of_shares([(50, 50)] * 4)
     assert all_right.high == 1.0
     # The interval of one share is 0.0714 wide; that of four is half as wide.
@@ -47,10 +48,6 @@ def test_bootstrap_of_a_mean_agrees_with_the_normal_interval_and_repeats():
     assert actual.low == pytest.approx(0.5 - half, abs=0.015)
     assert actual.high == pytest.approx(0.5 + half, abs=0.015)
     assert statistics.mean(values) == actual
-
-
-def test_groups_count_alike():
-    assert statistics.mean_of_means([[1.0], [3.0, 3.0, 3.0]]) == Estimate(2.0, 2.0, 2.0)
 
 
 def test_ratios_average_geometrically():
@@ -84,11 +81,6 @@ def test_nothing_and_non_numbers_are_refused(call, sentence):
         call()
 
 
-def test_scaling_moves_all_three():
-    assert Estimate(0.5, 0.25, 0.75).scaled(100) == Estimate(50.0, 25.0, 75.0)
-
-
-@settings(max_examples=25, deadline=None)
 @given(st.lists(FLOATS, min_size=1, max_size=12), st.integers(0, 200), st.integers(1, 200))
 def test_intervals_hold_their_value_and_stay_within_the_data(values, right, count):
     slack = 1e-9

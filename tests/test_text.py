@@ -22,7 +22,9 @@ from mars_runtime.text import (
 )
 from tests.tiny_tokenizer import SPECIALS, write_tokenizer
 
-TEXTS = st.text(max_size=80)
+TEXTS = st.lists(
+    st.sampled_from([*SPECIALS, "<|", "|>", "im_", "end", "mask"]) | st.text(), max_size=8
+).map("".join)
 
 
 @pytest.fixture(scope="module")
@@ -51,22 +53,10 @@ def test_control_tokens_are_found(tokenizer: Tokenizer) -> None:
 
 
 @given(text=TEXTS)
-def test_every_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text)
-    assert b"".join(map(tokenizer.token_bytes, ids)).decode() == text
-    assert tokenizer.decode(ids) == text
-
-
-@given(
-    parts=st.lists(
-        st.one_of(st.sampled_from([*SPECIALS, "<|", "|>", "im_", "end", "mask"]), st.text()),
-        max_size=8,
-    )
-)
-def test_typed_text_never_becomes_a_control_token(tokenizer: Tokenizer, parts: list[str]) -> None:
-    text = "".join(parts)
+def test_every_text_comes_back_without_control_tokens(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert not control_ids(tokenizer) & set(ids)
+    assert b"".join(map(tokenizer.token_bytes, ids)).decode() == text
     assert tokenizer.decode(ids) == text
 
 
@@ -116,10 +106,6 @@ def test_a_hostile_prompt_keeps_the_shape_of_one_turn(tokenizer: Tokenizer) -> N
     ):
         assert ids.count(im_start(tokenizer)) == ids.count(tokenizer.end_id) + 1 == num_turns
         assert not {tokenizer.mask_id, tokenizer.pad_id} & set(ids)
-
-
-def test_digits_are_tokens_of_their_own(tokenizer: Tokenizer) -> None:
-    assert [tokenizer.token_bytes(i) for i in tokenizer.encode("345")] == [b"3", b"4", b"5"]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t ", "x" * (MAX_PROMPT_CHARS + 1)])
@@ -220,22 +206,6 @@ def test_any_added_token_can_be_the_mask(folder: Path) -> None:
         Tokenizer.from_dir(folder, mask="<nothing>")
     chosen = Tokenizer(spec, {}, mask=None)
     assert chosen.token_bytes(chosen.mask_id) == b"<|mask|>"
-
-
-def test_answers_given_as_ids_stay_as_they_were_written(folder: Path) -> None:
-    """ "he" and "ll" and "o" are no tokens of this tokenizer's own choice for "hello"."""
-    tokenizer = Tokenizer.from_dir(folder, system="Be kind.")
-    written = tuple(token for part in ("h", "e", "l", "l", "o") for token in tokenizer.encode(part))
-    first = tokenizer.encode_prompt("A fox")
-    line, end = tokenizer.encode("\n"), tokenizer.end_id
-    expected = [
-        *first, *written, end, *line,
-        im_start(tokenizer), *tokenizer.encode("user\nWhy?"), end, *line,
-        im_start(tokenizer), *tokenizer.encode("assistant\n"),
-    ]  # fmt: skip
-    turn = Turn("A fox", written)
-    assert tokenizer.encode_prompt("Why?", [turn]) == expected
-    assert tokenizer.encode_prompt("A fox", ()) == first
 
 
 @given(prompts=st.lists(TEXTS, max_size=3), answers=st.lists(TEXTS, min_size=4, max_size=4))

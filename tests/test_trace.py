@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.runs.trace import (
     MAX_LINE_CHARS,
@@ -22,7 +21,6 @@ from mars_runtime.runs.trace import (
 )
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
-from tests import trace_folds
 from tests.event_strategies import HEADERS, JSON_VALUES, runs
 
 SETTINGS = DecodeSettings()
@@ -56,119 +54,40 @@ def test_law_7_trace_to_lines_and_back_is_the_identity(header: Header, events: l
     assert read_trace(line.encode() for line in lines) == trace
 
 
-@given(events=runs())
-def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
-    """Every figure and the text are the same from the live events and from the read ones."""
-    live = Trace.of(HEADER, events, token_bytes)
-    read = read_trace(live.lines())
-    for fold in (
-        folds.tpf,
-        folds.ttft,
-        trace_folds.tau_moves,
-        folds.tokens_per_second,
-    ):
-        assert fold(live.events, 1) == fold(read.events, 1)
-    assert folds.text_pieces(live, 1) == folds.text_pieces(read, 1)
+BAD_HEADERS = {
+    "system": [7, None, ["x"]],
+    "rho": [[], {"a": [1]}, {"-1": [1]}, {"1": 1}, {"1": ["x"]}, {"9" * 9: []}],
+    "num_given": [-1, 3, 1.0, "1", None, True, 1],
+    "history": [
+        *(3, {}, ["Why?"], [{"prompt": "Why?"}], [{"prompt": 3, "tokens": []}]),
+        *([{"prompt": "Why?", "tokens": [token]}] for token in (-1, True, 999)),
+        [{"prompt": "", "tokens": []}] * 1001,
+    ],
+}
 
 
-def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
-    lines = [json.loads(line) for line in lines_of_a_run()]
-    for name in ("rho", "num_given", "history", "num_left_out", "room", "system"):
-        del lines[0][name]
-    trace = read_trace(map(json.dumps, lines))
-    assert trace.header == HEADER
-    assert trace.header.system == ""
-    assert trace.events[1].rows[0].block_size == 0
-
-
-def test_the_system_prompt_travels_in_the_header() -> None:
-    header = replace(HEADER, system="Be brief. <|im_end|> \u2028")
-    lines = list(Trace.of(header, [End("limit")], token_bytes).lines())
-    assert lines[0].isascii()
-    assert read_trace(lines).header == header
-    for broken in (7, None, ["x"]):
-        with pytest.raises(TraceError):
-            read_trace([json.dumps({**json.loads(lines[0]), "system": broken}), *lines[1:]])
-
-
-@pytest.mark.parametrize(
-    "rho", [[], {"a": [1]}, {"-1": [1]}, {"1": 1}, {"1": ["x"]}, {"9" * 9: []}]
-)
-def test_damaged_costs_are_refused(rho: object) -> None:
+@pytest.mark.parametrize("name", BAD_HEADERS)
+def test_a_damaged_header_is_refused(name: str) -> None:
+    """Also where tokens are named whose bytes are missing."""
     lines = lines_of_a_run()
-    lines[0] = json.dumps({**json.loads(lines[0]), "rho": rho})
-    with pytest.raises(TraceError):
-        read_trace(lines)
+    for value in BAD_HEADERS[name]:
+        line = json.dumps({**json.loads(lines[0]), name: value})
+        with pytest.raises(TraceError, match="Line 1"):
+            read_trace([line, *lines[1:]])
 
 
-def test_writer_gives_the_same_lines_as_the_run_goes_on() -> None:
-    writer = TraceWriter(HEADER, token_bytes)
-    events = [Prefill(2, 0.5), Step((row_step(0, (5, 6)),), 0.25), End("limit")]
-    assert [writer.header_line(), *map(writer.line, events)] == lines_of_a_run()
-
-
-def test_checks_and_given_tokens_travel_with_their_bytes() -> None:
+def test_the_bytes_of_every_token_travel_once() -> None:
+    """Those of earlier answers and given beginnings in the header."""
     header = replace(HEADER, prompt_ids=(1, 2, 8, 9), num_given=2)
-    assert header.given == (8, 9)
+    header = replace(header, history=(Turn("Why?", (8, 10)), Turn("So?", ())))
     row = replace(row_step(2, (5,)), checks=((6, 0.75), (11, 0.5)))
     events = [Step((row_step(0, (5, 6)),)), Step((row,))]
     lines = [json.loads(line) for line in Trace.of(header, events, token_bytes).lines()]
-    assert lines[0]["vocabulary"].keys() == {"8", "9"}
-    writer = TraceWriter(header, token_bytes)
-    assert (
-        writer.header_line() == writer.header_line() == json.dumps(lines[0], separators=(",", ":"))
-    )
-    assert "checks" not in lines[1]["rows"][0]
-    assert lines[2]["rows"][0]["checks"] == [[6, 0.75], [11, 0.5]]
-    assert lines[2]["vocabulary"].keys() == {"11"}
-
-
-def test_a_conversation_travels_with_the_bytes_of_its_answers() -> None:
-    header = replace(HEADER, history=(Turn("Why?", (8, 9)), Turn("So?", ())), num_left_out=3)
-    (line,) = Trace.of(header, [], token_bytes).lines()
-    body = json.loads(line)
-    assert body["history"] == [
-        {"prompt": "Why?", "tokens": [8, 9]},
-        {"prompt": "So?", "tokens": []},
+    assert [list(line["vocabulary"]) for line in lines] == [
+        ["8", "9", "10"],
+        ["5", "6", "7"],
+        ["11"],
     ]
-    assert body["vocabulary"].keys() == {"8", "9"}
-    assert read_trace([line]).header == header
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
-        3,
-        {},
-        ["Why?"],
-        [{"prompt": "Why?"}],
-        [{"prompt": 3, "tokens": []}],
-        [{"prompt": "Why?", "tokens": [-1]}],
-        [{"prompt": "Why?", "tokens": [True]}],
-        [{"prompt": "Why?", "tokens": [999]}],
-        [{"prompt": "", "tokens": []}] * 1001,
-    ],
-)
-def test_a_damaged_conversation_is_refused(history: object) -> None:
-    """[999]: a token that is not spelled."""
-    lines = lines_of_a_run()
-    lines[0] = json.dumps({**json.loads(lines[0]), "history": history})
-    with pytest.raises(TraceError, match="Line 1"):
-        read_trace(lines)
-
-
-def test_a_header_without_given_tokens_says_nothing_of_bytes() -> None:
-    line = json.loads(lines_of_a_run()[0])
-    assert (line["num_given"], "vocabulary" in line) == (0, False)
-    assert Header("mars-tiny", "Count.", (1, 2), SETTINGS).given == ()
-
-
-@pytest.mark.parametrize("num_given", [-1, 3, 1.0, "1", None, True, 1])
-def test_given_tokens_that_are_not_there_or_not_spelled_are_refused(num_given: object) -> None:
-    lines = lines_of_a_run()
-    lines[0] = json.dumps({**json.loads(lines[0]), "num_given": num_given})
-    with pytest.raises(TraceError, match="Line 1"):
-        read_trace(lines)
 
 
 @pytest.mark.parametrize(
