@@ -170,10 +170,10 @@ def make_engines(settings: AppSettings) -> Engines:
     Raises AppSettingsError.
     """
     if "SPACES_ZERO_GPU" in os.environ:
-        from app.engines.zerogpu import is_on_zerogpu, zero_engines
+        from app.engines.zerogpu import LeasedEngines, is_on_zerogpu
 
         if is_on_zerogpu():
-            return zero_engines(settings)
+            return LeasedEngines(settings)  # in this thread, because it loads the weights
     from app.engines.engines import Engines
 
     return Engines(settings)

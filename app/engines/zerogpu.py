@@ -1,8 +1,7 @@
 """Engines on ZeroGPU, which lends a GPU for each call of a decorated function.
 
 ZeroGPU forks a process for the function and moves weights to the GPU there, but only weights that
-the main thread loaded before the page was served. Therefore all checkpoints are loaded at the
-start, none in the background. Only this module imports the package ``spaces``.
+the main thread loaded before the page was served. Only this module imports the package ``spaces``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from mars_runtime.engine.leased.worker import (
     Lease,
     LeaseError,
     News,
-    SharedMemory,
     Worker,
     open_checkpoint,
 )
@@ -50,7 +48,7 @@ MISSING = (
     "“python -m app.deploy --target zerogpu” and upload the folder that it writes."
 )
 WORKER_ERROR = "ZeroGPU worker error"  # title of errors whose message is not meant for visitors
-MAX_CHARS = 300
+MAX_CHARS = 300  # of an error message
 MAX_LOADED = 3  # maximum number of checkpoints, because loaded ones are never unloaded
 TOO_LATE = "This model was not loaded when the page started. Choose another one."
 log = logging.getLogger(__name__)
@@ -69,30 +67,19 @@ def is_on_zerogpu() -> bool:
     return bool(Config.zero_gpu)
 
 
-def zero_engines(settings: AppSettings) -> LeasedEngines:
-    """Return engines on GPUs that ZeroGPU lends. Call it in the main thread, because it loads the
-    weights.
-    """
-    return LeasedEngines(settings, lend)
-
-
 class LeasedEngines(Engines):
-    """``Engines`` for the first MAX_LOADED of the offered checkpoints. All are loaded before the
-    page is served.
-    """
+    """``Engines`` for the first MAX_LOADED of the offered checkpoints, all loaded here."""
 
-    def __init__(self, settings: AppSettings, lend: Callable[[Decode], Lease]) -> None:
-        """Load the checkpoints. lend: wraps a decoding function so that it runs in a process that
-        has a GPU.
-        """
+    def __init__(
+        self, settings: AppSettings, lend: Callable[[Decode], Lease] | None = None
+    ) -> None:
+        """lend: makes a function that decodes in a process with a GPU; ZeroGPU's by default."""
         super().__init__(settings)
-        self._slots = SharedMemory()
         self._checkpoints: dict[str, Checkpoint] = {}
         for record in islice(self._records.values(), MAX_LOADED):
             bring = partial(self._bring, record)
             record.load = CheckpointLoad(record.entry.name, bring, has_thread=False)
-        worker = Worker(self._slots, self._open_backend)
-        self._lease = lend(worker.decode)
+        self._lease = (lend or lend_by_zerogpu)(Worker(self._open_backend).decode)
 
     def begin(self, name: str) -> CheckpointLoad:
         record = self._record(name)
@@ -112,7 +99,6 @@ class LeasedEngines(Engines):
         engine = LeasedEngine(
             name,
             lambda call: self._lease(call),
-            self._slots,
             partial(check_fits, checkpoint.model, capacity=capacity),
             capacity,
             max_runs=settings.max_runs,
@@ -121,8 +107,8 @@ class LeasedEngines(Engines):
         return LoadedModel(entry, checkpoint, engine)
 
     def before_serving(self) -> None:
-        """Launch and close an empty Gradio app. ``spaces`` packs the weights and reports that the
-        app is up when an app is launched, and the page itself is mounted, not launched.
+        """Launch and close an empty Gradio app: ``spaces`` packs the weights when an app is
+        launched, and the page itself is mounted.
         """
         with bound("127.0.0.1", 0) as free:
             port = free.getsockname()[1]
@@ -139,7 +125,6 @@ class LeasedEngines(Engines):
         empty.close(verbose=False)
 
     def _open_backend(self, name: str, costs: ForwardCosts | None) -> Backend:
-        """Open the backend in the process that has the GPU."""
         return open_checkpoint(self._checkpoints[name], costs)
 
 
@@ -147,15 +132,13 @@ def _refuse(load: CheckpointLoad) -> None:
     raise CheckpointError(TOO_LATE)
 
 
-def lend(decode: Decode) -> Lease:
-    """Wrap ``decode`` so that ZeroGPU runs it in a process with a GPU. The result raises
-    LeaseError.
-    """
+def lend_by_zerogpu(decode: Decode) -> Lease:
+    """Wrap ``decode`` so that ZeroGPU runs it. The result raises LeaseError."""
     import spaces
 
-    # A single decorated function for all checkpoints, because ZeroGPU reuses a process only for
-    # the same function.
-    @spaces.GPU(duration=duration)  # type: ignore[untyped-decorator]
+    # One decorated function for all checkpoints: ZeroGPU reuses a process for the same one only.
+    # The duration is what must be left of the visitor's quota.
+    @spaces.GPU(duration=lambda call: math.ceil(call.seconds))  # type: ignore[untyped-decorator]
     def decoded(call: Call) -> Generator[News, None, None]:
         yield from decode(call)
 
@@ -168,15 +151,8 @@ def lend(decode: Decode) -> Lease:
     return lease
 
 
-def duration(call: Call) -> int:
-    """Return how many seconds of GPU quota the visitor must have left for this call."""
-    return math.ceil(call.seconds)
-
-
 def sentence(error: gr.Error) -> str:
-    """Return ZeroGPU's message about quotas or waiting, without its markup. For a killed process,
-    return LOST.
-    """
+    """Return ZeroGPU's message without its markup; for a killed process, LOST."""
     if getattr(error, "title", "") == WORKER_ERROR:
         return LOST
     text = re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", str(error.message))

@@ -182,7 +182,7 @@ def test_the_time_is_asked_for_by_the_call(spaces: Any) -> None:
         yield News()
 
     call: Any = SimpleNamespace(seconds=12.2)
-    assert list(zerogpu.lend(decode)(call)) == [News()]
+    assert list(zerogpu.lend_by_zerogpu(decode)(call)) == [News()]
     assert spaces.asked == [13]
 
 
@@ -224,7 +224,7 @@ def test_what_zerogpu_refuses_is_one_sentence_as_plain_text(
     spaces.error = gr.Error(message, title=title)
     call: Any = SimpleNamespace(seconds=1.0)
     with pytest.raises(LeaseError) as caught:
-        list(zerogpu.lend(lambda call: iter(()))(call))  # type: ignore[arg-type, return-value]
+        list(zerogpu.lend_by_zerogpu(lambda call: iter(()))(call))  # type: ignore[arg-type, return-value]
     assert str(caught.value) == told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -11,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,8 +25,6 @@ from mars_runtime.engine.leased.worker import (
     Lease,
     LeaseError,
     News,
-    Reader,
-    SharedMemory,
     SharedSettings,
     Worker,
     open_checkpoint,
@@ -62,19 +62,17 @@ class Setting:
 
     def __init__(self, seconds: float = FORWARD, num: int = 3, **kinds: Any) -> None:
         self.num_forwards = RawValue("q", 0)
-        slots = SharedMemory(8)
 
         def open_backend(name: str, costs: object) -> Script:
             every = dict.fromkeys(range(100), seconds)
             return Counted(self.num_forwards, seconds=every, fails_at={66: 3})
 
-        self.workers = ForkedWorkers(Worker(slots, open_backend).decode, num, **kinds)
-        self.slots = slots
+        self.workers = ForkedWorkers(Worker(open_backend).decode, num, **kinds)
         self.opened: list[LeasedEngine] = []
         self.engine = self.open(self.workers.lease)
 
     def open(self, lease: Lease, **caps: int) -> LeasedEngine:
-        engine = LeasedEngine("scripted", lease, self.slots, lambda request: None, 5000, **caps)
+        engine = LeasedEngine("scripted", lease, lambda request: None, 5000, **caps)
         self.opened.append(engine)
         return engine
 
@@ -107,7 +105,7 @@ def test_a_run_is_decoded_in_another_process_to_its_end(lent: Setting) -> None:
     assert events[-1] == End("limit")
     assert run.clock == pytest.approx(sum(getattr(event, "seconds", 0.0) for event in events))
     assert lent.num_forwards.value == 20
-    for _ in range(12):  # more often than there are slots for settings
+    for _ in range(3):
         assert list(lent.engine.submit(request(1, 2)))[-1] == End("limit")
 
 
@@ -261,39 +259,22 @@ def test_the_device_is_requested_in_the_context_of_the_caller(lent: Setting) -> 
     assert seen == ["one", "another"]
 
 
-FIRST = SharedSettings(7, 0.0, (DecodeSettings(),), (False,))
-
-
 def orders(number: int) -> SharedSettings:
     """All parts say the same number, so that a mixture of two would show."""
     settings = DecodeSettings(seed=number, max_new_tokens=1 + number % 4096)
-    return SharedSettings(7, float(number), (settings,) * (1 + number % 4), (bool(number % 2),))
+    return SharedSettings(float(number), (settings,) * (1 + number % 4), (bool(number % 2),))
 
 
-def test_a_reader_begins_with_what_it_was_given_and_sees_each_change() -> None:
-    slots = SharedMemory(2)
-    reader = Reader(slots, 1, FIRST)
-    assert reader.latest() is FIRST
-    for number in range(1, 5):
-        slots.write(1, replace(FIRST, pace=float(number)))
-        slots.write(0, replace(FIRST, call=8, pace=100.0))
-        assert reader.latest().pace == number
-        assert reader.latest() is reader.latest()
-    slots.write(1, replace(FIRST, call=8, pace=3.0))  # the slot went to another call
-    assert reader.latest() == replace(FIRST, pace=4.0, is_stopped=(True,))
-
-
-def test_another_process_reads_nothing_but_whole_orders_while_they_are_written() -> None:
-    slots = SharedMemory(1)
-    slots.write(0, orders(0))
+def test_no_process_reads_a_part_of_settings_that_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "settings"
+    orders(0).write(path)
     pid = os.fork()
     if not pid:
-        status = 1
+        status, seen = 1, set()
         try:
-            reader, seen = Reader(slots, 0, orders(0)), set()
             until = time.monotonic() + 20
             while len(seen) < 20 and time.monotonic() < until:
-                actual = reader.latest()
+                actual = pickle.loads(path.read_bytes())
                 seen.add(actual.pace)
                 assert actual == orders(int(actual.pace))
             status = 0 if len(seen) == 20 else 2
@@ -302,7 +283,7 @@ def test_another_process_reads_nothing_but_whole_orders_while_they_are_written()
     number, ended = 0, (0, 0)
     while ended == (0, 0):
         number += 1
-        slots.write(0, orders(number))
+        orders(number).write(path)
         ended = os.waitpid(pid, os.WNOHANG)
     assert os.waitstatus_to_exitcode(ended[1]) == 0
 
@@ -329,11 +310,10 @@ def prompt(tiny: Checkpoint) -> list[int]:
 @pytest.fixture(scope="module")
 def engines(tiny: Checkpoint) -> Iterator[list[BaseEngine]]:
     """The ordinary engine, and one with a leased device."""
-    slots = SharedMemory(4)
-    worker = Worker(slots, lambda name, costs: open_checkpoint(tiny, costs))
+    worker = Worker(lambda name, costs: open_checkpoint(tiny, costs))
     workers = ForkedWorkers(worker.decode, num=1)
     check = partial(check_fits, tiny.model, capacity=CAPACITY)
-    leased = LeasedEngine("mars-tiny", workers.lease, slots, check, CAPACITY)
+    leased = LeasedEngine("mars-tiny", workers.lease, check, CAPACITY)
     with Engine(tiny) as ordinary:
         ordinary.costs()
         yield [ordinary, leased]

@@ -8,19 +8,19 @@ passes its deadline ends immediately, regardless of what the other process is do
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from contextvars import copy_context
-from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import BUSY, BaseEngine, EngineBusy, EngineError
-from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedMemory, SharedSettings
+from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedSettings
 from mars_runtime.engine.request import AnyRequest
 from mars_runtime.engine.run import Observer, Run, WakeCondition, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler
@@ -32,14 +32,12 @@ if TYPE_CHECKING:
 LOST = "The GPU was lost during the answer: run it again."
 CLOSED = "The engine was closed: start the program again."
 _log = logging.getLogger(__name__)
-_numbers = itertools.count(1)
 
 
 class LeasedEngine(BaseEngine):
     """Serves runs of one checkpoint.
 
     checkpoint: name of the checkpoint that the other process loads.
-    slots: shared memory, created before any process was forked.
     check: raises RequestError for an invalid request.
     max_runs: maximum number of jobs that use or request a device at once.
     """
@@ -48,7 +46,6 @@ class LeasedEngine(BaseEngine):
         self,
         checkpoint: str,
         lease: Lease,
-        slots: SharedMemory,
         check: Callable[[AnyRequest], None],
         capacity: int,
         max_runs: int = 4,
@@ -56,7 +53,6 @@ class LeasedEngine(BaseEngine):
     ) -> None:
         self._checkpoint = checkpoint
         self._lease = lease
-        self._slots = slots
         self._check = check
         self._capacity = capacity
         self._costs: ForwardCosts | None = None
@@ -98,24 +94,19 @@ class LeasedEngine(BaseEngine):
         with self._condition:
             if self._is_closed:
                 raise EngineError(CLOSED)
-            slot = self._slots.acquire()
             try:
-                if slot is None:
-                    raise FullError
                 self._scheduler.add(job)
             except FullError:
-                if slot is not None:
-                    self._slots.release(slot)
                 raise EngineBusy(BUSY.format(len(self._scheduler))) from None
             self._condition.wake()
         context = copy_context()  # identifies the visitor and the page that pay for the lease
         follow = threading.Thread(
-            target=context.run, args=(self._follow, job, runs, slot), name="mars-lease", daemon=True
+            target=context.run, args=(self._follow, job, runs), name="mars-lease", daemon=True
         )
         follow.start()
         return list(runs)
 
-    def _follow(self, job: Job[Run], runs: Sequence[LeasedRun], slot: int) -> None:
+    def _follow(self, job: Job[Run], runs: Sequence[LeasedRun]) -> None:
         """Wait until the job may start, and decode it until it ends."""
         end = End("error", LOST)
         try:
@@ -124,7 +115,7 @@ class LeasedEngine(BaseEngine):
                     lambda: job.is_finished or not self._scheduler.num_ahead(job)
                 )
             if not job.is_finished:
-                self._call(runs, slot)
+                self._call(runs)
         except LeaseError as error:
             end = End("error", str(error))
         except Exception as error:
@@ -132,28 +123,36 @@ class LeasedEngine(BaseEngine):
         finally:
             with self._condition:
                 self._end_all(runs, end)
-            self._slots.release(slot)
 
-    def _call(self, runs: Sequence[LeasedRun], slot: int) -> None:
+    def _call(self, runs: Sequence[LeasedRun]) -> None:
         """Decode these runs in the process of the leased device until that process has finished.
 
         Events of runs that have already ended here are dropped.
         """
-        number = next(_numbers)
-        writer = SharedWriter(number, runs, partial(self._slots.write, slot))
-        requests = tuple(run.request for run in runs)
-        until = tuple(run.deadline for run in runs)
-        call = Call(
-            number, slot, self._checkpoint, requests, until, writer.write_settings(), self._costs
-        )
-        try:
+        lock = threading.Lock()
+        with TemporaryDirectory(prefix="mars-", ignore_cleanup_errors=True) as folder:
+            path = Path(folder, "settings")
+
+            def share() -> SharedSettings:
+                with lock:
+                    shared = SharedSettings(
+                        runs[0].pace,
+                        tuple(run.settings for run in runs),
+                        tuple(run.is_cancelled or run.is_finished for run in runs),
+                    )
+                    with suppress(FileNotFoundError):  # the call is over
+                        shared.write(path)
+                    return shared
+
+            for run in runs:
+                run.share = share
+            requests, until = zip(*((run.request, run.deadline) for run in runs), strict=True)
+            call = Call(path, self._checkpoint, requests, until, share(), self._costs)
             with closing(self._lease(call)) as stream:
                 for news in stream:
                     self._costs = news.costs or self._costs
                     for lane, event in news.events:
                         self._deliver(runs[lane], event)
-        finally:
-            writer.close()
 
     def _deliver(self, run: LeasedRun, event: Event) -> None:
         run.is_begun = True
@@ -189,13 +188,12 @@ class LeasedEngine(BaseEngine):
 
 
 class LeasedRun(Run):
-    """A run on a leased device. is_begun: whether an event has been received.
-
-    writer: sends changed settings to the other process while the run is decoded there.
+    """is_begun: whether an event has been received. share: sends changed settings to the other
+    process.
     """
 
     is_begun = False
-    writer: SharedWriter | None = None
+    share: Callable[[], object] | None = None
 
     @property
     def is_awaiting_device(self) -> bool:
@@ -210,38 +208,5 @@ class LeasedRun(Run):
         return False
 
     def _on_change(self) -> None:
-        if self.writer is not None:
-            self.writer.write_settings()
-
-
-class SharedWriter:
-    """Writes the settings of a call's lanes to shared memory whenever they change, until closed."""
-
-    def __init__(
-        self, number: int, runs: Sequence[LeasedRun], write: Callable[[SharedSettings], None]
-    ) -> None:
-        self._number = number
-        self._runs = runs
-        self._write = write
-        self._is_open = True
-        self._lock = threading.Lock()
-        for run in runs:
-            run.writer = self
-
-    def write_settings(self) -> SharedSettings:
-        with self._lock:
-            runs = self._runs
-            shared = SharedSettings(
-                self._number,
-                runs[0].pace,
-                tuple(run.settings for run in runs),
-                tuple(run.is_cancelled or run.is_finished for run in runs),
-            )
-            if self._is_open:
-                self._write(shared)
-            return shared
-
-    def close(self) -> None:
-        """Stop writing, because another call will use the slot."""
-        with self._lock:
-            self._is_open = False
+        if self.share is not None:
+            self.share()

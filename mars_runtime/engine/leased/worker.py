@@ -1,22 +1,17 @@
 """Messages to and from the process that uses the leased device, and the worker that decodes there.
 
-A worker stores its backends between calls, with their caches, captured forward passes and measured
-costs. Every run of a call uses the device exclusively, so no thread or queue is needed. A call and
-its news are pickled. Settings are sent through memory that was allocated before the fork, in which
-each call has a slot. The worker reads it before each forward pass and while a run pauses. If the
-checksum does not match, a write is in progress and the previous settings remain.
+A worker stores its backends between calls. Every run of a call uses the device exclusively, so no
+thread or queue is needed. A call and its news are pickled. Settings that change during a call come
+through a file, which the worker reads before each forward pass and while a run pauses.
 """
 
 from __future__ import annotations
 
-import mmap
 import pickle
-import struct
-import threading
 import time
-import zlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import Backend, CheckpointBackend
@@ -34,10 +29,8 @@ if TYPE_CHECKING:
 START_SECONDS = 15.0
 PREFILL_RATE, DECODE_RATE = 1000.0, 25.0  # cautious guesses of tokens per second of a lane
 CUSTOM_DECODER_SECONDS, MOST_SECONDS = 60.0, 90.0
-SLOT_BYTES = 8192
-_HEAD = struct.Struct("<II")  # header of a slot: length and checksum of its content
 NEWS_SECONDS = 0.03  # minimum seconds between two messages, because each one is pickled
-POLL_SECONDS = 0.02  # seconds between two reads of the shared settings while a run pauses
+POLL_SECONDS = 0.02  # seconds between two reads of the settings while a run pauses
 SPARE_SECONDS = 2.0  # runs are ended this many seconds before the requested time is over
 OUT_OF_TIME = "The requested GPU time is used up. Request fewer tokens."
 Open = Callable[[str, "ForwardCosts | None"], Backend]
@@ -46,15 +39,17 @@ Open = Callable[[str, "ForwardCosts | None"], Backend]
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """Current settings of the lanes of a call, with the number of the call.
+    """Current settings of the lanes of a call. is_stopped: for each lane, whether it must end."""
 
-    is_stopped: for each lane, whether it must end.
-    """
-
-    call: int
     pace: float
     settings: tuple[DecodeSettings, ...]
     is_stopped: tuple[bool, ...]
+
+    def write(self, path: Path) -> None:
+        """Replace the file at once, so that no other process reads a part. Raises OSError."""
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(pickle.dumps(self))
+        partial.replace(path)
 
 
 class LeaseError(RuntimeError):
@@ -65,13 +60,12 @@ class LeaseError(RuntimeError):
 class Call:
     """The lanes of one job, decoded in one call of a lease.
 
-    number: unique number of the call. slot: slot of its settings in shared memory.
+    path: file with the current settings, deleted when the caller has gone.
     until: time at which each lane must end, on the monotonic clock of the machine.
     shared: the initial settings. costs: None if not measured yet.
     """
 
-    number: int
-    slot: int
+    path: Path
     checkpoint: str
     lanes: tuple[AnyRequest, ...]
     until: tuple[float, ...]
@@ -113,69 +107,10 @@ Lease = Callable[[Call], Generator[News, None, None]]
 """Decodes a call in another process, on a device leased to it; raises LeaseError."""
 
 
-class SharedMemory:
-    """``num_slots`` slots for settings, in memory shared with forked processes."""
-
-    def __init__(self, num_slots: int = 64) -> None:
-        self._memory = mmap.mmap(-1, num_slots * SLOT_BYTES)
-        self._free = list(range(num_slots))
-        self._lock = threading.Lock()
-
-    def acquire(self) -> int | None:
-        """Reserve a free slot and return its number, or None if all slots are in use."""
-        with self._lock:
-            return self._free.pop() if self._free else None
-
-    def release(self, slot: int) -> None:
-        with self._lock:
-            self._free.append(slot)
-
-    def write(self, slot: int, shared: SharedSettings) -> None:
-        """Replace the settings in a slot. Only one thread at a time may write to a slot."""
-        content = pickle.dumps(shared)
-        start = slot * SLOT_BYTES
-        assert len(content) <= SLOT_BYTES - _HEAD.size, "the settings do not fit a slot"
-        self._memory[start + _HEAD.size : start + _HEAD.size + len(content)] = content
-        head = _HEAD.pack(len(content), zlib.crc32(content))
-        self._memory[start : start + _HEAD.size] = head
-
-    def head(self, slot: int) -> bytes:
-        """Return what changes with every new content, fast enough for every forward pass."""
-        return self._memory[slot * SLOT_BYTES : slot * SLOT_BYTES + _HEAD.size]
-
-    def read(self, slot: int, head: bytes) -> SharedSettings | None:
-        """Return the settings with this head; None while a write is in progress."""
-        length, checksum = _HEAD.unpack(head)
-        start = slot * SLOT_BYTES + _HEAD.size
-        content = self._memory[start : start + min(SLOT_BYTES - _HEAD.size, length)]
-        return pickle.loads(content) if content and zlib.crc32(content) == checksum else None
-
-
-class Reader:
-    """Reads the settings of one call from shared memory; the call contains the initial ones."""
-
-    def __init__(self, slots: SharedMemory, slot: int, shared: SharedSettings) -> None:
-        self._slots = slots
-        self._slot = slot
-        self._head = bytes(_HEAD.size)
-        self._shared = shared
-
-    def latest(self) -> SharedSettings:
-        """Return the current settings. If another call now uses the slot, they stop all lanes."""
-        head = self._slots.head(self._slot)
-        written = self._slots.read(self._slot, head) if head != self._head else None
-        if written is not None:
-            stopped = replace(self._shared, is_stopped=(True,) * len(self._shared.settings))
-            self._head = head
-            self._shared = written if written.call == self._shared.call else stopped
-        return self._shared
-
-
 class Worker:
     """Decodes the calls of leases. open_backend: called once per process and checkpoint."""
 
-    def __init__(self, slots: SharedMemory, open_backend: Open) -> None:
-        self._slots = slots
+    def __init__(self, open_backend: Open) -> None:
         self._open = open_backend
         self._backends: dict[str, Backend] = {}  # by name of the checkpoint
 
@@ -188,14 +123,14 @@ class Worker:
             self._backends[call.checkpoint] = backend
         yield News(costs=backend.costs)
         until = began + call.seconds - SPARE_SECONDS
-        yield from _Lanes(call, backend, Reader(self._slots, call.slot, call.shared)).events(until)
+        yield from _Lanes(call, backend).events(until)
 
 
 class _Lanes:
-    def __init__(self, call: Call, backend: Backend, reader: Reader) -> None:
+    def __init__(self, call: Call, backend: Backend) -> None:
         scheduler: Scheduler[Run] = Scheduler(1, 0)
         self._scheduler = scheduler
-        self._reader = reader
+        self._path, self._shared, self._read = call.path, call.shared, b""
         self._device = Device(backend)
         self._runs = [Run(request, 0.0, WakeCondition(), scheduler) for request in call.lanes]
         self._job = Job(self._runs, call.shared.pace)
@@ -227,10 +162,16 @@ class _Lanes:
 
     def _apply_settings(self, now: float, until: float) -> None:
         """Apply changed settings, and end lanes that are cancelled or out of time."""
-        shared = self._reader.latest()
+        try:
+            if (content := self._path.read_bytes()) != self._read:
+                self._read, self._shared = content, pickle.loads(content)
+            is_stopped = self._shared.is_stopped
+        except OSError:
+            is_stopped = (True,) * len(self._runs)
+        shared = self._shared
         self._job.pace = shared.pace
         for index, run in enumerate(self._runs):
-            run.is_cancelled = shared.is_stopped[index]
+            run.is_cancelled = is_stopped[index]
             if run.settings is not shared.settings[index]:
                 run.settings = shared.settings[index]
         lanes = list(self._scheduler.lanes())
