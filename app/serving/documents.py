@@ -1,8 +1,4 @@
-"""Caches the page's document and its configuration.
-
-Gradio would render them for each request, which takes up to 100 ms of a core that decoding also
-uses.
-"""
+"""Caches the page's document and configuration, which take Gradio up to 100 ms of a core each."""
 
 from __future__ import annotations
 
@@ -17,29 +13,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mars_runtime.serving.limits import replayed
 
-PATHS = {"/": "/", "/config": "/config", "/config/": "/config"}
-"""For each path that a client may request, the path that is requested from Gradio."""
-MARKER = "http://origin.invalid"
-"""Placeholder for the origin of the request in a cached document."""
+PATHS = {"/": "/", "/config": "/config", "/config/": "/config"}  # requested -> Gradio's
+MARKER = "http://origin.invalid"  # for the origin of the request in a cached document
 ORIGIN = re.compile(
     r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[\w./~-]*)?", re.ASCII | re.IGNORECASE
 )
 NO_HOST = "The host name of this request is not valid. Open the page at its public address."
-Edit = Callable[[str, str], str]
-"""A function that is called with a document and the origin in it, and returns the edited
-document.
-"""
 
 
 class Documents:
-    """ASGI middleware that answers GET requests for the document and its configuration with cached
-    copies of Gradio's response.
-
-    A response depends only on the path and the origin of the request, because this app has no deep
-    links. edit: edits the document before it is cached.
+    """ASGI middleware. A response depends only on the path and the origin of the request, because
+    this app has no deep links. edit: (document, origin in it) -> document to cache.
     """
 
-    def __init__(self, app: ASGIApp, edit: Edit) -> None:
+    def __init__(self, app: ASGIApp, edit: Callable[[str, str], str]) -> None:
         self._app = app
         self._edit = edit
         self._rendering = asyncio.Lock()
@@ -90,9 +77,7 @@ class Documents:
 
 
 def origin_of(scope: Scope) -> str:
-    """Return the origin of a request, from the forwarded headers of a proxy if present. It is empty
-    if the host is invalid.
-    """
+    """Return the origin that the headers name, a proxy's first; empty for an invalid host."""
     headers = Headers(scope=scope)
     host, scheme = (
         headers.get(f"x-forwarded-{name}", "").partition(",")[0].strip()

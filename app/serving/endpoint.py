@@ -34,10 +34,7 @@ class PageModels:
         return self._engines.trouble(self._engines.default)
 
     def find(self, name: str) -> EngineModel:
-        """Return the model with this name, and start to load it if necessary.
-
-        Raises ApiError, also while it loads.
-        """
+        """Start to load the model if necessary. Raises ApiError, also while it loads."""
         try:
             self._engines.entry(name)
             load = self._engines.begin(name)
@@ -52,10 +49,6 @@ class PageModels:
 
 
 class PathRouter:
-    """ASGI middleware that passes requests for ``paths`` to ``endpoint``, and all other requests on
-    to the page.
-    """
-
     def __init__(self, app: ASGIApp, endpoint: ASGIApp, paths: re.Pattern[str]) -> None:
         self._app = app
         self._endpoint = endpoint
@@ -67,14 +60,10 @@ class PathRouter:
 
 
 class OpenRequests:
-    """Counts the requests that have not been answered completely."""
-
     def __init__(self) -> None:
         self._number = 0
 
     def counted(self, app: ASGIApp) -> ASGIApp:
-        """Return an app that counts its requests and passes them to ``app``."""
-
         async def counting(scope: Scope, receive: Receive, send: Send) -> None:
             self._number += 1
             try:
@@ -85,23 +74,17 @@ class OpenRequests:
         return counting
 
     def wait(self, seconds: float) -> None:
-        """Wait until all responses are complete, for at most ``seconds``. Must not be called in the
-        server's thread.
-        """
+        """Block until all responses are complete. Must not be called in the server's thread."""
         until = time.monotonic() + seconds
         while self._number and time.monotonic() < until:
             time.sleep(WAIT_SECONDS)
 
 
-OPEN_REQUESTS = OpenRequests()
-"""Requests to the endpoint of this process. The process waits for them before it exits."""
+OPEN_REQUESTS = OpenRequests()  # for which this process waits before it exits
 
 
 def make_endpoint(engines: Engines, runs: AddressCounter) -> ASGIApp:
-    """Return the endpoint on the page's engines, with the limits of the page.
-
-    runs: counts the runs of each address, those of the page included.
-    """
+    """runs: counts the runs of each address, those of the page included."""
     settings = engines.settings
     caps = Caps(
         settings.max_new_tokens,

@@ -1,8 +1,4 @@
-"""Limits of runs in Gradio's queue: each run needs an open stream, and each address may have only
-some runs.
-
-A run whose stream is not opened within ``GRACE_SECONDS`` is ended, and its messages are dropped.
-"""
+"""Limits of runs in Gradio's queue: how many an address may have, and that each needs a stream."""
 
 from __future__ import annotations
 
@@ -13,18 +9,17 @@ from collections import Counter
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.gradio_compat import CALLED, QUEUED, STREAM, GradioQueue
-from app.serving.routes import answer, parsed_object
+from app.serving.routes import parsed_object
+from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.limits import AddressCounter, address_of, replayed
 
 GRACE_SECONDS = 5.0  # maximum time until a session opens the stream of its run
-STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0
-"""The grace period is measured in steps of STEP_SECONDS. A step that takes PAUSED_SECONDS or more
-does not count, because the process was paused (SIGSTOP, a frozen container) and could not read what
-clients sent.
-"""
+STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0  # a step that takes longer does not count: the process
+# was paused (SIGSTOP, a frozen container) and could not read what clients sent
 NO_SESSION = "This run no longer exists. Press Run to start a new one."
 LOST = {
     "msg": "unexpected_error",
@@ -32,17 +27,13 @@ LOST = {
     "session_not_found": True,
     "success": False,
 }
-"""The message that Gradio sends to a page with an unknown session. This app sends it instead of
-Gradio, because Gradio would also raise an error.
-"""
+"""What Gradio sends to a page with an unknown session, before it raises an error."""
 FULL = "You already have {} runs in progress. Wait until one ends, or stop one."
 
 
 class RunLimits:
-    """ASGI middleware that limits the runs of each address, and ends runs without an open stream.
-
-    queue: Gradio's queue. is_run: whether the event with this number decodes. runs: counts the runs
-    of each address, those in the queue included.
+    """ASGI middleware. is_run: whether the event with this number decodes. runs: counts the runs of
+    each address, those in the queue included.
     """
 
     def __init__(
@@ -60,14 +51,13 @@ class RunLimits:
         self._expected: dict[str, asyncio.Task[None]] = {}  # timers of the grace period by session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on. Respond with 429 if the address has too many runs."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["method"] == "POST" and QUEUED.fullmatch(scope["path"]):
             await self._join(scope, receive, send)
         elif scope["method"] == "GET" and (session := self._session_of(scope)):
             if not self._page_queue.has_session(session):
-                await _no_stream(scope, send)
+                await _no_stream(scope, receive, send)
                 return
             self._open[session] += 1
             if timer := self._expected.pop(session, None):
@@ -92,8 +82,7 @@ class RunLimits:
         is_run = self._decodes(scope["path"], body)
         address = address_of(scope.get("client"))
         if is_run and not self._runs.take(address):
-            await answer(send, 429, FULL.format(self._runs.most))
-            return
+            raise ApiError(429, FULL.format(self._runs.most))
         answered = b""
 
         async def kept(message: Message) -> None:
@@ -118,7 +107,6 @@ class RunLimits:
         return not path.endswith("/join") or self._is_run(parsed_object(body).get("fn_index"))
 
     async def _forget(self, session: str) -> None:
-        """Drop the session after the grace period. Opening its stream cancels this task."""
         seconds_left = GRACE_SECONDS
         while seconds_left > 0:
             began = time.monotonic()
@@ -129,11 +117,8 @@ class RunLimits:
         await self._page_queue.forget(session)
 
 
-async def _no_stream(scope: Scope, send: Send) -> None:
-    """Report that the requested stream does not exist."""
+async def _no_stream(scope: Scope, receive: Receive, send: Send) -> None:
     if CALLED.fullmatch(scope["path"]):
-        await answer(send, 404, NO_SESSION)
-        return
-    headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": f"data: {json.dumps(LOST)}\n\n".encode()})
+        raise ApiError(404, NO_SESSION)
+    lost = f"data: {json.dumps(LOST)}\n\n"
+    await Response(lost, media_type="text/event-stream")(scope, receive, send)

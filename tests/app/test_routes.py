@@ -20,6 +20,7 @@ from visitor import Visitor, assert_serves
 from app.live.order import STEERED
 from app.serving.routes import LONG_SESSION, NO_TEXT, NOTHING
 from app.ui.files import FILES, file_address
+from mars_runtime.files.json_values import json_line
 
 API = "/gradio_api"
 HALF, LONG = "\ud800", "x" * 65
@@ -156,7 +157,7 @@ def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
 
 
 def test_half_a_character_is_refused_wherever_it_comes(address: str) -> None:
-    refused = (400, json.dumps({"detail": NO_TEXT}))
+    refused = (400, json_line({"detail": NO_TEXT}))
     visitor = Visitor(address)
     for field in controls():
         assert visitor.run(**{field: HALF}) == refused, field
@@ -199,5 +200,5 @@ def test_half_a_character_is_refused_wherever_it_comes(address: str) -> None:
 def test_a_session_with_a_long_name_is_refused(address: str, method: str, path: str) -> None:
     """What is kept of visitors is kept by this name."""
     body = {"fn_index": 0, "session_hash": LONG, "data": []} if method == "POST" else b""
-    assert ask(address, method, path, body) == (400, json.dumps({"detail": LONG_SESSION}))
+    assert ask(address, method, path, body) == (400, json_line({"detail": LONG_SESSION}))
     assert ask(address, "GET", f"{API}/heartbeat/{LONG}")[0] == 404
