@@ -1,5 +1,5 @@
-"""The base's answers to train on: prompts, their order and which are left out; the Llama that is
-trained agrees with transformers, and generation with AR; the file of answers survives a kill."""
+"""The base's answers to train on: prompts, their order and which are left out; the base of an
+adapter agrees with transformers, and generation with AR; the file of answers survives a kill."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tiny_base import VOCABULARY, write_base
 
 from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.lab.commands import UsageError
-from mars_runtime.lab.training.adapter.streams import read_clean
-from mars_runtime.lab.training.backbone import Backbone, read_base
+from mars_runtime.lab.training.adapter.base import read_base
+from mars_runtime.lab.training.adapter.loss import propose
 from mars_runtime.lab.training.distill import requests, run, store
 from mars_runtime.lab.training.distill.cli import parse_part
 from mars_runtime.lab.training.distill.mixture import (
@@ -144,11 +144,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_base(tmp_path_factory.mktemp("base"), vocab_size=384)
 
 
-@pytest.fixture(scope="module")
-def model(folder: Path) -> Backbone:
-    return Backbone(read_base(str(folder)), torch.float32)
-
-
 def _prompts(count: int) -> list[list[int]]:
     generator = torch.Generator().manual_seed(3)
     lengths = torch.randint(3, 20, (count,), generator=generator).tolist()
@@ -156,15 +151,13 @@ def _prompts(count: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", ["Llama", "Qwen2", "Qwen3"])
-def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+def test_the_base_has_the_logits_of_transformers(kind: str, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    folder = write_base(tmp_path, vocab_size=384, kind=kind)
-    model = Backbone(read_base(str(folder)), torch.float32)
+    write_base(tmp_path, vocab_size=384, kind=kind)
     ids = torch.tensor([prompt[:3] for prompt in _prompts(4)])
-    theirs = AutoModelForCausalLM.from_pretrained(folder)(ids).logits
-    hidden = read_clean(model, ids).hidden
-    ours = model.head(model.normed(hidden.flatten(0, 1))).view(theirs.shape)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path)(ids).logits
+    ours = read_base(str(tmp_path), torch.float32).model(ids).logits
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
@@ -174,24 +167,23 @@ def checkpoint(folder: Path) -> Checkpoint:
 
 
 def test_answers_are_the_greedy_ones_of_each_prompt_alone(
-    model: Backbone, checkpoint: Checkpoint
+    folder: Path, checkpoint: Checkpoint
 ) -> None:
-    prompts = _prompts(23)
+    from transformers import AutoModelForCausalLM
+
+    prompts, theirs = _prompts(23), AutoModelForCausalLM.from_pretrained(folder)
     settings = DecodeSettings("ar", 1.0, 1, max_new_tokens=45, stop_loops=True)
     forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model)
     actual = {item.index: item for item in generate(checkpoint, prompts, settings, rows=5)}
     assert sorted(actual) == list(range(23))
     for index, prompt in enumerate(prompts):
-        ids = list(prompt)
-        with torch.no_grad():
-            for _ in actual[index].ids:
-                hidden = read_clean(model, torch.tensor([ids])).hidden[:, -1]
-                logits = model.head(model.normed(hidden)).index_fill(-1, forbidden, -torch.inf)
-                ids.append(int(logits.argmax()))
-        assert tuple(ids[len(prompt) :]) == actual[index].ids
-        is_eos = actual[index].ids[-1] in checkpoint.tokenizer.eos_ids
+        answer = actual[index].ids
+        logits = theirs(torch.tensor([[*prompt, *answer[:-1]]])).logits[0, len(prompt) - 1 :]
+        greedy = logits.index_fill(-1, forbidden, -torch.inf).argmax(-1)
+        assert tuple(greedy.tolist()) == answer
+        is_eos = answer[-1] in checkpoint.tokenizer.eos_ids
         assert (actual[index].end == "eos") == is_eos
-        assert actual[index].end == "loop" or is_eos or len(actual[index].ids) == 45
+        assert actual[index].end == "loop" or is_eos or len(answer) == 45
 
 
 def test_sampled_prompts_differ_and_are_repeatable(checkpoint: Checkpoint) -> None:
@@ -201,15 +193,12 @@ def test_sampled_prompts_differ_and_are_repeatable(checkpoint: Checkpoint) -> No
     assert len({item.ids for item in first}) > 1
 
 
-def test_greedy_compares_near_ties_in_float32(model: Backbone) -> None:
-    weights = {"model.embed_tokens.weight": torch.randn(9600, 32).bfloat16()}
-    weights["model.norm.weight"] = torch.ones(32)
-    big = object.__new__(Backbone)
-    big.__dict__.update(model.__dict__)
-    big.embedding = weights["model.embed_tokens.weight"]
-    x = torch.randn(64, 32)
-    exact = (big.normed(x) @ big.embedding.float().T).argmax(-1)
-    assert torch.equal(big.greedy(x), exact)
+def test_proposals_compare_near_ties_in_float32(folder: Path) -> None:
+    base = read_base(str(folder), torch.bfloat16)
+    base.model.set_input_embeddings(torch.nn.Embedding(9600, 32, dtype=torch.bfloat16))
+    h = torch.randn(64, 32)
+    exact = (h @ base.embedding.float().T).argmax(-1)
+    assert torch.equal(propose(base, None, h, h), exact)
 
 
 @pytest.mark.parametrize(
@@ -222,12 +211,12 @@ def test_other_models_are_refused_in_a_sentence(
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
     with pytest.raises(CheckpointError, match=r"[Cc]hoose a"):
-        read_base(str(tmp_path))
+        read_base(str(tmp_path), torch.float32)
 
 
 def test_a_folder_without_a_model_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint"):
-        read_base(str(tmp_path))
+        read_base(str(tmp_path), torch.float32)
 
 
 def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(

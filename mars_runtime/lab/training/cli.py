@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_runtime.files.outputs import check_folder, only_writer, path_of
 from mars_runtime.lab.commands import UsageError, at_least_one, run_or_report
 from mars_runtime.lab.training.recipe import RECIPES
+
+if TYPE_CHECKING:
+    from mars_runtime.lab.training.loop import Training
 
 OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
 """Patterns of the files that a training writes to its folder."""
@@ -73,12 +76,6 @@ def add_parser(subparsers: Any) -> None:
     add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
     add("--measure-texts", type=int, default=8, help="held-out texts to measure per kind")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
-    add(
-        "--full",
-        action="store_true",
-        help="fine-tune all weights as the paper does, instead of an adapter; writes only figures, "
-        "for comparison, and no checkpoint",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,12 +83,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Train; return the exit code, which is 130 after Ctrl-C."""
     _check(args)
     check_folder(args.out)
-    if args.stage == "adapter":  # the processes of one training share the folder
-        return _train_adapter(args)
-    with only_writer(args.out):
-        return _train(args)
+    import torch
+
+    from mars_runtime.model.load import choose_device
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    device = choose_device(args.device) if args.stage == "adapter" else nullcontext()
+    with only_writer(args.out), device:
+        trainer = _adapter_trainer(args) if args.stage == "adapter" else _trainer(args)
+        if args.resume:
+            try:
+                trainer.resume()
+            except Exception as error:  # torch raises many types of errors for an invalid file
+                raise UsageError(
+                    f"The save in {args.out} is damaged or belongs to another recipe. Choose "
+                    "another --out and remove --resume."
+                ) from error
+        if trainer.run():
+            print(f"Stopped. Saved to {args.out}. Add --resume to continue.", file=sys.stderr)
+            return 130
+    return 0
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -118,65 +133,34 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--out {args.out} has no save to resume from. Remove --resume.")
 
 
-def _train(args: argparse.Namespace) -> int:
-    """Train a checkpoint; return the exit code, which is 130 after Ctrl-C."""
-    import torch
-
+def _trainer(args: argparse.Namespace) -> Training:
     from mars_runtime.lab.training.tokenizer import put_tokenizer
     from mars_runtime.lab.training.train import Trainer
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
     start = Path(args.start) if args.start else None
     put_tokenizer(RECIPES[args.recipe], args.data, args.out, start)
-    trainer = Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, start)
-    if args.resume:
-        try:
-            trainer.resume()
-        except Exception as error:  # torch raises many types of errors for an invalid file
-            raise UsageError(
-                f"The save in {args.out} is damaged or belongs to another recipe. Choose another "
-                "--out and remove --resume."
-            ) from error
-    if trainer.run():
-        print(f"Stopped. Saved to {args.out}. Add --resume to continue.", file=sys.stderr)
-        return 130
-    return 0
+    return Trainer(RECIPES[args.recipe], args.stage, args.data, args.out, start)
 
 
-def _train_adapter(args: argparse.Namespace) -> int:
+def _adapter_trainer(args: argparse.Namespace) -> Training:
     import torch
-    import torch.distributed as dist
 
     from mars_runtime.lab.training.adapter.parameters import Form
     from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
-    from mars_runtime.lab.training.backbone import fast_dtype, pays_compiling
-    from mars_runtime.model.load import choose_device
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    if "WORLD_SIZE" in os.environ:
-        dist.init_process_group("gloo")
     recipe = AdapterRecipe(
         steps=args.steps,
-        form=Form(args.rank, 1 if args.mask_embeddings == "one" else 7, args.sampler, args.full),
+        form=Form(args.rank, 1 if args.mask_embeddings == "one" else 7, args.sampler),
         until_miss_from=args.until_miss_from,
         batch_tokens=args.batch_tokens,
         anchors=args.anchors,
         measure_steps=args.measure_steps,
         measure_texts=args.measure_texts,
     )
-    try:
-        with choose_device(args.device):
-            trainer = AdapterTrainer(
-                recipe, args.start, args.data, args.out, fast_dtype(), is_compiled=pays_compiling()
-            )
-            if args.resume:
-                trainer.resume()
-            elif args.adapter:
-                trainer.start_from(args.adapter)
-            trainer.run()
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-    return 0
+    has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    is_cuda = torch.get_default_device().type == "cuda"
+    dtype = torch.bfloat16 if is_cuda or has_bf16 else torch.float32
+    trainer = AdapterTrainer(recipe, args.start, args.data, args.out, dtype)
+    if args.adapter and not args.resume:
+        trainer.parameters.load(args.adapter)
+    return trainer

@@ -1,4 +1,4 @@
-"""Train one stage of a recipe, with AdamW, a cosine schedule, a log and resumable saves.
+"""Train one stage of a recipe, with AdamW and a cosine schedule.
 
 In the clean stream, the logits at position t predict the token at t + 1.
 """
@@ -8,41 +8,30 @@ from __future__ import annotations
 import json
 import math
 import random
-import signal
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.training.data import Corpus, TrainingExample, encoded, in_batches
+from mars_runtime.lab.training.loop import Training
+from mars_runtime.lab.training.loop import progress_bar as progress_bar
 from mars_runtime.lab.training.recipe import Recipe, Stage, StageName
 from mars_runtime.lab.training.streams import TokenBatch, TwoStreams
 from mars_runtime.model.files import weight_files
 from mars_runtime.text import Tokenizer
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
-CHECKPOINT_SECONDS = 240.0
 MAX_SHARD = "9500KB"
-STATE = "resume.pt"
-"""Name of the file with the state from which an interrupted run resumes."""
 
 
 @dataclass(slots=True)
 class Progressed:
-    """The progress of a run, stored with the tensors of model and optimizer. shard, batch: the next
-    batch.
-    """
+    """tokens: in all passes so far. shard, batch: the next batch."""
 
     step: int = 0
     tokens: int = 0
@@ -84,7 +73,7 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
     """Build AdamW with weight decay only on matrices."""
-    trained = [p for p in model.parameters() if p.requires_grad]
+    trained = list(model.parameters())
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": stage.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
@@ -93,23 +82,20 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=stage.learning_rate, betas=betas, fused=True)
 
 
-class Trainer:
+class Trainer(Training):
     """Trains one stage of a recipe on one device. start: folder of a checkpoint, or None."""
 
+    unit = "tokens"
+
     def __init__(
-        self,
-        recipe: Recipe,
-        stage: StageName,
-        data: Path,
-        out: Path,
-        start: Path | None,
+        self, recipe: Recipe, stage: StageName, data: Path, out: Path, start: Path | None
     ) -> None:
         from accelerate import Accelerator
         from transformers import Qwen2ForCausalLM
 
-        self.recipe, self.name, self.out = recipe, stage, out
         # With a starting checkpoint, stage ``ar`` is a baseline for ``mars`` with equal settings.
-        self.stage = recipe.ar if start is None else recipe.mars
+        self.recipe, self.stage = recipe, recipe.ar if start is None else recipe.mars
+        super().__init__(stage, out, self.stage.tokens, f"log-{stage}.jsonl")
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
         self.examples = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
@@ -120,28 +106,30 @@ class Trainer:
             if start is None
             else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
         )
-        self.progressed = Progressed()
-        self.log = TrainingLog(out / f"log-{stage}.jsonl")
+        self.progress = Progressed()
         self.model, self.optimizer = self.accelerator.prepare(
             model, new_optimizer(model, self.stage)
         )
-        plain = self.accelerator.unwrap_model(self.model)
+        self.plain = self.accelerator.unwrap_model(self.model)
+        self.parts = {"model": self.plain, "optimizer": self.optimizer}
         # On a CPU, the backward pass of scaled_dot_product_attention takes a third of a step. With
         # matrix products and a fused softmax (eager), it takes a tenth.
         if self.accelerator.device.type == "cpu":
-            plain.set_attn_implementation("eager")
+            self.plain.set_attn_implementation("eager")
         # Compile in place, so that the names in the state dict do not change.
         if recipe.compile:
-            plain.model.compile(dynamic=True)
-        elif self.accelerator.device.type == "cuda":
-            fuse_norms(plain)
+            self.plain.model.compile(dynamic=True)
+
+    @property
+    def done(self) -> int:
+        return int(self.progress.tokens)
 
     def losses(self, examples: list[TrainingExample]) -> tuple[dict[str, Tensor], int]:
         device = self.accelerator.device
         if self.name == "ar":
             batch = TokenBatch.of(examples, self.tokenizer.pad_id).to(device)
             return ar_loss(self.model, batch, self.stage.prompt_weight), batch.ids.numel()
-        rng = random.Random(f"{self.recipe.seed}/{self.progressed.step}/blocks")
+        rng = random.Random(f"{self.recipe.seed}/{self.progress.step}/blocks")
         streams = TwoStreams.of(
             examples,
             self.recipe.block_size,
@@ -155,20 +143,20 @@ class Trainer:
 
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.stage, self.progressed.tokens)
+            group["lr"] = learning_rate(self.stage, self.progress.tokens)
         with self.accelerator.autocast():
             terms, num_tokens = self.losses(examples)
         self.accelerator.backward(terms["loss"])
         self.accelerator.clip_grad_norm_(self.model.parameters(), self.stage.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.progressed.step += 1
-        self.progressed.tokens += num_tokens
+        self.progress.step += 1
+        self.progress.tokens += num_tokens
         return {name: float(term.detach()) for name, term in terms.items()}
 
     def stream(self) -> Iterator[list[TrainingExample]]:
         """Yield batches, from the next unread one, until the token budget is used up."""
-        progress = self.progressed
+        progress = self.progress
         while progress.tokens < self.stage.tokens:
             # Tokens of the clean and of the noisy stream count towards ``batch_tokens``.
             streams = 1.0 if self.name == "ar" else 1.0 + self.recipe.masked_share
@@ -181,33 +169,12 @@ class Trainer:
             if progress.batch >= len(shard):
                 progress.shard, progress.batch = progress.shard + 1, 0
 
-    def logged(self) -> Iterator[str]:
-        for examples in self.stream():
-            terms = self.log.smooth(self.step(examples))
-            yield self.log.write(self.progressed.step, self.progressed.tokens, terms)
-
-    def run(self) -> bool:
-        """Train until the budget is used up, and save every few minutes and at the end. The first
-        Ctrl-C ends the run after the current step, the second one at once; return whether there was
-        one.
-        """
-        saved = time.monotonic()
-        with interruptible(signal.SIGINT, is_second_fatal=True) as interrupt:
-            with progress_bar() as bar:
-                task = bar.add_task(self.name, total=self.stage.tokens, info="")
-                for info in self.logged():
-                    bar.update(task, completed=self.progressed.tokens, info=info)
-                    if interrupt.is_set():
-                        break
-                    if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                        self.save()
-                        saved = time.monotonic()
-            self.save()
-        return interrupt.is_set()
+    def steps(self) -> Iterator[dict[str, float]]:
+        yield from map(self.step, self.stream())
 
     def save(self) -> None:
         """Write a checkpoint with bfloat16 weights, the recipe, and the state for ``resume``."""
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.plain
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
         del rounded["lm_head.weight"]  # it is the embedding's tensor
         if self.name == "mars":
@@ -215,29 +182,9 @@ class Trainer:
         if self.name == "block_diffusion":
             model.config.block_diffusion_size = self.recipe.block_size
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
-        recipe = {"stage": self.name, "tokens_read": self.progressed.tokens, **asdict(self.recipe)}
+        recipe = {"stage": self.name, "tokens_read": self.progress.tokens, **asdict(self.recipe)}
         (self.out / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n")
-        state = {
-            "model": model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "progressed": self.progressed,
-        }
-        save_state(state, self.out)
-
-    def resume(self) -> None:
-        """Load the last saved state in ``out``. Raises FileNotFoundError if there is none."""
-        with torch.serialization.safe_globals([Progressed]):
-            state = torch.load(self.out / STATE, weights_only=True)
-        self.accelerator.unwrap_model(self.model).load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.progressed = state["progressed"]
-
-
-def save_state(state: dict[str, Any], out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    partial_file = out / f"{STATE}.partial"
-    torch.save(state, partial_file)
-    partial_file.replace(out / STATE)
+        super().save()
 
 
 def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Tensor]:
@@ -278,72 +225,3 @@ def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross entropy, or 0 without targets. hidden: [M, H]; targets: [M]."""
     loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
     return loss / max(1, len(targets))
-
-
-def fuse_norms(model: Any) -> None:
-    """Make each norm of the model run as one kernel; in transformers it runs as eight."""
-    for module in model.modules():
-        if type(module).__name__ == "Qwen2RMSNorm":
-            module.forward = partial(_norm, module)
-
-
-def _norm(module: Any, x: Tensor) -> Tensor:
-    return F.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
-
-
-@contextmanager
-def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[Event]:
-    """Yield an event that is set when a signal arrives. is_second_fatal: whether a second signal
-    ends the process.
-    """
-    received = Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        received.set()
-        if is_second_fatal:
-            restore()
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    before = {number: signal.signal(number, handle) for number in signals}
-    try:
-        yield received
-    finally:
-        restore()
-
-
-class TrainingLog:
-    """Writes a line of JSON every 20 steps, with smoothed loss terms and tokens/s."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.terms: dict[str, float] = {}
-        self._began = time.monotonic()
-        self._tokens = -1
-
-    def smooth(self, terms: dict[str, float]) -> dict[str, float]:
-        for name, value in terms.items():
-            self.terms[name] = 0.95 * self.terms.get(name, value) + 0.05 * value
-        return self.terms
-
-    def write(self, step: int, tokens: int, terms: dict[str, float]) -> str:
-        """Write a log line if ``step`` is a multiple of 20; return the text of the progress bar."""
-        if self._tokens < 0:
-            self._began, self._tokens = time.monotonic(), tokens
-        rate = (tokens - self._tokens) / max(1e-9, time.monotonic() - self._began)
-        shown = " ".join(f"{name} {value:.3f}" for name, value in terms.items())
-        if step % 20 == 0:
-            line = {"step": step, "tokens": tokens, "per_second": round(rate), **terms}
-            with self._path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        return f"{shown} {rate:,.0f} tokens/s"
-
-
-def progress_bar() -> Progress:
-    """Return a progress bar. Its tasks need a field ``info``, the text to show."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))
-    return Progress(*columns, TextColumn("{task.fields[info]}"), TimeRemainingColumn())

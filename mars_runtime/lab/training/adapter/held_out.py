@@ -12,12 +12,13 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from mars_runtime.lab.training.adapter.base import FrozenBase
 from mars_runtime.lab.training.adapter.loss import right_masks
-from mars_runtime.lab.training.adapter.parameters import FullWeights, Parameters
+from mars_runtime.lab.training.adapter.parameters import Parameters
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text
-from mars_runtime.lab.training.backbone import Backbone
 
 Row = tuple[str, list[int]]
+"""The kind of a text, and its ``right``."""
 DEPTHS = (2, 3, 4, 6, 8)
 
 
@@ -29,13 +30,11 @@ def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
 
 
 def right_rows(
-    model: Backbone, parameters: Parameters | FullWeights, texts: Sequence[Text], block_size: int
+    base: FrozenBase, parameters: Parameters, texts: Sequence[Text], block_size: int
 ) -> list[Row]:
-    """Return (kind, ``right``) for each text. ``right`` is defined in the module docstring."""
     batches = (AnchoredBatch.of([text], len(text.anchors), random.Random(0)) for text in texts)
-    masks = block_size - 1
-    right_by_batch = (right_masks(model, parameters, batch, masks)[0] for batch in batches)
-    return [(text.kind, right) for text, right in zip(texts, right_by_batch, strict=True)]
+    right = (right_masks(base, parameters, batch, block_size - 1)[0] for batch in batches)
+    return [(text.kind, row) for text, row in zip(texts, right, strict=True)]
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
@@ -46,9 +45,8 @@ def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
     groups in which the first j masks are right.
     """
     every = [right for _, right in rows]
-    kinds = sorted({kind for kind, _ in rows})
     depths = [depth for depth in DEPTHS if depth <= block_size]
-    by_kind = {k: [right for kind, right in rows if kind == k] for k in kinds}
+    by_kind = {k: [right for kind, right in rows if kind == k] for k in sorted(dict(rows))}
     return {
         "texts": len(rows),
         "tokens": sum(map(len, every)),
@@ -78,19 +76,13 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
     pass gives drafts only if all drafts that it verifies are right.
     """
     at = count = 0
-    num_drafts = block_size - 1
+    drafts_right: int | None = None  # None: the next pass has no drafts to verify
     while at < len(right):
-        count += 1  # this pass has no drafts to verify: it emits one token and proposes drafts
-        drafts_right = min(right[at], num_drafts)
-        at += 1
-        while at < len(right):
-            count += 1  # this pass verifies the drafts of the previous pass
-            last_right = at + drafts_right
-            if drafts_right < num_drafts or last_right >= len(right):
-                at = last_right + 1
-                break
-            drafts_right = min(right[last_right], num_drafts)
-            at = last_right + 1
+        count += 1
+        last = at + (drafts_right or 0)
+        missed = drafts_right is not None and drafts_right < block_size - 1
+        drafts_right = None if missed or last >= len(right) else min(right[last], block_size - 1)
+        at = last + 1
     return count
 
 

@@ -1,13 +1,11 @@
-"""The trainable parameters of an adapter: low-rank updates, mask embeddings, sampler head.
-
-``FullWeights`` trains all weights of the base instead, for comparison, and is not saved.
-"""
+"""The trainable parameters of an adapter: low-rank updates, mask embeddings, sampler head."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,22 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mars_runtime.files.outputs import write_text
-from mars_runtime.lab.training.backbone import Backbone, Base, Update
-from mars_runtime.model.adapter import FORMAT, PARTS, read_tensors
+from mars_runtime.lab.training.adapter.base import FrozenBase
+from mars_runtime.model.adapter import FORMAT, read_tensors
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import ADAPTER
 
 UPDATE_FACTOR = 2.0
 """Factor of every update. Saved files contain ``b`` multiplied by this factor."""
 MAX_FILE_BYTES = 9_500_000
-MAX_CANDIDATES = 32
 SAMPLER_WIDTH = 512
+MODULES = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "o": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
+"""Part of a layer -> the matrices of transformers that share its update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,36 +40,37 @@ class Form:
     - rank: rank of the updates of o and down; the joined matrices qkv and gate_up have twice this
       rank.
     - embeddings: number of mask embeddings; 1, or one for each position in a group.
-    - full: whether to fine-tune all weights of the base instead of an adapter.
     """
 
     rank: int
     embeddings: int = 1
     sampler: bool = False
-    full: bool = False
-
-    def ranks(self) -> dict[str, int]:
-        return {"qkv": 2 * self.rank, "o": self.rank, "gate_up": 2 * self.rank, "down": self.rank}
 
 
 class Parameters(nn.Module):
     """The float32 parameters of an adapter. The update is zero at first."""
 
-    def __init__(self, model: Backbone, form: Form, seed: int) -> None:
+    def __init__(self, base: FrozenBase, form: Form, seed: int) -> None:
         super().__init__()
         self.form = form
+        self._base = base  # a dataclass, so its model is not registered here
         random = torch.Generator(torch.get_default_device()).manual_seed(seed)
         self.a, self.b = nn.ParameterDict(), nn.ParameterDict()
-        for index, layer in enumerate(model.layers):
-            for part in PARTS:
-                rank = form.ranks()[part]
-                outputs, inputs = layer.weights[part].shape
+        for index in range(self._base.num_layers):
+            for part in MODULES:
+                matrices = self._matrices(index, part)
+                inputs, outputs = matrices[0].in_features, sum(m.out_features for m in matrices)
+                rank = form.rank * (2 if len(matrices) > 1 else 1)
                 a = torch.randn(rank, inputs, generator=random) * inputs**-0.5
                 self.a[f"{index}_{part}"] = nn.Parameter(a)
                 self.b[f"{index}_{part}"] = nn.Parameter(torch.zeros(outputs, rank))
-        mean = model.embedding.float().mean(0)
+        mean = base.embedding.float().mean(0)
         self.mask_embedding = nn.Parameter(mean.repeat(form.embeddings, 1))
         self.sampler = SamplerModule(len(mean)) if form.sampler else None
+
+    def _matrices(self, index: int, part: str) -> list[nn.Linear]:
+        layer = self._base.model.model.layers[index]
+        return [layer.get_submodule(name) for name in MODULES[part]]
 
     def embedding(self, masks: int) -> Tensor:
         """Return the embeddings [masks, H] of a group of masks, of which the last ones may share
@@ -73,16 +78,18 @@ class Parameters(nn.Module):
         """
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
-    def update(self, dtype: torch.dtype) -> Update:
-        """Return the update of ``Backbone``'s matrix products, which have the dtype ``dtype``."""
-        a = {name: weight.to(dtype) for name, weight in self.a.items()}
-        b = {name: (UPDATE_FACTOR * weight).to(dtype) for name, weight in self.b.items()}
-
-        def added(index: int, part: str, x: Tensor, y: Tensor) -> Tensor:
-            name = f"{index}_{part}"
-            return y.addmm_(F.linear(x, a[name]), b[name].t())
-
-        return added
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Add the updates to the base's matrix products within the context."""
+        with ExitStack() as hooks:
+            for index in range(self._base.num_layers):
+                for part in MODULES:
+                    matrices = self._matrices(index, part)
+                    a, b = self.a[f"{index}_{part}"], UPDATE_FACTOR * self.b[f"{index}_{part}"]
+                    rows = b.split([matrix.out_features for matrix in matrices])
+                    for matrix, own in zip(matrices, rows, strict=True):
+                        hooks.enter_context(matrix.register_forward_hook(_added(a, own)))
+            yield
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
@@ -111,52 +118,30 @@ class Parameters(nn.Module):
         """Write the parameters in bfloat16, and ``adapter.json``. Each file is replaced atomically;
         other weight files are removed.
         """
-        tensors = {
-            name: (UPDATE_FACTOR * tensor if name.endswith(".b") else tensor).bfloat16()
-            for name, tensor in self.saved()
-        }
+        shards: list[dict[str, Tensor]] = [{}]
+        for name, tensor in self.saved():
+            rounded = (UPDATE_FACTOR * tensor if name.endswith(".b") else tensor).bfloat16()
+            if sum(t.nbytes for t in shards[-1].values()) + rounded.nbytes > MAX_FILE_BYTES:
+                shards.append({})
+            shards[-1][name] = rounded.contiguous()
         folder.mkdir(parents=True, exist_ok=True)
-        shards = in_files(tensors)
         written = set()
         for number, shard in enumerate(shards, 1):
             path = folder / f"adapter-{number}-of-{len(shards)}.safetensors"
             partial = path.with_suffix(".partial")
             save_file(shard, partial)
-            partial.replace(path)
-            written.add(path)
+            written.add(partial.replace(path))
         for path in {*folder.glob("adapter-*-of-*.safetensors*")} - written:
             path.unlink()
         settings = {"format": FORMAT, "rank": self.form.rank, **metadata}
         write_text(folder / ADAPTER, json.dumps(settings, indent=1) + "\n")
 
 
-class FullWeights(nn.Module):
-    """All weights of a base and a mask embedding as trainable float32 parameters, fine-tuned as in
-    the paper on the texts of adapter training.
-    """
+def _added(a: Tensor, b: Tensor) -> Any:
+    def hook(_module: nn.Module, inputs: tuple[Tensor], product: Tensor) -> Tensor:
+        return product + F.linear(F.linear(inputs[0], a), b)
 
-    sampler = None
-
-    def __init__(self, base: Base) -> None:
-        super().__init__()
-        self._base = base
-        device = torch.get_default_device()
-        self.weights = nn.ParameterList(
-            nn.Parameter(weight.to(device, torch.float32)) for weight in base.weights.values()
-        )
-        embedding = base.weights["model.embed_tokens.weight"].float().mean(0, keepdim=True)
-        self.mask_embedding = nn.Parameter(embedding.to(device))
-
-    def backbone(self, dtype: torch.dtype) -> Backbone:
-        """Return a backbone with the current weights. Gradients flow back to the parameters."""
-        weights = dict(zip(self._base.weights, self.weights, strict=True))
-        return Backbone(replace(self._base, weights=weights), dtype)
-
-    def embedding(self, masks: int) -> Tensor:
-        return self.mask_embedding.expand(masks, -1)
-
-    def update(self, _dtype: torch.dtype) -> None:
-        """Return None, because masks and real tokens use the same weights."""
+    return hook
 
 
 class SamplerModule(nn.Module):
@@ -178,15 +163,3 @@ class SamplerModule(nn.Module):
         """
         direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
         return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]
-
-
-def in_files(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    files: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for name, tensor in tensors.items():
-        size += tensor.nbytes
-        if size > MAX_FILE_BYTES and files[-1]:
-            files.append({})
-            size = tensor.nbytes
-        files[-1][name] = tensor.contiguous()
-    return files

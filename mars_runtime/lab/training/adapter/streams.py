@@ -1,4 +1,4 @@
-"""Build the batches of adapter training, and run the base model on them.
+"""Batches of adapter training, and how the base reads them.
 
 A batch has texts (prompts with answers) and random anchors: positions after which a group of masks
 follows. Batches depend only on the seed, the step and the texts, so a resumed run trains on the
@@ -11,18 +11,20 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.lab.commands import UsageError
-from mars_runtime.lab.training.backbone import Backbone, Update
+from mars_runtime.lab.training.adapter.base import FrozenBase
 from mars_runtime.lab.training.distill import store
 
 WIDTHS = (96, 128, 192, 256, 320, 448, 640)
 """The allowed widths of batches. Arbitrary widths would fragment the memory."""
 MIN_RESPONSE = 4
+ATTENTION = "mars_groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Text:
         and predicts the token at p + j + 1.
         """
         return range(self.start - 1, len(self.ids) - 2)
+
+    @property
+    def width(self) -> int:
+        return next(width for width in WIDTHS if width >= len(self.ids))
 
 
 def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
@@ -62,24 +68,19 @@ def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """A batch of texts with anchors.
-
-    - ids: [N, T], padded on the right.
-    - anchors: [N, A], positions after which a group of masks follows.
-    - is_real: [N, A], False for anchors that are padding.
-    - start, length: [N], positions at which the response begins and ends.
+    """Texts with anchors: ids [N, T], padded on the right; anchors [N, A]; is_real [N, A], False
+    for anchors that are padding; length [N].
     """
 
     ids: Tensor
     anchors: Tensor
     is_real: Tensor
-    start: Tensor
     length: Tensor
 
     @classmethod
     def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> AnchoredBatch:
         """Build a batch with ``num_anchors`` random anchors per text, or all if there are fewer."""
-        width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
+        width = max(text.width for text in texts)
         ids, anchors, is_real = [], [], []
         for text in texts:
             drawn = list(text.anchors)
@@ -89,13 +90,8 @@ class AnchoredBatch:
             ids.append([*text.ids, *[0] * (width - len(text.ids))])
             anchors.append([*drawn, *[0] * missing])
             is_real.append([*[True] * len(drawn), *[False] * missing])
-        return cls(
-            ids=torch.tensor(ids),
-            anchors=torch.tensor(anchors),
-            is_real=torch.tensor(is_real),
-            start=torch.tensor([text.start for text in texts]),
-            length=torch.tensor([len(text.ids) for text in texts]),
-        )
+        length = torch.tensor([len(text.ids) for text in texts])
+        return cls(torch.tensor(ids), torch.tensor(anchors), torch.tensor(is_real), length)
 
     def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
         """Return the target token of each mask and whether it exists, both [N, A, M]."""
@@ -107,9 +103,6 @@ class AnchoredBatch:
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return the positions from p + ``first`` on for each anchor p, and their tokens, both [N,
-        A, M].
-        """
         position = self.anchors[..., None] + torch.arange(first, first + num_masks)
         clipped = position.clamp(max=self.ids.shape[1] - 1).flatten(1)
         return position, self.ids.gather(1, clipped).view(position.shape)
@@ -120,7 +113,7 @@ def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> l
     rng = random.Random(f"{seed}/{number}")
     by_width: dict[int, list[Text]] = {width: [] for width in WIDTHS}
     for text in rng.sample(list(texts), len(texts)):
-        by_width[next(w for w in WIDTHS if w >= len(text.ids))].append(text)
+        by_width[text.width].append(text)
     batches = [
         rows[i : i + max(1, batch_tokens // width)]
         for width, rows in by_width.items()
@@ -131,73 +124,82 @@ def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
-    """keys, values: [N, kv heads, T, d] for each layer. hidden: [N, T, H], residual stream."""
+class MaskGroups:
+    """The layout of the masks: is_later [N, A, T], which clean tokens are after the anchor."""
 
-    keys: list[Tensor]
-    values: list[Tensor]
-    hidden: Tensor
-
-
-def read_clean(model: Backbone, ids: Tensor) -> Clean:
-    rows, width = ids.shape
-    keys: list[Tensor] = []
-    values: list[Tensor] = []
-
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        k, v = (t.view(rows, width, *t.shape[1:]).transpose(1, 2).contiguous() for t in (k, v))
-        keys.append(k)
-        values.append(v)
-        q = q.reshape(rows, width, -1, q.shape[-1]).transpose(1, 2)
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return out.transpose(1, 2).reshape(rows * width, -1)
-
-    positions = torch.arange(width).repeat(rows)
-    x = model.hidden(model.embed(ids.flatten()), positions, attend)
-    return Clean(keys, values, x.view(rows, width, -1))
+    is_later: Tensor
+    size: int
 
 
-def own_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return q @ k^T for [..., M, d] by elementwise products, which is faster for many small
-    matrices.
-    """
-    return (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
+Clean = list[tuple[Tensor, Tensor]]
+"""Keys and values of the clean stream, [N, kv heads, T, d], for each layer."""
 
 
-def own_values(weights: Tensor, v: Tensor) -> Tensor:
-    """Return weights [..., M, M] @ v [..., M, d], by elementwise products."""
-    return (weights[..., None] * v[..., None, :, :]).sum(-2)
+def read_clean(base: FrozenBase, ids: Tensor) -> Clean:
+    clean: Clean = []
+    _use_attention(base)
+    with torch.no_grad():
+        positions = torch.arange(ids.shape[1])[None]
+        base.hidden(base.embedding[ids], positions, clean=clean, groups=None)
+    return clean
 
 
-def read_masks(
-    model: Backbone, clean: Clean, batch: AnchoredBatch, embedding: Tensor, update: Update | None
-) -> Tensor:
-    """Run a group of M masks after each anchor; return their residual stream [N, A, M, H].
+def read_masks(base: FrozenBase, clean: Clean, batch: AnchoredBatch, embedding: Tensor) -> Tensor:
+    """Return the normed hidden states [N, A, M, H] of a group of M masks after each anchor.
 
     Mask j after an anchor p is at position p + j. It attends to the clean tokens up to p and to its
-    group up to itself. embedding: [M, H]. update: the adapter's, or None for the base unchanged.
+    group up to itself. embedding: [M, H].
     """
-    rows, groups = batch.anchors.shape
-    masks = len(embedding)
-    positions = (batch.anchors[..., None] + torch.arange(1, masks + 1)).flatten()
-    later = torch.arange(batch.ids.shape[1]) > batch.anchors[..., None]
-    later = later[:, None, None, :, None]  # dimensions: N, kv heads, group, A, M, T
-    own_later = torch.ones(masks, masks, dtype=torch.bool).triu(1)
+    rows, num_groups = batch.anchors.shape
+    size = len(embedding)
+    _use_attention(base)
+    positions = (batch.anchors[..., None] + torch.arange(1, size + 1)).flatten(1)
+    is_later = torch.arange(batch.ids.shape[1]) > batch.anchors[..., None]
+    x = embedding.repeat(rows, num_groups, 1)
+    h = base.hidden(x, positions, clean=clean, groups=MaskGroups(is_later, size))
+    return h.view(rows, num_groups, size, -1)
 
-    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        kv_heads, group, dim = q.shape[1:]
-        q = q.view(rows, groups, masks, kv_heads, group, dim).permute(0, 3, 4, 1, 2, 5)
-        k, v = (t.view(rows, groups, masks, kv_heads, dim).permute(0, 3, 1, 2, 4) for t in (k, v))
-        keys, values = clean.keys[layer], clean.values[layer]
-        q = q.contiguous() * dim**-0.5
-        flat = q.view(rows, kv_heads, -1, dim)
-        scores = (flat @ keys.transpose(-1, -2)).view(*q.shape[:5], -1)
-        mask_scores = own_scores(q, k[:, :, None])
-        to_text, to_masks = model.pieces.joint_softmax(scores, mask_scores, later, own_later)
-        out: Tensor = (to_text.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
-        out = out + own_values(to_masks, v[:, :, None])
-        return out.permute(0, 3, 4, 1, 2, 5).reshape(rows * groups * masks, -1)
 
-    x = embedding.float().repeat(rows * groups, 1)
-    x = model.hidden(x, positions, attend, update)
-    return x.view(rows, groups, masks, -1)
+def _use_attention(base: FrozenBase) -> None:
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION, _attention)
+    base.model.set_attn_implementation(ATTENTION)
+
+
+def _attention(
+    module: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    _mask: None,
+    *,
+    scaling: float,
+    clean: Clean,
+    groups: MaskGroups | None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention of the clean stream, which is stored in ``clean``, or of the groups of masks."""
+    k, v = k.to(v.dtype), v.contiguous()
+    q = q.to(v.dtype)
+    if groups is None:
+        clean.append((k.contiguous(), v))
+        out = F.scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=scaling, enable_gqa=True
+        )
+        return out.transpose(1, 2).contiguous(), None
+    keys, values = clean[module.layer_idx]
+    rows, kv_heads, dim = k.shape[0], k.shape[1], k.shape[3]
+    # Dimensions: N, kv heads, query heads of a kv head, A, M, d. Products of a group are
+    # elementwise, which is faster for many small matrices.
+    q = (q * scaling).reshape(rows, kv_heads, -1, groups.is_later.shape[1], groups.size, dim)
+    k, v = (t.reshape(rows, kv_heads, 1, -1, groups.size, dim) for t in (k, v))
+    scores = (q.flatten(2, 4) @ keys.transpose(-1, -2)).view(*q.shape[:5], -1).float()
+    scores = scores.masked_fill(groups.is_later[:, None, None, :, None], -torch.inf)
+    own = (q[..., :, None, :] * k[..., None, :, :]).sum(-1).float()
+    own = own.masked_fill(torch.ones_like(own[0, 0, 0, 0], dtype=torch.bool).triu(1), -torch.inf)
+    total = torch.logaddexp(scores.logsumexp(-1, True), own.logsumexp(-1, True))
+    to_text, to_own = ((s - total).exp().to(v.dtype) for s in (scores, own))
+    out = (to_text.flatten(2, 4) @ values).view(q.shape)
+    out = out + (to_own[..., None] * v[..., None, :, :]).sum(-2)
+    return out.flatten(3, 4).flatten(1, 2).transpose(1, 2).contiguous(), None

@@ -1,0 +1,124 @@
+"""The loop of a training: a log, resumable saves, and a stop after the current step at Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+SAVE_SECONDS = 240.0
+LOG_STEPS = 20
+STATE = "resume.pt"
+"""Name of the file with the state from which an interrupted run resumes."""
+
+
+class Training(ABC):
+    """Subclasses set ``progress``, a dataclass of plain values with ``step``, and ``parts``: what
+    ``save`` stores by ``state_dict``. unit: the field of ``progress`` that counts trained items.
+    """
+
+    parts: dict[str, Any]
+    progress: Any
+    unit: str
+
+    def __init__(self, name: str, out: Path, total: int, log: str) -> None:
+        self.name, self.out, self.total = name, out, total
+        self._log = out / log
+
+    @abstractmethod
+    def steps(self) -> Iterator[dict[str, float]]:
+        """Perform steps until the end of the training; yield the loss terms of each."""
+
+    @property
+    def done(self) -> int:
+        """The part of ``total`` that is done."""
+        return int(self.progress.step)
+
+    def run(self) -> bool:
+        """Train to the end, and save every few minutes and at the end. The first SIGINT or SIGTERM
+        ends the run after the current step, the second one at once; return whether there was one.
+        """
+        saved = start = time.monotonic()
+        first: int = getattr(self.progress, self.unit)
+        smooth: dict[str, float] = {}
+        with interruptible() as interrupt, progress_bar() as bar:
+            task = bar.add_task(self.name, total=self.total, info="")
+            for terms in self.steps():
+                for name, value in terms.items():
+                    smooth[name] = 0.95 * smooth.get(name, value) + 0.05 * value
+                count: int = getattr(self.progress, self.unit)
+                rate = round((count - first) / max(1e-9, time.monotonic() - start))
+                if self.progress.step % LOG_STEPS == 0:
+                    line = {"step": self.progress.step, self.unit: count, "per_second": rate}
+                    self.log(line | smooth)
+                shown = " ".join(f"{name} {value:.3f}" for name, value in smooth.items())
+                bar.update(task, completed=self.done, info=f"{shown} {rate:,} {self.unit}/s")
+                if interrupt.is_set():
+                    break
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    self.save()
+                    saved = time.monotonic()
+            self.save()
+        return interrupt.is_set()
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def save(self) -> None:
+        """Write the state for ``resume``."""
+        state = {name: part.state_dict() for name, part in self.parts.items()}
+        self.out.mkdir(parents=True, exist_ok=True)
+        partial = self.out / f"{STATE}.partial"
+        torch.save(state | {"progress": asdict(self.progress)}, partial)
+        partial.replace(self.out / STATE)
+
+    def resume(self) -> None:
+        """Load the last save in ``out``. Raises many types of errors for an invalid file."""
+        device = torch.get_default_device()
+        state = torch.load(self.out / STATE, weights_only=True, map_location=device)
+        for name, part in self.parts.items():
+            part.load_state_dict(state[name])
+        self.progress = type(self.progress)(**state["progress"])
+
+
+@contextmanager
+def interruptible() -> Iterator[Event]:
+    """Yield an event that is set by the first SIGINT or SIGTERM."""
+    received = Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        received.set()
+        restore()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        restore()
+
+
+def progress_bar() -> Progress:
+    """Return a progress bar. Its tasks need a field ``info``, the text to show."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))
+    return Progress(*columns, TextColumn("{task.fields[info]}"), TimeRemainingColumn())
