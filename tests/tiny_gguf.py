@@ -65,8 +65,7 @@ def write_gguf(
 
     kind: of the matrices; embeddings are Q8_0, norms and biases F32. metadata: keys under the
     architecture, dots as ``__``, to add or to replace; None leaves one out. general: other keys, by
-    their whole name. divisors: of the rotary frequencies. options: of the writer, such as
-    ``split_max_tensors``.
+    their whole name. divisors: of the rotary frequencies. options: of the writer.
     """
     writer = gguf.GGUFWriter(path, architecture, **options)
     size = _add_tokenizer(writer, path.parent)

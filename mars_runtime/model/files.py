@@ -1,12 +1,8 @@
-"""The files of a checkpoint or an adapter: weights (safetensors, plain or compressed, or GGUF) and
-checksums.
+"""The files of a checkpoint or an adapter: weights (safetensors or GGUF) and checksums.
 
-The bundled weights are compressed. Each ``NAME.safetensors.xz`` is decompressed when its folder is
-first used: next to the archive, or to the cache folder if the archive's folder is read-only.
-
-A folder may contain ``SHA256SUMS``, written with ``sha256sum *.json *.jinja *.safetensors >
-SHA256SUMS``. It is then loaded only if all its files match. For compressed weights, the checksums
-are those of the decompressed files.
+``NAME.safetensors.xz`` is decompressed when its folder is first used: next to the archive, or to
+the cache folder if the archive's folder is read-only. A folder with ``SHA256SUMS`` (written with
+``sha256sum``, for decompressed files) is loaded only if all its files match.
 """
 
 from __future__ import annotations
@@ -32,22 +28,17 @@ WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 SUMS = "SHA256SUMS"
-ADAPTER = "adapter.json"
-"""A folder that contains this file is an adapter."""
+ADAPTER = "adapter.json"  # a folder that contains this file is an adapter
 ADAPTER_FILES = "adapter*.safetensors"
 GGUF_MAGIC = b"GGUF"
-MAX_EXPANSION = 8
-"""Maximum ratio of an archive's decompressed to its compressed size; for weights it is below 2."""
+MAX_EXPANSION = 8  # of an archive; for weights the ratio is below 2
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
-_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf", re.IGNORECASE)
 _log = logging.getLogger(__name__)
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
-    """Return the safetensors files of ``folder``, sorted by name; decompress them if needed.
-
-    A file that is older than its archive is decompressed again. Several threads and processes may
-    call this function. Raises CheckpointError.
+    """Return the safetensors files of ``folder``, sorted by name; decompress them if needed, also a
+    file that is older than its archive. Thread-safe, also for processes. Raises CheckpointError.
     """
     files = {file.name: file for file in folder.glob(pattern)}
     for archive in folder.glob(pattern + ARCHIVE):
@@ -60,9 +51,7 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
 
 def weight_names(folder: Path) -> list[str]:
     """Return the names of a checkpoint's weight files: ``model.safetensors``, else those that its
-    index names, as ``_get_resolved_checkpoint_files`` of transformers does.
-
-    Raises CheckpointError if there is neither, or the index is damaged.
+    index names, as ``_get_resolved_checkpoint_files`` of transformers does. Raises CheckpointError.
     """
     index = folder / INDEX
     if is_stored(folder, WEIGHTS):
@@ -107,33 +96,20 @@ def is_stored(folder: Path, pattern: str) -> bool:
     return any(any(folder.glob(pattern + suffix)) for suffix in ("", ARCHIVE))
 
 
-def files_of(path: Path) -> tuple[Path, ...]:
-    """Return all files of the split GGUF checkpoint that ``path`` is named as a part of, or only
-    ``path``. The names are those of ``llama_split_path`` in llama.cpp.
-    """
-    match = _SHARD.fullmatch(path.name)
-    if match is None:
-        return (path,)
-    stem, _, count = match.groups()
-    names = [f"{stem}-{number:05}-of-{count}{path.suffix}" for number in range(1, int(count) + 1)]
-    return tuple(map(path.with_name, names)) or (path,)
-
-
 def gguf_at(path: Path) -> Path | None:
-    """Return the GGUF checkpoint at ``path``, a file or a folder with only one, or None.
-
-    A file is recognised by its first bytes, or by its suffix so that a damaged file is reported as
-    such. Raises CheckpointError if a folder contains several checkpoints.
+    """Return the GGUF checkpoint at ``path``, a file or a folder with only one, or None. It is
+    recognised by its first bytes, or by its suffix so that a damaged file is reported as such.
+    Raises CheckpointError if a folder contains several.
     """
     if path.is_file():
         return path if path.suffix.lower() == ".gguf" or _has_magic(path) else None
     if not path.is_dir():
         return None
-    firsts = sorted({files_of(file)[0] for file in path.iterdir() if _has_magic(file)})
-    if len(firsts) > 1:
-        names = ", ".join(printable(file.name) for file in firsts)
-        raise CheckpointError(f"{path} contains several GGUF checkpoints ({names}): choose one.")
-    return firsts[0] if firsts else None
+    files = sorted(file for file in path.iterdir() if _has_magic(file))
+    if len(files) > 1:
+        names = ", ".join(printable(file.name) for file in files)
+        raise CheckpointError(f"{path} contains several GGUF files ({names}): choose one.")
+    return files[0] if files else None
 
 
 def _has_magic(path: Path) -> bool:
@@ -143,12 +119,6 @@ def _has_magic(path: Path) -> bool:
             return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
     except OSError:
         return False
-
-
-def stem_of(path: Path) -> str:
-    """Return the name of a file without its suffix and without the number of a split file."""
-    match = _SHARD.fullmatch(path.name)
-    return match[1] if match else path.stem
 
 
 def has_adapter(folder: Path) -> bool:
@@ -167,35 +137,35 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _decompressed(archive: Path) -> Path:
-    """Decompress an archive and return the file. In the cache folder, its folder is named after the
-    archive's hash.
-    """
+    """In the cache folder, the file's folder is named after the archive's hash."""
     file = archive.with_suffix("")
-    if os.access(archive.parent, os.W_OK):
-        _decompress(archive, file)
-        return file
     try:
-        file = cache_folder() / "weights" / sha256_of(archive)[:16] / file.name
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(archive, file, error) from error
-    if not file.exists():
+        if not os.access(archive.parent, os.W_OK):
+            file = cache_folder() / "weights" / sha256_of(archive)[:16] / file.name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if file.exists():
+                return file
         _decompress(archive, file)
+    except (lzma.LZMAError, EOFError) as error:
+        raise CheckpointError(f"{archive} is damaged: restore it from the repository.") from error
+    except OSError as error:
+        raise CheckpointError(
+            f"{archive} cannot be decompressed to {file.parent} "
+            f"({error.strerror or type(error).__name__}): make that folder writable and free some "
+            "space, or set MARS_CACHE to another folder."
+        ) from error
     return file
 
 
 def _decompress(archive: Path, file: Path) -> None:
     """Decompress to a temporary file, then rename it, so that no reader sees an incomplete file."""
-    partial: Path | None = None
-    try:
-        bytes_left = MAX_EXPANSION * check_regular(archive)
-        with (
-            lzma.open(archive) as source,
-            tempfile.NamedTemporaryFile(
-                dir=file.parent, prefix=f"{file.name}.", suffix=".partial", delete=False
-            ) as target,
-        ):
-            partial = Path(target.name)
+    bytes_left = MAX_EXPANSION * check_regular(archive)
+    with (
+        tempfile.TemporaryDirectory(dir=file.parent, prefix=".partial-") as folder,
+        lzma.open(archive) as source,
+    ):
+        partial = Path(folder) / file.name
+        with partial.open("wb") as target:
             while piece := source.read(1 << 20):
                 bytes_left -= len(piece)
                 if bytes_left < 0:
@@ -203,26 +173,6 @@ def _decompress(archive: Path, file: Path) -> None:
                 target.write(piece)
         shutil.copymode(archive, partial)
         partial.replace(file)
-    except (lzma.LZMAError, EOFError) as error:
-        raise CheckpointError(f"{archive} is damaged: restore it from the repository.") from error
-    except OSError as error:
-        raise _unwritable(archive, file, error) from error
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
-
-
-def _unwritable(archive: Path, file: Path, error: OSError) -> CheckpointError:
-    reason = error.strerror or type(error).__name__
-    advice = (
-        f"make {file.parent} writable and free some space, or run xz -dk on it as a user who can "
-        "write there"
-        if file.parent == archive.parent
-        else "set the environment variable MARS_CACHE to a folder with free space"
-    )
-    return CheckpointError(
-        f"{archive} cannot be decompressed to {file.parent} ({reason}): {advice}."
-    )
 
 
 def sha256_of(path: Path) -> str:
@@ -240,9 +190,8 @@ def has_content(path: Path, size: int, sha256: str) -> bool:
 
 
 def check_sums(folder: Path) -> None:
-    """Verify the files of a folder against its ``SHA256SUMS``, if there is one.
-
-    Raises CheckpointError if a file differs or a weight file is not listed.
+    """Verify the files of a folder against its ``SHA256SUMS``, if there is one. Raises
+    CheckpointError if a file differs or a weight file is not listed.
     """
     if not (folder / SUMS).exists():
         return
@@ -274,7 +223,6 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def _sum_error(path: Path, fault: str, folder: Path) -> CheckpointError:
-    """Return the error for a file of ``folder``, which may be decompressed in the cache folder."""
     archive = folder / (path.name + ARCHIVE)
     remedy = (
         f"delete it, and the next start decompresses {archive.name} again"

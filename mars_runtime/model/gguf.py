@@ -1,4 +1,4 @@
-"""Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
+"""Read a checkpoint from a GGUF file: shape, weights and tokenizer, with transformers' names.
 
 A metadata key that would change the computation is rejected, and so is a pre-tokenizer that is not
 listed here, because its token ids would silently be wrong. The reader of the gguf package takes
@@ -8,12 +8,10 @@ itself. Source: ggml-org/ggml, docs/gguf.md.
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from reprlib import repr as shown
@@ -34,7 +32,7 @@ from mars_runtime.model.config import (
     expected_shape,
     printable,
 )
-from mars_runtime.model.files import GGUF_MAGIC, files_of
+from mars_runtime.model.files import GGUF_MAGIC
 from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix
 from mars_runtime.text import BOS_IN_CHATS, EOS_IDS
 
@@ -63,25 +61,20 @@ _PARTS = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-# Assumed, with a warning, if a file lacks them: the defaults of llama.cpp and transformers.
-DEFAULTS = {"rope.freq_base": 10000.0, "attention.layer_norm_rms_epsilon": 1e-6}
-# Metadata keys, without the prefix that names the architecture: those that this module reads, those
-# without any effect, and those without effect if their value is 1. Any other has none if it is 0.
-READ = {
+# Metadata keys, without the prefix that names the architecture: those that are read or have no
+# effect, and those without effect if their value is 1. Any other has none if it is 0.
+KNOWN = {
     *("block_count", "context_length", "embedding_length", "feed_forward_length"),
     *("attention.head_count", "attention.head_count_kv", "attention.key_length"),
-    *("rope.dimension_count", "rope.scaling.type", *DEFAULTS),
-}
-NO_EFFECT = {
-    *("vocab_size", "tensor_data_layout", "pooling_type", "decoder_start_token_id"),
-    *("attention.layer_norm_epsilon", "rope.scaling.original_context_length"),
-    "rope.scaling.finetuned",
+    *("rope.dimension_count", "rope.scaling.type", "rope.freq_base"),
+    *("attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "vocab_size"),
+    *("tensor_data_layout", "pooling_type", "decoder_start_token_id", "rope.scaling.finetuned"),
+    "rope.scaling.original_context_length",
 }
 UNIT_SCALES = {
     *("logit_scale", "residual_scale", "embedding_scale", "rope.scaling.factor"),
     *("rope.scaling.attn_factor", "rope.scale_linear"),
 }
-_log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
 
@@ -96,118 +89,116 @@ class GgufCheckpoint:
     weights: Mapping[str, Tensor | GroupedMatrix]
     tokenizer: Mapping[str, Any]
     tokenizer_config: Mapping[str, Any]
-    files: tuple[Path, ...]
+
+
+class GgufError(ValueError):
+    """A GGUF file cannot be used. The message continues a sentence after the file's name."""
+
+    advice = "fetch it again or choose another file"
+
+
+class UnsupportedError(GgufError):
+    advice = "choose another file"
 
 
 def read_gguf(path: Path) -> GgufCheckpoint:
-    """Read a checkpoint. If it is split into several files, ``path`` may be any of them.
-
-    Raises CheckpointError.
-    """
-    with _named(path):
-        opened = GgufFile.open(path)
-        count = _scalar(opened.metadata, "split.count", 1)
-        files = (path,) if count in (0, 1) else files_of(path)
-        if len(files) != (count or 1):
-            raise GgufError(
-                f"is one of {shown(count)} files of a split checkpoint, but its name does not end "
-                "with its number, as in -00001-of-00003.gguf"
-            )
-    if len(files) > 1:
-        opened = _join(files)
-    with _named(path):
-        config = _config(opened, path)
-        spec, spec_config = tokenizer_spec(opened.metadata)
-        return GgufCheckpoint(config, _weights(opened, config), spec, spec_config, files)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Convert GgufError and OSError to a CheckpointError that names the file."""
+    """Read a checkpoint; its weights are copied out of the mapped file. Raises CheckpointError."""
     try:
-        yield
+        file = GgufFile.open(path)
+        config = _config(file)
+        return GgufCheckpoint(config, _weights(file, config), *tokenizer_spec(file.metadata))
     except GgufError as error:
         raise CheckpointError(f"{path} {error}: {error.advice}.") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
 
 
-def _join(files: Sequence[Path]) -> GgufFile:
-    """Return the metadata of the first file of a split checkpoint and the tensors of all."""
-    tensors: dict[str, GgufTensor] = {}
-    parts = []
-    for index, path in enumerate(files):
-        if not path.is_file():
-            raise CheckpointError(
-                f"{path.name} is missing in {path.parent}, but the checkpoint consists of "
-                f"{len(files)} files: fetch the missing file."
-            )
-        with _named(path):
-            part = GgufFile.open(path)
-            number, count = (_scalar(part.metadata, f"split.{name}") for name in ("no", "count"))
-            if (number, count) != (index, len(files)):
-                raise GgufError(
-                    f"has split.no {shown(number)} and split.count {shown(count)}, but its name "
-                    f"requires {index} and {len(files)}"
-                )
-            if duplicates := tensors.keys() & part.tensors.keys():
-                raise GgufError(
-                    f"contains the tensor {printable(min(duplicates))}, which an earlier file of "
-                    "the checkpoint also contains"
-                )
-        tensors |= part.tensors
-        parts.append(part)
-    return GgufFile(parts[0].metadata, tensors)
-
-
-def _config(file: GgufFile, path: Path) -> ModelConfig:
-    values = file.metadata
-    kind = _scalar(values, "general.architecture")
-    scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
-    if (file_type := _scalar(values, "general.type", "model")) != "model":
-        raise UnsupportedError(f"has general.type {shown(file_type)} and is not a model")
+def _config(file: GgufFile) -> ModelConfig:
+    values, tensors = file.metadata, file.tensors
+    kind = _value(values, "general.architecture", str)
     if kind not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
         raise UnsupportedError(
-            f"contains a model of type {shown(kind)}, but only {known} are supported"
+            f"contains a model of type {shown(kind)}, but only {', '.join(ARCHITECTURES)} are "
+            "supported"
         )
-    if scaling != "none":
-        raise UnsupportedError(
-            f"uses rope scaling of type {shown(scaling)}, which is not supported"
-        )
-    hidden_size = _number(values, f"{kind}.embedding_length")
-    num_heads = _number(values, f"{kind}.attention.head_count")
-    vocabulary = file.tensors.get("token_embd.weight")
-    if vocabulary is None:
+    for key, wanted in (
+        ("general.type", ("model",)),
+        ("split.count", (0, 1)),
+        (f"{kind}.rope.scaling.type", ("none",)),
+    ):
+        value = values.get(key, wanted[-1])
+        if not isinstance(value, (int, str)) or value not in wanted:
+            raise UnsupportedError(f"has {key} = {shown(value)}, which is not supported")
+
+    def number(name: str, default: int | None = None) -> int:
+        return int(_value(values, f"{kind}.{name}", int, default))
+
+    hidden_size, num_heads = number("embedding_length"), number("attention.head_count")
+    if "token_embd.weight" not in tensors:
         raise GgufError("lacks the tensor token_embd.weight")
+    head_dim = number("attention.key_length", hidden_size // num_heads)
     config: dict[str, Any] = {
         "model_type": kind,
-        "vocab_size": vocabulary.shape[0],
+        "vocab_size": tensors["token_embd.weight"].shape[0],
         "hidden_size": hidden_size,
         # Valid files have at least one tensor per layer, so the limit affects only damaged files.
-        "num_hidden_layers": min(_number(values, f"{kind}.block_count"), len(file.tensors)),
+        "num_hidden_layers": min(number("block_count"), len(tensors)),
         "num_attention_heads": num_heads,
-        "num_key_value_heads": _number(values, f"{kind}.attention.head_count_kv", num_heads),
-        "head_dim": _number(values, f"{kind}.attention.key_length", hidden_size // num_heads),
-        "intermediate_size": _number(values, f"{kind}.feed_forward_length"),
-        "max_position_embeddings": min(_number(values, f"{kind}.context_length"), MAX_POSITIONS),
-        "rms_norm_eps": _real(values, kind, "attention.layer_norm_rms_epsilon", path),
-        "rope_theta": _real(values, kind, "rope.freq_base", path),
-        "tie_word_embeddings": "output.weight" not in file.tensors,
+        "num_key_value_heads": number("attention.head_count_kv", num_heads),
+        "head_dim": head_dim,
+        "intermediate_size": number("feed_forward_length"),
+        "max_position_embeddings": min(number("context_length"), MAX_POSITIONS),
+        "rms_norm_eps": _value(values, f"{kind}.attention.layer_norm_rms_epsilon", float),
+        "rope_theta": _value(values, f"{kind}.rope.freq_base", float, 10000.0),
+        "tie_word_embeddings": "output.weight" not in tensors,
     }
-    rotary_size = _number(values, f"{kind}.rope.dimension_count", config["head_dim"])
-    if rotary_size != config["head_dim"]:
+    rotary_size = number("rope.dimension_count", head_dim)
+    if rotary_size != head_dim:
         raise UnsupportedError(
-            f"has {kind}.rope.dimension_count = {rotary_size}, but only the head size, "
-            f"{config['head_dim']}, is supported"
+            f"has {kind}.rope.dimension_count = {rotary_size}, but only the head size, {head_dim}, "
+            "is supported"
         )
-    _reject_unsupported_keys(values, kind, config)
-    divisors = _divisors(file.tensors, config["head_dim"])
+    _reject_unsupported_keys(values, kind, head_dim, config["max_position_embeddings"])
+    divisors = _divisors(tensors, head_dim)
     try:
         return replace(ModelConfig.from_dict(config), rope_scaling=divisors)
     except CheckpointError as error:
         reason = str(error).partition(":")[0].replace("config.json", "its header")
         raise GgufError(f"is damaged ({reason})") from error
+
+
+def _value(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
+    """Return a metadata value; numbers must be positive, and a ``float`` may be whole."""
+    value = values.get(key, default)
+    if value is None:
+        raise GgufError(f"lacks {key}")
+    kinds = (int, float) if kind is float else kind
+    is_positive = kind is str or (isinstance(value, (int, float)) and value > 0)
+    if not isinstance(value, kinds) or isinstance(value, bool) or not is_positive:
+        what = {str: "a text", int: "a positive whole number", float: "a positive number"}[kind]
+        raise GgufError(f"has {key} = {shown(value)}, which must be {what}")
+    return value
+
+
+def _reject_unsupported_keys(
+    values: Mapping[str, Any], kind: str, head_dim: int, max_positions: int
+) -> None:
+    neutral: dict[str, Callable[[Any], bool]] = {
+        "attention.causal": bool,
+        "attention.value_length": lambda value: bool(value == head_dim),
+        "attention.sliding_window": lambda value: bool(value >= max_positions or value == 0),
+        "attention.scale": lambda value: (
+            value == 0 or math.isclose(value, head_dim**-0.5, rel_tol=1e-5)
+        ),
+        **dict.fromkeys(UNIT_SCALES, lambda value: value in (0, 1)),
+    }
+    for key, value in values.items():
+        name = key.removeprefix(f"{kind}.")
+        if name == key or name in KNOWN:
+            continue
+        has_no_effect = neutral.get(name, lambda value: bool(value == 0))
+        if not isinstance(value, (bool, int, float)) or not has_no_effect(value):
+            raise UnsupportedError(f"has {printable(key)} = {shown(value)}, which is not supported")
 
 
 def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, ...] | None:
@@ -224,63 +215,6 @@ def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, 
     if not (np.isfinite(divisors) & (divisors > 0)).all():
         raise GgufError(f"contains numbers in {DIVISORS} that are not positive and finite")
     return tuple(divisors.tolist())
-
-
-def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    value = values.get(key, default)
-    if isinstance(value, (list, np.ndarray)):
-        raise GgufError(f"has a list under {key}, which must be a single value")
-    return value
-
-
-def _number(values: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = values.get(key, default)
-    if value is None:
-        raise GgufError(f"lacks {key}")
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise GgufError(f"has {key} = {shown(value)}, which must be a positive whole number")
-    return value
-
-
-def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
-    key, default = f"{kind}.{name}", DEFAULTS[name]
-    value = values.get(key)
-    if value is None:
-        _log.warning(
-            "%s lacks %s: %g is assumed. If the model was trained with another value, its answers "
-            "are wrong.",
-            path,
-            key,
-            default,
-        )
-        return default
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-        raise GgufError(f"has {key} = {shown(value)}, which must be a positive number")
-    return value
-
-
-def _reject_unsupported_keys(
-    values: Mapping[str, Any], kind: str, config: Mapping[str, Any]
-) -> None:
-    head_dim = config["head_dim"]
-    neutral: dict[str, Callable[[Any], bool]] = {
-        "attention.causal": bool,
-        "attention.value_length": lambda value: bool(value == head_dim),
-        "attention.sliding_window": lambda value: bool(
-            value >= config["max_position_embeddings"] or value == 0
-        ),
-        "attention.scale": lambda value: (
-            value == 0 or math.isclose(value, head_dim**-0.5, rel_tol=1e-5)
-        ),
-        **dict.fromkeys(UNIT_SCALES, lambda value: value in (0, 1)),
-    }
-    for key, value in values.items():
-        name = key.removeprefix(f"{kind}.")
-        if name == key or name in READ or name in NO_EFFECT:
-            continue
-        has_no_effect = neutral.get(name, lambda value: bool(value == 0))
-        if not isinstance(value, (bool, int, float)) or not has_no_effect(value):
-            raise UnsupportedError(f"has {printable(key)} = {shown(value)}, which is not supported")
 
 
 def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedMatrix]:
@@ -357,18 +291,6 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
     return replace(tensor, data=pairs.swapaxes(1, 2).reshape(rows, row_bytes))
 
 
-class GgufError(ValueError):
-    """A GGUF file cannot be used. The message continues a sentence after the file's name."""
-
-    advice = "fetch it again or choose another file"
-
-
-class UnsupportedError(GgufError):
-    """A file is valid, but needs a feature that is not supported."""
-
-    advice = "choose another file"
-
-
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
     """shape: in PyTorch's order. data: the packed values, uint8 [rows, bytes per row]."""
@@ -408,7 +330,7 @@ class _Cursor:
         self.at = 0
 
     def number(self, form: str) -> Any:
-        """Read one little-endian number. form: its format character in the module ``struct``."""
+        """form: a format character of the module ``struct``."""
         (value,) = struct.unpack_from(f"<{form}", self._bytes, self.at)
         self.at += struct.calcsize(f"<{form}")
         return value
@@ -432,12 +354,9 @@ class _Cursor:
         self.at = at
         return strings
 
-    def text(self) -> str:
-        return self.texts(1)[0]
-
     def value(self, kind: GGUFValueType) -> Any:
         if kind == GGUFValueType.STRING:
-            return self.text()
+            return self.texts(1)[0]
         if kind != GGUFValueType.ARRAY:
             return self.numbers(kind, 1)[0].item()
         inner, count = GGUFValueType(self.number("I")), self.number("Q")
@@ -456,20 +375,21 @@ def _read_header(cursor: _Cursor) -> GgufFile:
     if bytes(cursor.take(4)) != GGUF_MAGIC:
         raise GgufError("is not a GGUF file")
     version = cursor.number("I")
-    if int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS:
-        raise UnsupportedError("is big-endian, but only little-endian files are supported")
     if version not in VERSIONS:
-        raise UnsupportedError(f"has GGUF version {version}, but only 2 and 3 are supported")
+        raise UnsupportedError(
+            f"has GGUF version {version} or is big-endian; only little-endian files of versions 2 "
+            "and 3 are supported"
+        )
     num_tensors, num_values = cursor.number("Q"), cursor.number("Q")
     metadata: dict[str, Any] = {}
     for _ in range(num_values):
-        key = cursor.text()
+        (key,) = cursor.texts(1)
         if key in metadata:
             raise GgufError(f"contains the key {printable(key)} twice")
         metadata[key] = cursor.value(GGUFValueType(cursor.number("I")))
     table: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
     for _ in range(num_tensors):
-        name = cursor.text()
+        (name,) = cursor.texts(1)
         if name in table:
             raise GgufError(f"contains the tensor {printable(name)} twice")
         table[name] = _tensor_line(cursor)
@@ -490,7 +410,6 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
 
 
 def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
-    """Return a tensor's type, shape and offset."""
     num_dimensions = cursor.number("I")
     if not 1 <= num_dimensions <= MAX_DIMENSIONS:
         raise GgufError(DAMAGED)
@@ -558,9 +477,8 @@ _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert GGUF metadata to the arguments of ``Tokenizer``.
-
-    Every token that is not plain text is an added token; tokens marked as unused are left out.
+    """Convert GGUF metadata to the arguments of ``Tokenizer``. Every token that is not plain text
+    is an added token; tokens marked as unused are left out.
     """
 
     def value(name: str, default: Any = None) -> Any:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mars_runtime.files.inputs import check_regular
 from mars_runtime.model.adapter import Adapter
-from mars_runtime.model.build import Model, build_model
+from mars_runtime.model.build import COMPILING, Model, build_model, must_compile
 from mars_runtime.model.config import (
     MIN_ANSWER,
     CheckpointError,
@@ -54,17 +54,14 @@ FLOATS_OF_8_BITS = {
     *(torch.float8_e5m2, torch.float8_e5m2fnuz),
 }
 FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
-UNTRAINED_BLOCK_SIZE = 1
-"""Block size of a checkpoint that was not trained with masks: it proposes the next token only."""
+UNTRAINED_BLOCK_SIZE = 1  # without training with masks, only the next token is proposed
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model with its tokenizer and metadata.
-
-    weight_files: all files with weights, including those of an adapter.
-    block_size: the block size B that the model was trained with. diffusion_size: the same for block
-        diffusion; 0 for none.
+    """A model with its tokenizer and metadata. weight_files: includes those of an adapter.
+    block_size, diffusion_size: what it was trained with for masks, and for block diffusion (0 for
+    none).
     """
 
     name: str
@@ -86,13 +83,11 @@ def load_checkpoint(
     registry_path: Path = REGISTRY,
     progress: Progress = lambda sentence: None,
 ) -> Checkpoint:
-    """Load a checkpoint; download it first if necessary.
+    """Load a checkpoint; download it first if necessary. Raises CheckpointError, or its subclass
+    MemoryShortError if memory runs out.
 
-    checkpoint: a name or path, as for ``resolve``, or its source.
-    device, dtype: as for ``choose_device`` and ``build_model``. On a CPU, the dtype auto is the one
-        in the registry, if there is one.
-
-    Raises CheckpointError, or its subclass MemoryShortError if memory runs out.
+    checkpoint: a name or path, as for ``resolve``, or its source. device, dtype: as for
+    ``choose_device`` and ``build_model``.
     """
     if isinstance(checkpoint, str):
         checkpoint = resolve(checkpoint, registry_path)
@@ -105,8 +100,7 @@ def load_checkpoint(
 def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkpoint:
     name, path, entry = source.name, source.path, source.entry
     where = choose_device(device)
-    if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
-        dtype = entry.dtype
+    dtype = chosen_dtype(source, where, dtype)
     start = time.monotonic()
     progress(f"Reading {name}…")
     try:
@@ -115,6 +109,8 @@ def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkp
         tokenizer = _tokenizer(path, parts, entry, adapter)
     except TextError as error:
         raise CheckpointError(str(error)) from error
+    if must_compile(where, dtype):
+        progress(COMPILING)
     model = build_model(
         parts.config,
         parts.weights,
@@ -131,7 +127,7 @@ def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkp
     has_mask = tokenizer.token_bytes(tokenizer.mask_id) == MASK.encode()
     return Checkpoint(
         name=name,
-        path=parts.files[0] if path.is_file() else path,
+        path=path,
         weight_files=(*parts.files, *adapter_files),
         model=model,
         tokenizer=tokenizer,
@@ -144,7 +140,7 @@ def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkp
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The contents of a checkpoint. spec, spec_config: the arguments of ``Tokenizer``."""
+    """spec, spec_config: the arguments of ``Tokenizer``."""
 
     config: ModelConfig
     weights: Mapping[str, Weight]
@@ -181,11 +177,9 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
         )
-    contents = read_gguf(path)
-    spec, spec_config = contents.tokenizer, contents.tokenizer_config
-    return _Parts(
-        contents.config, contents.weights, spec, spec_config, UNTRAINED_BLOCK_SIZE, contents.files
-    )
+    file = read_gguf(path)
+    spec = file.tokenizer, file.tokenizer_config
+    return _Parts(file.config, file.weights, *spec, UNTRAINED_BLOCK_SIZE, (path,))
 
 
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
@@ -195,10 +189,15 @@ def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, 
     return Adapter.load(folder, config), weight_files(folder, ADAPTER_FILES)
 
 
-def choose_device(device: str) -> torch.device:
-    """Return the device with this name: auto (CUDA if available), cpu, cuda, cuda:1 ...
+def chosen_dtype(source: Source, device: torch.device, dtype: str) -> str:
+    """Return ``dtype``; on a CPU, auto is the one in the registry, if there is one."""
+    is_auto = dtype == "auto" and device.type == "cpu"
+    return (source.entry.dtype if is_auto and source.entry else None) or dtype
 
-    Raises CheckpointError if the name is unknown or this machine has no such device.
+
+def choose_device(device: str) -> torch.device:
+    """Return the device with this name: auto (CUDA if available), cpu, cuda, cuda:1 ... Raises
+    CheckpointError.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -216,8 +215,8 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """Return the tokenizer. The mask token is the adapter's or the one in the registry; if neither
-    names one, an unused token is chosen. Raises CheckpointError if it does not fit the model.
+    """Return the tokenizer, with the adapter's mask token, the registry's, or an unused one. Raises
+    CheckpointError if it does not fit the model.
     """
     mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
@@ -239,9 +238,8 @@ def _tokenizer(
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """The weights in safetensors files by name. Each weight is mapped into memory on access.
-
-    8-bit floats are returned as bfloat16, which represents all their values exactly.
+    """The weights in safetensors files by name. Each is mapped into memory on access. 8-bit floats
+    become bfloat16, which represents all their values.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -308,7 +306,6 @@ def _opened(path: Path) -> Iterator[Any]:
 def _weights(
     folder: Path, files: Iterable[Path], config: ModelConfig
 ) -> tuple[ModelConfig, FileWeights]:
-    """Return the configuration, adjusted by ``_with_its_head``, and the weights by name."""
     weights = FileWeights(files)
     weights.leave_out([name for name in weights if name.endswith("rotary_emb.inv_freq")])
     config = _with_its_head(folder, weights, config)
@@ -349,9 +346,8 @@ def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> M
 class Drafts:
     """Loads and caches the draft checkpoints of one target checkpoint. Thread-safe.
 
-    A name is accepted only if it is in the registry and its files are on this machine, so a visitor
-    cannot make the server download or read anything else. Speculative decoding compares token ids,
-    so a draft model must have the vocabulary of its target.
+    A name must be in the registry and its files on this machine, so a visitor cannot make the
+    server download or read anything else.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:

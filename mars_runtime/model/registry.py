@@ -1,7 +1,6 @@
 """The checkpoints that can be loaded by name. ``source.py`` finds their files.
 
-Only the operator can name a Hub repository that is not in the registry. The page and the endpoint
-offer a fixed list of checkpoints, so no visitor can make this machine download anything else.
+Only the operator can name another Hub repository: visitors choose from a fixed list.
 """
 
 from __future__ import annotations
@@ -58,15 +57,12 @@ class Gguf:
 class Entry:
     """An entry of the registry.
 
-    path: folder of the checkpoint. adapter: folder of an adapter, which may not exist yet. Both are
-        relative to the registry's folder.
+    path, adapter: folders, relative to the registry's; the adapter may not exist yet.
     gguf: used if there is no ``path``. hub, revision: used if there is neither.
     mask_token: an existing token to use as mask, if the checkpoint has no mask token.
-    system: default system prompt; None uses the one in the checkpoint's chat template.
     draft: name of a smaller checkpoint with the same vocabulary, the default draft model.
     dtype: the arithmetic used on a CPU, set if published figures depend on it.
     is_small_enough: whether a checkpoint on the Hub runs well on the CPU of any machine.
-    note, size, can, cannot: descriptions for visitors.
     """
 
     name: str
@@ -89,7 +85,6 @@ class Entry:
 
     @property
     def in_words(self) -> str:
-        """Description of the checkpoint for visitors; may be empty."""
         parts = [self.size, f"It {self.can}" if self.can else ""]
         parts += [f"It {self.cannot}" if self.cannot else "", self.note.rstrip(".")]
         return " ".join(f"{part}." for part in parts if part)
@@ -110,7 +105,6 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
 
 
 def default_draft(name: str, path: Path = REGISTRY) -> str:
-    """Return the name of a checkpoint's default draft model, or ""."""
     entry = registry(path).get(name)
     return (entry.draft if entry else None) or ""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.files.inputs import read_text
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import (
     ADAPTER,
@@ -18,7 +16,7 @@ from mars_runtime.model.files import (
     gguf_at,
     has_adapter,
     is_stored,
-    stem_of,
+    read_json,
     weight_names,
 )
 from mars_runtime.model.registry import REGISTRY, Entry, Gguf, entry_of, registry, unlisted_entry
@@ -64,13 +62,11 @@ def _is_complete(folder: Path) -> bool:
 class Source:
     """Where the files of a checkpoint are.
 
-    name: for people. given: what ``resolve`` was called with.
-    path: the folder with configuration, tokenizer, template and weights, or the GGUF file; it may
-        not exist while something is missing.
-    entry: the entry of the registry that describes ``path``, or None.
-    adapter: the folder of the adapter, or None. base: the base that an unlisted adapter names.
-    origins: where the files can be downloaded. missing: those of the origins that have to be
-        downloaded. Only a downloaded adapter tells its base, so the base may be missing then.
+    name: for people. given: what ``resolve`` was called with. path: the folder, or the GGUF file;
+    it may not exist while something is missing. entry: the registry's, for ``path``. adapter: its
+    folder, or None. base: the base that an unlisted adapter names. origins: where the files can be
+    downloaded. missing: those that have to be. Only a downloaded adapter tells its base, so the
+    base may be missing then.
     """
 
     name: str
@@ -85,10 +81,8 @@ class Source:
 
     @property
     def is_chat(self) -> bool:
-        """Whether this is a general chat model, not one trained for the project's tasks.
-
-        A listed checkpoint is one unless its folder is in this repository. Any other counts as one
-        if it is an adapter or on the Hub.
+        """Whether this is a general chat model, not one trained for the project's tasks: anything
+        but a listed checkpoint in this repository or an unlisted folder.
         """
         if self.base or self.entry is None:
             return bool(self.base or self.origins)
@@ -96,15 +90,18 @@ class Source:
 
 
 def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
-    """Find the files of a checkpoint.
-
-    name_or_path: a name in the registry, a Hub id (``owner/name``), a folder or a GGUF file. The
-    base model of an adapter is the one that its ``adapter.json`` names. Raises CheckpointError.
+    """Find the files of a checkpoint by a name in the registry, a Hub id (``owner/name``), a folder
+    or a GGUF file. An adapter brings the base that it names. Raises CheckpointError.
     """
     source = _find(name_or_path, registry_path)
     if source.adapter is None or source.adapter != source.path:
         return source
-    name = base_of(source.adapter)
+    name = read_json(source.adapter / ADAPTER).get("base")
+    if not isinstance(name, str) or not name:
+        raise CheckpointError(
+            f'{source.adapter / ADAPTER} does not name its base: add the key "base" with a name in '
+            "the registry, a Hub id or a path."
+        )
     if source.origins and entry_of(name, registry_path) is None and not unlisted_entry(name).hub:
         raise CheckpointError(
             f"The base {name!r} of the adapter in {source.adapter} is neither a name in the "
@@ -132,7 +129,7 @@ def _find(name: str, registry_path: Path) -> Source:
     if (path / "config.json").is_file():
         return Source(path.name, name, registry_path, path)
     if (gguf := gguf_at(path)) is not None:
-        return Source(stem_of(gguf), name, registry_path, gguf)
+        return Source(gguf.stem, name, registry_path, gguf)
     if (hub := unlisted_entry(name).hub) is not None:
         return _find_on_hub(name, registry_path, Repository(hub))
     raise CheckpointError(
@@ -168,17 +165,3 @@ def _find_on_hub(name: str, registry_path: Path, repository: Repository) -> Sour
         return Source(name, name, registry_path, path, origins=origins, missing=origins)
     adapter = folder if has_adapter(folder) else None
     return Source(name, name, registry_path, folder, adapter=adapter, origins=origins)
-
-
-def base_of(adapter: Path) -> str:
-    """Return the name of the base model that ``adapter.json`` in a folder names."""
-    try:
-        base = json.loads(read_text(adapter / ADAPTER))["base"]
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
-        base = None
-    if not isinstance(base, str) or not base:
-        raise CheckpointError(
-            f'{adapter / ADAPTER} does not name its base: add the key "base" with a name in the '
-            "registry, a Hub id or a path."
-        )
-    return base

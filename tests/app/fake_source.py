@@ -64,7 +64,7 @@ def make_handlers(
 ) -> tuple[Handlers, dict[str, ScriptedBackend]]:
     """Handlers with open engines, and the scripted backend of each checkpoint."""
     settings = AppSettings(checkpoint="chat", **caps)  # type: ignore[arg-type]
-    tiny = Entry("tiny", 8, path="tiny", note="A tiny model.")
+    tiny = Entry("tiny", 8, path="tiny", note="A tiny model.", dtype="fp32")
     backends = {"chat": ScriptedBackend("I chat." * 20), "tiny": ScriptedBackend("I count." * 20)}
     served = {
         entry.name: make_served(folder / entry.name, entry, backends[entry.name], settings)

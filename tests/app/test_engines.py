@@ -29,6 +29,7 @@ from app.handlers import Handlers
 from app.settings import AppSettings
 from app.ui.checkpoints import INSTEAD, INSTEAD_TASKS, CheckpointHandlers
 from mars_runtime.engine import Request
+from mars_runtime.model import build
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import Progress
 from mars_runtime.model.load import load_checkpoint
@@ -137,6 +138,24 @@ def test_what_is_on_the_disk_is_loaded_at_once(tmp_path: Path) -> None:
     assert made.engines.arrival() is None
     assert made.engines.get("chat", timeout=20)
     assert source.calls == []
+    made.engines.close()
+
+
+def test_a_bundled_checkpoint_is_the_default_while_the_native_library_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_compiled = threading.Event()
+    monkeypatch.setattr(
+        build, "must_compile", lambda _, dtype: dtype == "auto" and not is_compiled.is_set()
+    )
+    monkeypatch.setattr(build, "has_native", lambda: is_compiled.wait(60))
+    made, _ = make_handlers(tmp_path, FakeHub(is_present=True))
+    assert eventually(lambda: made.engines.begin("chat").situation == build.COMPILING)
+    assert made.engines.default == "tiny"
+    assert made.engines.get("tiny", timeout=20)
+    is_compiled.set()
+    assert made.engines.get("chat", timeout=20)
+    assert made.engines.default == "chat"
     made.engines.close()
 
 
@@ -266,26 +285,6 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
         get(engines, "c")
     assert sorted(engines.alive) == ["a", "b"]
     get(engines, "c")
-
-
-def test_what_was_loaded_before_the_native_forward_was_compiled_is_replaced(
-    engines: SmallMachine,
-) -> None:
-    """A run ends on the engine it began on; new runs get the second one."""
-    first = get(engines, "a")
-    run = first.engine.submit(SHORT, pace=20)
-    engines._records["a"].is_provisional = True
-    replaced = threading.Thread(target=engines._use_native)
-    replaced.start()
-    assert eventually(lambda: get(engines, "a") is not first)
-    assert first.engine.is_alive
-    assert run.wait(30)
-    replaced.join(30)
-    assert list(run)[-1].reason == "limit"  # type: ignore[union-attr]
-    assert not first.engine.is_alive
-    second = get(engines, "a")
-    assert second.engine.submit(SHORT).wait(30)
-    assert engines.made["a"] == [first, second]
 
 
 def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:

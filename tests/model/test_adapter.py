@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, change, sentence
         (json.dumps(SAID | {"format": 2}), "format 1"),
         (json.dumps(SAID | {"block_size": "8"}), "block_size"),
         (json.dumps(SAID | {"mask_token": 4}), "mask"),
-        ("{", r"no readable adapter\.json"),
+        ("{", r"adapter\.json is missing or damaged"),
     ],
 )
 def test_a_folder_that_says_too_little_is_refused(tmp_path: Path, said: str, sentence: str) -> None:

@@ -19,9 +19,7 @@ from test_adapter import tensors_of
 from test_adapter import write as write_adapter
 from tiny_gguf import HEAD_DIM, SYSTEM, write_gguf
 
-from app.engines.engines import GGUF_BYTES, num_weights
 from mars_runtime.decoders.cursor import decode
-from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError
@@ -97,12 +95,14 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"attention__head_count": 5}, r"rope\.dimension_count = 16, but only the head size, 12,"),
     ({"rope__freq_base": 0.0}, "has llama.rope.freq_base = 0.0, which must be a positive"),
     ({"rope__freq_base": [1e4, 1e4]}, "freq_base = .*, which must be a positive number"),
-    ({"rope__scaling__type": ["yarn"]}, "a list under llama.rope.scaling.type"),
+    ({"attention__layer_norm_rms_epsilon": None}, "lacks llama.attention.layer_norm_rms"),
+    ({"rope__scaling__type": ["yarn"]}, r"rope\.scaling\.type = .* not supported"),
     ({"rope__dimension_count": 8}, r"rope\.dimension_count = 8, but only the head size, 16,"),
-    ({"rope__scaling__type": "yarn"}, "rope scaling"),
+    ({"rope__scaling__type": "yarn"}, r"rope\.scaling\.type = 'yarn', which is not supported"),
+    ({"general": {"split.count": 3}}, r"split\.count = 3, which is not supported"),
     ({"context_length": "long"}, "context_length = 'long'"),
     ({"architecture": "mamba"}, "of type 'mamba', but only llama, qwen2, qwen3 are supported"),
-    ({"options": {"endianess": gguf.GGUFEndian.BIG}}, "is big-endian, but only little-endian"),
+    ({"options": {"endianess": gguf.GGUFEndian.BIG}}, "is big-endian; only little-endian"),
     *[
         ({"general": general}, sentence)
         for general, sentence in (
@@ -110,7 +110,7 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
             ({"tokenizer.ggml.pre": "tekken"}, r"tokenizer\.ggml\.pre = 'tekken', but only"),
             ({"tokenizer.ggml.model": None}, r"lacks tokenizer\.ggml\.model"),
             ({"tokenizer.ggml.model": "llama"}, r"tokenizer\.ggml\.model = 'llama', but only gpt2"),
-            ({"general.type": "adapter"}, "has general.type 'adapter' and is not a model"),
+            ({"general.type": "adapter"}, "has general.type = 'adapter', which is not supported"),
             ({"tokenizer.ggml.pre": ["smollm"]}, r"tokenizer\.ggml\.pre = \['smollm'\], but only"),
         )
     ],
@@ -207,7 +207,7 @@ def test_foreign_files_get_a_sentence(tmp_path: Path) -> None:
     for content, sentence in (
         (b"", "too short"),
         (b"{" * 100, "not a GGUF file"),
-        (b"GGUF\x09\0\0\0" + bytes(92), "has GGUF version 9, but only 2 and 3"),
+        (b"GGUF\x09\0\0\0" + bytes(92), "has GGUF version 9"),
     ):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=sentence):
@@ -234,17 +234,6 @@ def test_keys_that_change_nothing_are_read_over(tmp_path, caplog) -> None:
     write_gguf(tmp_path / FILE, **neutral)
     assert read_gguf(tmp_path / FILE).config.num_layers == 2
     assert not caplog.records
-
-
-def test_defaults_are_assumed_with_one_warning_each(tmp_path, caplog) -> None:
-    missing = {"rope__freq_base": None, "attention__layer_norm_rms_epsilon": None}
-    write_gguf(tmp_path / FILE, **missing)
-    config = load_checkpoint(str(tmp_path / FILE), device="cpu", dtype="fp32").model.config
-    assert (config.rope_theta, config.rms_norm_eps) == (10000.0, 1e-6)
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(said) == 2
-    for key, default in (("rope.freq_base", "10000"), ("layer_norm_rms_epsilon", "1e-06")):
-        assert any(f"{key}: {default} is assumed" in sentence for sentence in said)
 
 
 @pytest.mark.parametrize(
@@ -279,46 +268,6 @@ def test_control_characters_in_a_tensor_name_do_not_reach_the_terminal(tmp_path:
     assert str(caught.value).isprintable()
 
 
-SPLIT = {"split_max_tensors": 8}
-
-
-def parts_in(folder: Path) -> list[Path]:
-    return sorted(folder.glob("small-*-of-*.gguf"))
-
-
-@pytest.mark.parametrize("number", [0, 1, -1])
-def test_a_split_checkpoint_is_read_from_any_of_its_parts(tmp_path: Path, number: int) -> None:
-    expected = write_gguf(tmp_path / FILE, options=SPLIT)
-    parts = parts_in(tmp_path)
-    assert len(parts) > 2
-    actual = read_gguf(parts[number])
-    assert actual.weights.keys() == expected.keys()
-    for name, weight in actual.weights.items():
-        dense = weight.dense() if isinstance(weight, GroupedMatrix) else weight.float()
-        assert torch.equal(dense, expected[name]), name
-    loaded = load_checkpoint(str(parts[number]), device="cpu", dtype="fp32")
-    assert (loaded.name, loaded.path, loaded.weight_files) == ("small", parts[0], tuple(parts))
-    assert num_weights(parts[number]) == round(sum(p.stat().st_size for p in parts) / GGUF_BYTES)
-
-
-def test_a_split_checkpoint_that_is_not_whole_names_what_is_missing(tmp_path: Path) -> None:
-    write_gguf(tmp_path / FILE, options=SPLIT)
-    first, second, third, *_ = parts_in(tmp_path)
-    away = second.rename(tmp_path / "away")
-    with pytest.raises(CheckpointError, match=f"{second.name} is missing in"):
-        read_gguf(first)
-    second.write_bytes(third.read_bytes())
-    with pytest.raises(CheckpointError, match=rf"{second.name} has split\.no 2 .* requires 1 and"):
-        read_gguf(first)
-    second.write_bytes(away.read_bytes()[: away.stat().st_size // 2])
-    with pytest.raises(CheckpointError, match=f"{second.name} is damaged or incomplete"):
-        read_gguf(first)
-    second.unlink()
-    (tmp_path / "other.gguf").write_bytes(first.read_bytes())
-    with pytest.raises(CheckpointError, match=r"is one of .*, but its name does not end with"):
-        read_gguf(tmp_path / "other.gguf")
-
-
 @pytest.mark.parametrize(
     ("names", "asked", "found"),
     [
@@ -327,7 +276,6 @@ def test_a_split_checkpoint_that_is_not_whole_names_what_is_missing(tmp_path: Pa
         (["small.bin"], "small.bin", "small.bin"),
         (["small.gguf"], "", "small.gguf"),
         (["blob", "README.md"], "", "blob"),
-        (["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"], "", "a-00001-of-00002.gguf"),
     ],
 )
 def test_a_file_is_recognised_by_its_first_bytes(
@@ -348,12 +296,6 @@ def test_a_folder_with_several_checkpoints_names_them(file: Path, tmp_path: Path
     with pytest.raises(CheckpointError, match=r"a\.gguf, b\.gguf") as caught:
         resolve(str(tmp_path))
     assert "\x1b" not in str(caught.value)
-
-
-def test_a_whole_checkpoint_may_be_named_like_a_part(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "small-00001-of-00001.gguf")
-    loaded = load_checkpoint(str(tmp_path / "small-00001-of-00001.gguf"), device="cpu")
-    assert (loaded.name, len(loaded.weight_files)) == ("small", 1)
 
 
 def test_lengths_that_the_file_is_too_short_for_end_at_once(file: Path, tmp_path: Path) -> None:
@@ -519,10 +461,3 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(CheckpointError, match="is not finite: fetch"):
         load_checkpoint(str(tmp_path / FILE))
-
-
-def test_fingerprints_follow_the_weights(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        write_gguf(tmp_path / f"{seed}.gguf", seed=seed)
-    first, other = (load_checkpoint(str(tmp_path / f"{seed}.gguf")) for seed in (0, 1))
-    assert fingerprint(first.weight_files) != fingerprint(other.weight_files)

@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(packed, monkeypatch) ->
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(files.tempfile, "NamedTemporaryFile", refuse)
+    monkeypatch.setattr(files.tempfile, "TemporaryDirectory", refuse)
     with pytest.raises(CheckpointError, match=r"\(Permission denied\): make .* writable"):
         load_checkpoint(str(packed), device="cpu")
 

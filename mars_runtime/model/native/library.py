@@ -1,33 +1,26 @@
-"""Compile the C++ sources in this folder to a library, cache the library, and declare its API.
+"""Compile the C++ sources in this folder to a library, cache it, and declare its API.
 
-The compiler is this machine's own, or the one in the package ziglang. The ctypes structures mirror
-those in ``model.h`` and ``predict.h``, where the fields are documented.
+The ctypes structures mirror those in ``model.h`` and ``predict.h``, which document the fields.
 """
 
 from __future__ import annotations
 
 import ctypes
-import getpass
 import hashlib
 import importlib.util
-import logging
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-
-from mars_runtime.system.machine import is_private
 
 SOURCES = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
@@ -46,9 +39,6 @@ LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
 SUFFIX = ".dll" if IS_WINDOWS else ".so"
 COMPILE_SECONDS = 600
 CHECKSUM = ".sha256"
-FORBIDDEN = re.compile("failed to map|not permitted|denied", re.IGNORECASE)
-"""Matches the errors of systems that open no library in a folder, such as one mounted noexec."""
-_log = logging.getLogger(__name__)
 
 
 class CompileError(RuntimeError):
@@ -56,70 +46,52 @@ class CompileError(RuntimeError):
 
 
 def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
-    """Return the path of the library for this machine; compile it into ``folder`` if necessary.
+    """Return the path of the library for this machine; compile it into ``folder`` if necessary. If
+    several processes call this function, one compiles and the others wait. Raises CompileError.
 
     targets: alternative compiler flags that select a processor, of which the first that the
-    compiler accepts are used; None uses ``own_targets``.
-
-    If ``folder`` is not writable, a temporary folder of this user is used. A library without its
-    checksum is compiled again, because a damaged one would crash the process. If several processes
-    call this function, one compiles and the others wait. Raises CompileError.
+    compiler accepts are used. A library without its checksum is compiled again: a damaged one would
+    crash the process.
     """
     compiler, targets = find_compiler(), own_targets() if targets is None else targets
-    name = _name(compiler, targets)
-    if is_whole(folder / name):
-        return folder / name
-    folder = folder if _can_write(folder) else _own_folder()
-    path = folder / name
-    _store(path, lambda output: _compile(compiler, targets, str(output)))
+    path = folder / _name(compiler, targets)
+    if is_whole(path):
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock"), timeout=COMPILE_SECONDS):
+            # A whole library is never replaced: on Windows that fails while a process has it open.
+            if not is_whole(path):
+                _write(path, compiler, targets)
+    except OSError as error:
+        raise CompileError(
+            f"The compiled library can't be stored in {folder} "
+            f"({error.strerror or type(error).__name__}): make the folder writable and free some "
+            "space, or set MARS_CACHE to another folder."
+        ) from error
     return path
 
 
-def _store(path: Path, write: Callable[[Path], object]) -> None:
-    """Store a library and its checksum unless a whole one exists. Raises CompileError.
-
-    A whole library is never replaced: on Windows that fails while a process has it open.
-    """
-    if is_whole(path):
-        return
-    lock = path.with_suffix(".lock")
-    try:
-        with FileLock(lock, timeout=COMPILE_SECONDS):
-            if not is_whole(path):
-                _write(path, write)
-    except OSError as error:
-        raise _storage_error(path.parent, error) from error
-    finally:
-        with suppress(OSError):
-            lock.unlink()
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
+def _write(path: Path, compiler: Compiler, targets: Sequence[Flags]) -> None:
     with tempfile.TemporaryDirectory(prefix="native-", dir=path.parent) as temporary:
         output = Path(temporary) / path.name
-        write(output)
+        _compile(compiler, targets, str(output))
         output.with_suffix(CHECKSUM).write_text(_checksum(output), encoding="ascii")
-        if path.is_dir():
-            shutil.rmtree(path)
         for suffix in (CHECKSUM, output.suffix):
             os.replace(output.with_suffix(suffix), path.with_suffix(suffix))
 
 
-def _storage_error(folder: Path, error: OSError) -> CompileError:
-    reason = error.strerror or type(error).__name__
-    return CompileError(
-        f"The compiled library can't be stored in {folder} ({reason}): make the folder writable or "
-        "free some space."
-    )
-
-
 def is_compiled(folder: Path) -> bool:
-    """Return whether ``folder`` contains the library. Raises CompileError without a compiler."""
+    """Raises CompileError without a compiler."""
     return is_whole(folder / _name(find_compiler(), own_targets()))
 
 
 def _name(compiler: Compiler, targets: Sequence[Flags]) -> str:
-    return f"native-{_digest(compiler, targets)}{SUFFIX}"
+    """Return a file name with a hash of everything that the library depends on."""
+    parts = [str(FLAGS), str(targets), str(compiler), _compiler_version(compiler), _processor()]
+    sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
+    parts += [source.read_text(encoding="utf-8") for source in sources]
+    return f"native-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}{SUFFIX}"
 
 
 def is_whole(path: Path) -> bool:
@@ -135,46 +107,8 @@ def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _can_write(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return False
-    return True
-
-
-def _own_folder() -> Path:
-    """Return this user's folder for libraries in the system's temporary folder.
-
-    Raises CompileError if other users can write to the folder: they could replace the code.
-    """
-    folder = Path(tempfile.gettempdir()) / f"mars-live-{_user()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-    except OSError as error:
-        raise _storage_error(folder, error) from error
-    if not is_private(status):
-        raise CompileError(
-            f"{folder} can be written to by other users, so no library is loaded from it: remove "
-            "the folder."
-        )
-    return folder
-
-
-def _user() -> str:
-    """Return the user's name, or number in a container that has no name for it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return str(os.getuid()) if hasattr(os, "getuid") else "user"
-
-
 def find_compiler() -> Compiler:
-    """Return the command of the first C++ compiler that exists: the environment variable CXX, the
-    commands in COMPILERS, the package ziglang. Raises CompileError if none exists.
-    """
+    """Return the command of the first C++ compiler that exists. Raises CompileError."""
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         path = shutil.which(name) if name else None
         if path:
@@ -218,21 +152,13 @@ def _run(command: Sequence[str], seconds: int) -> subprocess.CompletedProcess[st
         ) from error
 
 
-def _digest(compiler: Compiler, targets: Sequence[Flags]) -> str:
-    """Return a hash of everything that the library depends on: flags, compiler, CPU, sources."""
-    parts = [str(FLAGS), str(targets), str(compiler), _compiler_version(compiler), _processor()]
-    sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
-    parts += [source.read_text(encoding="utf-8") for source in sources]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
 @cache
 def _compiler_version(compiler: Compiler) -> str:
     return _run([*compiler, "--version"], 60).stdout
 
 
 def _processor() -> str:
-    """Return a description of the processor's features: machines may share a cache folder."""
+    """Describe the processor's features: machines may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
@@ -244,7 +170,7 @@ def _processor() -> str:
 
 @cache
 def _sysctl() -> str:
-    """Return the name and the features of a Mac's processor, or an empty text."""
+    """Return the features of a Mac's processor, or ""."""
     if not IS_MAC:
         return ""
     names = ("machdep.cpu", "hw.optional")
@@ -336,41 +262,17 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-def _open_copy(path: Path) -> Any:
-    copy = _own_folder() / path.name
-    if not is_whole(copy):
-        _log.warning("No library can be opened in %s: a copy in %s is used.", path.parent, copy)
-    _store(copy, lambda output: shutil.copyfile(path, output))
-    try:
-        return ctypes.CDLL(str(copy))
-    except OSError as error:
-        raise CompileError(
-            f"No library can be opened in {path.parent} or {copy.parent}: set MARS_CACHE to a "
-            "folder on a volume that allows it."
-        ) from error
-
-
 def open_library(path: Path) -> Any:
-    """Load the library at ``path`` and declare its functions.
-
-    If the system opens no libraries in that folder, a copy in this user's temporary folder is used.
-    Raises CompileError if it cannot be loaded or its structures differ from those in this file.
-    """
+    """Load the library at ``path`` and declare its functions. Raises CompileError."""
     try:
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError as error:
-            if not FORBIDDEN.search(str(error)):
-                raise
-            library = _open_copy(path)
+        library = ctypes.CDLL(str(path))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        with suppress(OSError):
-            path.unlink()  # so that the next start compiles the library again
         raise CompileError(
-            f"The compiled library {path} can't be opened: restart to compile it again."
+            f"The compiled library {path} can't be opened ({error}): set MARS_CACHE to a folder on "
+            "a volume that allows programs."
         ) from error
     for number, structure in enumerate(_STRUCTS):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
