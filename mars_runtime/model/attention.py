@@ -1,12 +1,8 @@
 """Rotary positions and attention over the KV cache, with few operations per layer.
 
-Two techniques keep the number of operations low:
-
-- The rows of the query and key projections are reordered when a model is loaded, so that the two
-  features that are rotated together are adjacent (``rotary_order``). A rotation is then one
-  multiplication of complex numbers. Reordering does not change a dot product.
-- Query heads are reordered so that the heads that share a key-value head can be read as additional
-  queries of one head (packed grouped-query attention). Keys and values are never repeated.
+Query and key rows are reordered (``rotary_order``), so a rotation is one multiplication of complex
+numbers. Query heads that share a key-value head are read as additional queries of one head
+(``packed_order``), so keys and values are never repeated.
 """
 
 from __future__ import annotations
@@ -23,21 +19,17 @@ from mars_runtime.model.config import ModelConfig, RopeScaling
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.transfers import to_device
 
-MAX_CACHED_WIDTH = 64
-"""Causal biases are cached for at most this many tokens per row; prefill usually feeds more."""
+MAX_CACHED_WIDTH = 64  # tokens per row of a cached causal bias; prefill usually feeds more
 
 
 @dataclass(slots=True)
 class Window:
     """The rotations, cache slots and bias that every layer of one forward pass uses.
 
-    turn_queries: rotations of the queries, complex [R*Q, 1, D/2].
-    turn_stored: rotations of keys and values, complex [R*Q, 2*Hkv, D/2]; values are not rotated, so
-        their factors are 1.
-    keys, values: per layer, the slots to read, [R, Hkv, T, D].
-    targets: per layer, where new keys and values are written. If all rows have the same cursor,
-        these are exactly the new slots, [R, Q, 2*Hkv, D]. Otherwise they are all slots of all rows,
-        [R*capacity, 2*Hkv, D], to be indexed with ``slot_ids``.
+    turn_queries, turn_stored: rotations of queries, complex [R*Q, 1, D/2], and of keys and values,
+    [R*Q, 2*Hkv, D/2] (1 for values). keys, values: per layer, the slots to read, [R, Hkv, T, D].
+    targets: per layer, where to write: the new slots, [R, Q, 2*Hkv, D], if all rows have the same
+    cursor, else all slots, [R*capacity, 2*Hkv, D], to be indexed with ``slot_ids``.
     """
 
     num_rows: int
@@ -52,7 +44,7 @@ class Window:
 
 
 class Positions:
-    """Cached tables of rotations and causal biases. Both depend on positions only."""
+    """Cached tables of rotations and causal biases, which depend on positions only."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         self._config = config
@@ -105,10 +97,10 @@ class Positions:
         context: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Return the window of a forward pass with rows at different cursors or with branches.
+        """Return the window for rows at different cursors or with branches.
 
-        cursors: int64 [R], on the device; the host does not wait for the device. context: number of
-        slots that attention reads; every row whose result is used must have cursor + Q <= context.
+        cursors: int64 [R], on the device; the host does not wait for it. context: number of slots
+        that attention reads; every row whose result is used must have cursor + Q <= context.
         """
         self.extend(cache.capacity)
         num_rows = len(cursors)
@@ -130,11 +122,7 @@ class Positions:
         )
 
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
-        """Return the bias [R, 1, Q * group, T], which hides slots from tokens.
-
-        In a tree, a token attends to the slots before its root and to its branch; in a diffusion
-        block, to the whole block.
-        """
+        """Return the bias [R, 1, Q * group, T], which hides slots from tokens."""
         slot = torch.arange(end, device=self._device)
         ends = slots
         if branches is not None and branches.ends is not None:
@@ -150,9 +138,7 @@ class Positions:
 
     def _causal(self, num_queries: int, end: int) -> Tensor:
         """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
-
-        The last ``end`` columns of a longer table are the same bias, so one table per
-        ``num_queries`` is enough.
+        One table per ``num_queries`` is enough: the last columns of a longer one are the same.
         """
         is_cached = num_queries <= MAX_CACHED_WIDTH
         bias = self._biases.get(num_queries)
@@ -189,7 +175,6 @@ class Positions:
 def _readable(
     cache: BlockKVCache, num_rows: int, end: int
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return views [R, Hkv, end, D] of the keys and of the values, one per layer."""
     slots = cache.store[:, :num_rows, :end].transpose(2, 3)
     return slots[:, :, : cache.num_kv_heads].unbind(0), slots[:, :, cache.num_kv_heads :].unbind(0)
 
@@ -197,8 +182,8 @@ def _readable(
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
     """Write the keys and values of the new tokens into the cache, then compute attention.
 
-    projected: [R*Q, (Hq + 2*Hkv) * D], queries, keys and values; the features of queries and keys
-    are in ``rotary_order``. Returns [R*Q, Hq * D], with the heads in ``packed_order``.
+    projected: [R*Q, (Hq + 2*Hkv) * D], queries and keys in ``rotary_order``. Returns [R*Q, Hq * D],
+    with the heads in ``packed_order``.
     """
     rows, queries, heads, dim = (
         window.num_rows,
@@ -225,14 +210,12 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Return an order of a head's features in which i and i + D/2, which are rotated together, are
-    adjacent.
-    """
+    """Order a head's features so that i and i + D/2, which are rotated together, are adjacent."""
     return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
 
 
 def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
-    """Return an order of the query heads: by index in the group, then by key-value head."""
+    """Order the query heads by index in the group, then by key-value head."""
     return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
 
 

@@ -1,13 +1,9 @@
 """Replay forward passes as CUDA graphs, one graph per bucket of rows, tokens and context.
 
-A capture records the kernels that a forward pass launches. A replay launches all of them at once on
-the same memory, which saves the host hundreds of launches. The shapes in a capture are fixed, so
-the inputs of a forward pass are padded to the next larger bucket. Padding tokens write their keys
-and values to slots that no row reads: after the tokens of their own row, or, in rows that are all
-padding, into the last slots of the row.
-
-Only the layers are captured. The output head, the reading of predictions and the acceptance of
-drafts need few launches, which the host makes while the device still runs the layers.
+A replay launches all kernels of a capture at once on the same memory. Inputs are padded to the next
+larger bucket. Padding tokens write their keys and values to slots that no row reads: after the
+tokens of their own row, or, in rows that are all padding, into the last slots. Only the layers are
+captured: the host launches the rest while the device still runs them.
 """
 
 from __future__ import annotations
@@ -25,20 +21,15 @@ from mars_runtime.settings import MAX_FED
 
 LOG = logging.getLogger(__name__)
 
-TOKENS = (1, 2, 4, 8, 16, 32, MAX_FED)
-"""The numbers of tokens per row that a bucket can have."""
-FIRST_CONTEXT = 256
-"""Slots that attention reads in the smallest bucket; the next bucket has twice as many."""
-NUM_WARM_UPS = 2
-"""Number of runs before a capture, so that libraries choose kernels and allocate workspaces."""
+TOKENS = (1, 2, 4, 8, 16, 32, MAX_FED)  # per row of a bucket
+FIRST_CONTEXT = 256  # slots that attention reads in the smallest bucket; doubled for the next
+NUM_WARM_UPS = 2  # before a capture, so that libraries choose kernels and allocate workspaces
 
 Record = Callable[[Callable[[], None]], Callable[[], None]]
-"""A recorder: takes a function and returns another one that replays it on the same memory."""
-
+"""Takes a function and returns another one that replays it on the same memory."""
 Run = Callable[[Tensor, Tensor, Branches, int], Tensor]
-"""The function to record, which runs all layers. Its arguments are tokens [R, Q], cursors [R],
-branches and the number of slots that attention reads; the result is the hidden states [R, Q,
-hidden]. All tensors are on the device, and the host must not wait for the device."""
+"""The function to record, of tokens [R, Q], cursors [R], branches and the number of slots that
+attention reads. Returns the hidden states. The host must not wait for the device."""
 
 
 class Bucket(NamedTuple):
@@ -52,14 +43,13 @@ class Bucket(NamedTuple):
 class GraphRecorder:
     """Records functions as CUDA graphs on one device.
 
-    All graphs share one memory pool. That is safe because they never run at the same time, and the
-    last kernel of each graph copies its result out of the pool. After a failed capture, functions
-    run without graphs, and one warning reports the reason. Raises torch.cuda.OutOfMemoryError.
+    All graphs share one memory pool: they never run at the same time, and each copies its result
+    out of the pool. After a failed capture, functions run without graphs, and one warning reports
+    the reason. Raises torch.cuda.OutOfMemoryError.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.reason = ""
-        """Why functions run without graphs; empty as long as captures succeed."""
+        self.reason = ""  # why functions run without graphs
         self.num_graphs = 0
         self._device = device
         self._pool: Any = None
@@ -108,11 +98,7 @@ class GraphRecorder:
 
 
 class CapturedForward:
-    """The recorded forward passes of one KV cache, with the memory that they read and write.
-
-    A forward pass of at most MAX_FED tokens per row copies its inputs to the device in one
-    transfer, then replays the recording of its bucket.
-    """
+    """The recorded forward passes of one KV cache, with the memory that they read and write."""
 
     def __init__(
         self, rows: int, capacity: int, hidden_size: int, dtype: torch.dtype, device: torch.device
@@ -147,10 +133,10 @@ class CapturedForward:
         make_run: Callable[[], Run],
         record: Record,
     ) -> Tensor:
-        """Run a forward pass. The first forward pass in each bucket is recorded.
+        """Run a forward pass; record it if it is the first in its bucket.
 
-        tokens: [R, Q], on the host. make_run: returns the function to record. Returns the hidden
-        states [R, Q, hidden] as a view that the next forward pass on this cache overwrites.
+        tokens: [R, Q], on the host. Returns the hidden states [R, Q, hidden] as a view that the
+        next forward pass on this cache overwrites.
         """
         rows, width = tokens.shape
         self._send(bucket, tokens, cursors, branches)
@@ -178,7 +164,7 @@ class CapturedForward:
         self._numbers[:size].copy_(source[:size], non_blocking=True)
 
     def _fill(self, bucket: Bucket, run: Run) -> None:
-        """Run the layers on the inputs in the device buffers. This is the recorded function."""
+        """The recorded function: run the layers on the inputs in the device buffers."""
         cursors, (tokens, *parts) = _split(self._numbers, bucket)
         states = run(tokens, cursors, Branches(*parts), bucket.context)
         self._out(bucket).copy_(states)

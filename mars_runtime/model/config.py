@@ -1,7 +1,5 @@
-"""The configuration of a model, read from ``config.json``.
-
-A setting that would change the arithmetic and that ``transformer.py`` does not support is rejected,
-not ignored.
+"""The configuration of a model, read from ``config.json``. Unsupported settings that would change
+the arithmetic are rejected.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class CheckpointError(MarsError, ValueError):
 
 
 class MemoryShortError(CheckpointError):
-    """The free memory is not enough for a checkpoint."""
+    pass
 
 
 @contextmanager
@@ -58,10 +56,7 @@ def printable(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Llama 3's scaling of low rotary frequencies.
-
-    Source: transformers, modeling_rope_utils.py, ``_compute_llama3_parameters``.
-    """
+    """Llama 3's scaling of low frequencies (transformers, ``_compute_llama3_parameters``)."""
 
     factor: float
     low_freq_factor: float
@@ -71,12 +66,8 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The fields of a model's configuration that the forward pass needs.
-
-    attention_bias: whether query, key and value projections have a bias (only in Qwen2).
-    qk_norm: whether queries and keys of each head are normed before rotation (only in Qwen3).
-    rope_scaling: the scaling of Llama 3, or a divisor for each of the head_dim / 2 rotary
-        frequencies, as in GGUF files.
+    """What the forward pass needs of a configuration. rope_scaling: of Llama 3, or a divisor for
+    each of the head_dim / 2 frequencies, as in GGUF files. qk_norm: of each head, before rotation.
     """
 
     vocab_size: int
@@ -200,7 +191,6 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 
 
 def positive_int(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """Return a positive integer of ``config.json``. Raises CheckpointError if it is invalid."""
     value = default if config.get(key) is None else config[key]
     limit = MOST.get(key, MOST_OF_ALL)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
@@ -229,7 +219,6 @@ def _invalid(key: str, kind: str, value: object) -> CheckpointError:
 
 
 def expected_names(config: ModelConfig) -> set[str]:
-    """Return the names of all weights in a transformers checkpoint."""
     parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
     parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
     parts += [f"self_attn.{name}_norm.weight" for name in "qk" if config.qk_norm]

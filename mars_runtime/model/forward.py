@@ -1,8 +1,4 @@
-"""The interface of models, and the inputs of a forward pass: token layout and slots to read.
-
-If a group of masks follows every pending token, the tokens of a forward pass form a small tree. A
-mask in this tree does not attend to every earlier slot, and its position can differ from its slot.
-"""
+"""The interface of models, and the inputs of a forward pass: token layout and slots to read."""
 
 from __future__ import annotations
 
@@ -24,10 +20,8 @@ from mars_runtime.settings import Metric
 
 
 class CausalModel(ABC):
-    """A causal language model on one device, as the decoders use it.
-
-    A forward pass has two parts: ``hidden`` runs the layers, then ``logits`` or ``predict`` applies
-    the output head to some of the slots.
+    """``hidden`` runs the layers, then ``logits`` or ``predict`` applies the output head to some
+    slots.
     """
 
     config: ModelConfig
@@ -40,12 +34,12 @@ class CausalModel(ABC):
 
     @abstractmethod
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
-        """Run the layers on tokens, int64 [R, Q], of the first R rows of the cache.
+        """Run the layers on tokens, int64 [R, Q], of the first R rows; return states [R, Q,
+        hidden].
 
         The keys and values of token q of row r are written into slot cache.cursors[r] + q. Without
         ``branches``, this is also the token's position, and the token attends to all slots up to
-        its own. Returns the hidden states [R, Q, hidden]. The cursors do not change. Raises
-        ValueError if the cache is too small.
+        its own. The cursors do not change. Raises ValueError if the cache is too small.
         """
 
     @abstractmethod
@@ -56,7 +50,7 @@ class CausalModel(ABC):
     def predict(
         self, hidden: Any, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``, for each row."""
+        pass
 
     def forward(
         self,
@@ -73,15 +67,11 @@ class CausalModel(ABC):
 class Branches:
     """Tree layout of a forward pass: int64 tensors [R, Q], relative to each row's cursor.
 
-    Token q of row r has position cursor + positions. Its keys and values are written to slot
-    cursor + q. It attends to the slots [0, cursor + roots) and [cursor + starts, cursor + q].
-
-    A real token is causal: positions = roots = starts = q. Mask j of the group after pending token
-    i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1 and starts = s.
-    So positions - roots is the index of a mask in its group.
-
-    With ``ends``, token q attends up to slot cursor + ends instead of cursor + q. Block diffusion
-    uses this to attend to a whole block in both directions.
+    Token q has position cursor + positions and is written to slot cursor + q. It attends to the
+    slots [0, cursor + roots) and [cursor + starts, cursor + q], or with ``ends`` (block diffusion)
+    up to cursor + ends. A real token is causal: positions = roots = starts = q. Mask j of the group
+    after pending token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i
+    + 1 and starts = s.
     """
 
     positions: Tensor
@@ -91,16 +81,15 @@ class Branches:
 
     @classmethod
     def of_block(cls, num_pending: int, size: int) -> Branches:
-        """Return the branches of one row of block diffusion, on the host: causal tokens, then a
-        block that attends to itself in both directions. The result is cached: do not modify it.
+        """Lay out causal tokens, then a block that attends to itself in both directions. The result
+        is cached: do not modify it.
         """
         return _block(num_pending, size)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Return one row of branches per layout, on the host, padded to ``num_fed`` tokens.
-
-        The result is cached: do not modify it.
+        """Lay out one row per layout, padded to ``num_fed`` tokens, on the host. The result is
+        cached: do not modify it.
         """
         return _branches(tuple(layouts), num_fed)
 
@@ -115,10 +104,10 @@ class Branches:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Layout of a row's tokens: ``num_pending`` real ones, then groups of masks.
+    """A row of ``num_pending`` real tokens, then groups of masks.
 
-    groups: sizes of the groups, in order. The last one belongs to the last pending token, the one
-    before it to the token before, and so on. Padding of the row extends the last group.
+    groups: sizes. The last group belongs to the last pending token, the one before it to the token
+    before, and so on. Padding of the row extends the last group.
     """
 
     num_pending: int
@@ -126,7 +115,7 @@ class Layout:
 
     @property
     def num_fed(self) -> int:
-        """Number of tokens of the row, without padding."""
+        """Number of tokens without padding."""
         return self.num_pending + sum(self.groups)
 
     def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
@@ -168,7 +157,7 @@ class MaskGroup:
     """A group of masks that a sampler head fills from left to right.
 
     before: the slot that predicts the token before the first mask. masks: the slots of the masks.
-    Slots are numbered from 0 among those that the output head reads in the row.
+    Slots are numbered among those that the output head reads in the row.
     """
 
     row: int
@@ -178,11 +167,8 @@ class MaskGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingMetadata:
-    """How the logits of a forward pass are turned into tokens.
-
-    forbidden: int64 ids that are never emitted. metrics: one per row.
-    draws, penalties: one per row or None, empty if no row has one.
-    groups: the masks that the sampler head fills from left to right, if the model has such a head.
+    """forbidden: int64 ids that are never emitted. metrics: one per row. draws, penalties: one per
+    row or None, empty if no row has one. groups: for the sampler head.
     """
 
     forbidden: Tensor
@@ -192,7 +178,7 @@ class SamplingMetadata:
     penalties: Sequence[Penalty | None] = ()
 
     def proposals(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
-        """Return the predictions of logits [R, S, V]. This method ignores ``groups``."""
+        """Return the predictions of logits [R, S, V]. ``groups`` are ignored."""
         rows = self.metrics, self.draws, self.penalties
         return proposals_from_logits(logits, self.forbidden, *rows, rank)
 
@@ -208,7 +194,7 @@ class SamplingMetadata:
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """Return the states [R, S, H] at the slots ``head``, int64 [R, S] or a slice of Q."""
+    """Return the states [R, S, H] at the slots ``head``."""
     if isinstance(head, slice):
         return hidden[:, head].contiguous()
     slots = to_device(head, hidden.device).unsqueeze(-1)

@@ -1,7 +1,4 @@
-"""Turn logits into predictions: penalties, sampling, confidence and runners-up.
-
-Forbidden ids are never predicted, and NaN raises an error instead of counting as a confidence.
-"""
+"""Turn logits into predictions: penalties, sampling, confidence and runners-up."""
 
 from __future__ import annotations
 
@@ -20,9 +17,7 @@ from mars_runtime.settings import DecodeSettings, Metric
 
 NUM_RUNNERS_UP = 3
 NUM_BEST = NUM_RUNNERS_UP + 1
-"""Number of candidates per prediction: the best token and its runners-up."""
-STRIP_WIDTH = 128
-"""Width of the strips into which ``best_of`` divides a large vocabulary on CUDA."""
+STRIP_WIDTH = 128  # of the strips into which ``best_of`` divides a large vocabulary on CUDA
 NEVER = 2**31 - 1
 NO_NUMBER = (
     "The model returned logits that are not finite numbers. Reload the checkpoint, or use fp32."
@@ -31,9 +26,8 @@ NO_NUMBER = (
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row samples, with noise that depends on (seed, position). Filters as in ``filtered``.
-
-    positions: for each slot, the absolute position (prompt included) of the token that it predicts.
+    """How one row samples. positions: for each slot, the absolute position (prompt included) that
+    it predicts.
     """
 
     temperature: float
@@ -66,9 +60,8 @@ class Addition:
         vocab_size: int,
         banned: Collection[int] = (),
     ) -> Addition:
-        """Return the logit bias of the settings minus their penalties on the tokens of ``answer``.
-
-        Tokens in ``banned`` get an infinite penalty.
+        """Return the logit bias minus the penalties on the tokens of ``answer`` and of ``banned``
+        (infinite).
         """
         bias = [pair for pair in settings.logit_bias if pair[0] < vocab_size]
         written, counts = np.unique(np.array(answer, np.int64), return_counts=True)
@@ -83,16 +76,12 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """Changes to the logits of one row before predictions are read from them.
-
-    First the repetition penalty: the logit of a token that occurs in the text is divided by
-    ``factor`` if it is positive, else multiplied by it (arXiv 1909.05858, section 4.1, without its
-    temperature; ``repetition_penalty`` of transformers). Then ``additions`` are added.
+    """Changes to the logits of one row: first the repetition penalty (arXiv 1909.05858, section
+    4.1, without its temperature; ``repetition_penalty`` of transformers), then ``additions``.
 
     first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
-        None without a repetition penalty.
-    known: for each slot, the number of text tokens before the predicted position.
-    additions: one for each slot; empty if nothing is added.
+    None without a repetition penalty. known: for each slot, the number of text tokens before the
+    predicted position. additions: one for each slot, or empty.
     """
 
     factor: float
@@ -111,13 +100,11 @@ class Penalty:
         eos_ids: frozenset[int] = frozenset(),
         positions: Sequence[int] = (),
     ) -> Penalty | None:
-        """Return the changes for a row with this text, which includes drafts, or None for no
-        changes.
+        """Return the changes for a row with this text, which includes drafts, or None.
 
-        num_prompt: prompt tokens in the text, which presence and frequency penalties and the
-            minimum number of tokens do not count.
-        positions: for each slot, the position of the token that it predicts; needed for masks,
-            where it differs from ``known``.
+        num_prompt: prompt tokens, which additive penalties and ``min_tokens`` do not count.
+        positions: for each slot, the position that it predicts; for masks it differs from
+        ``known``.
         """
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
@@ -144,10 +131,7 @@ class Penalty:
 
 
 Rank = Callable[[Tensor, Tensor], None]
-"""Type of a function that reorders the best candidates of each slot in place.
-
-Its arguments are the probabilities [R, H, 4] and the ids [R, H, 4] of the candidates.
-"""
+"""Reorders the best candidates of each slot in place: their probabilities and ids, [R, H, 4]."""
 
 
 def proposals_from_logits(
@@ -160,15 +144,10 @@ def proposals_from_logits(
 ) -> list[list[Proposal]]:
     """Return token, confidence and runners-up of every slot as plain Python values.
 
-    logits: [R, H, V] of any float dtype, on any device; the host waits for the device once.
-    forbidden, metrics, draws, penalties: as in ``SamplingMetadata``.
-    rank: reranks the best candidates of all slots before the results are built.
-
-    The confidence is the softmax probability of the token, this minus the probability of the
-    second-best token (at least 0), or 1 - H / ln V over the V allowed tokens. It refers to
-    temperature 1 even if a token was sampled, so tau always has the same meaning.
-
-    Raises DecodeError for NaN or infinite logits.
+    logits: [R, H, V] of any float dtype, on any device; the host waits for the device once. The
+    confidence is the softmax probability of the token, this minus the probability of the second-
+    best token (at least 0), or 1 - H / ln V over the V allowed tokens; always at temperature 1, so
+    tau keeps its meaning. Raises DecodeError for NaN or infinite logits.
     """
     table = logits.to(torch.float32, copy=True)
     if any(penalties):
@@ -198,10 +177,11 @@ def proposals_from_logits(
 
 
 def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest values of [..., V] and their indices, as ``table.topk`` does.
+    """Return the ``count`` largest values of [..., V] and their indices, as ``table.topk`` does;
+    equal values in any order.
 
     They are in the ``count`` strips with the largest maxima, so a large V needs one pass for the
-    maxima and a search in a few strips. Equal values are in any order.
+    maxima and a search in a few strips.
     """
     strip = math.gcd(table.shape[-1], STRIP_WIDTH)
     if table.shape[-1] // strip < count or strip < count:
@@ -242,7 +222,6 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
     """Return the tokens of each row's text, int64 [R, N], and their first positions, int32 [R, N].
-
     Shorter rows repeat their tokens. A row without a penalty has token 0 with the position NEVER.
     """
     rows = []
@@ -262,9 +241,7 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
-    """Convert [probabilities, ids, (sampled id, its probability), (certainty)] of a slot; the parts
-    in parentheses are optional.
-    """
+    """slot: probabilities, ids, (sampled id, its probability), (certainty)."""
     ranked = [
         (int(slot[width + i]), slot[i]) for i in range(width) if slot[i]
     ]  # forbidden ids have probability 0
@@ -319,11 +296,9 @@ def draw_tokens(
 ) -> Tensor:
     """Return argmax(logits / T + Gumbel noise), [R, H, 1]: a sample from softmax(logits / T).
 
-    For the same logits, every forward pass, slot and batch that predicts a position draws the same
-    sample, because the noise depends only on seed, position and token (Gumbel-max trick).
-
-    table: fp32 logits [R, H, V]. temperatures, seeds: [R]; temperature 0 selects the best token.
-    positions: [R, H], the absolute position that each slot predicts.
+    The noise depends only on seed, position and token (Gumbel-max trick), so every forward pass,
+    slot and batch draws the same sample for a position. table: fp32 logits [R, H, V]. temperatures,
+    seeds: [R]; temperature 0 selects the best token. positions: [R, H], absolute.
     """
     is_drawn = (temperatures > 0).view(-1, 1, 1)
     scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
@@ -337,9 +312,9 @@ def filtered(
 ) -> Tensor:
     """Return logits [R, H, V] with -inf for the tokens that must not be sampled.
 
-    The order is that of transformers' ``generate``: first the ``top_ks`` most probable tokens, then
-    the ``nucleus`` of these, renormalised, then those that are at least min_ps times as probable as
-    the best one. Each filter leaves at least the best token and includes ties.
+    The order is that of transformers' ``generate``: the ``top_ks`` most probable tokens, then the
+    ``nucleus`` of these, renormalised, then those at least min_ps times as probable as the best
+    one. Each filter includes ties.
     """
     if top_ks:
         table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
@@ -352,10 +327,8 @@ def filtered(
 
 
 def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
-    """Return which tokens of logits [R, H, V] are among the k most probable of their slot, with
-    ties.
-
-    ``top_ks`` contains k for each row; values below 1 allow all tokens.
+    """Return which tokens are among the k most probable of their slot, with ties. A k below 1
+    allows all.
     """
     _, slots, size = table.shape
     most = min(max(1, *top_ks), size)
@@ -367,8 +340,8 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 
 
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
-    """Return which tokens belong to the nucleus: the most probable ones until the sum of their
-    probabilities reaches the row's entry in ``top_ps`` [R], and ties with the last of them.
+    """Return which tokens are the most probable ones until the sum of their probabilities reaches
+    the row's entry in ``top_ps`` [R], or tie with the last of them.
     """
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values
@@ -379,10 +352,8 @@ def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
 
 
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
-    """Return Gumbel noise [..., V] that depends only on (seed, position, token id).
-
-    A counter-based hash (the finaliser of splitmix64) replaces a stateful generator, so the values
-    are the same on every device and in any order.
+    """Return Gumbel noise [..., V], the same on every device: a counter-based hash (the finaliser
+    of splitmix64) of seed, position and token id.
     """
     tokens = torch.arange(vocab_size, device=positions.device)
     key = mix(mix(seeds + 1).bitwise_xor(positions))

@@ -1,12 +1,8 @@
-"""Integer matrices in two formats, one for the native forward pass and one for PyTorch.
+"""Integer matrices: ``GroupedMatrix`` for the native forward pass, with a scale for 32 weights as
+in GGUF files; ``Int8Matrix`` for PyTorch's fbgemm kernels (x86 only) if there is none.
 
-``GroupedMatrix`` is used by the native forward pass. Groups of 32 weights in a row share a scale,
-as in GGUF files.
-
-``Int8Matrix`` is used by PyTorch's fbgemm kernels (x86 only) if there is no native forward pass.
-Every output and every token has its own scale, so a product does not depend on the other tokens of
-the forward pass. But attention over one token and over several differs in the last bits, and
-rounding to 8 bits can amplify this: few answers of lossless methods differ from AR's in 8 bits.
+With ``Int8Matrix`` a product does not depend on other tokens, but attention over one token and over
+several differs in the last bits, and rounding amplifies this: few lossless answers differ from AR.
 """
 
 from __future__ import annotations
@@ -30,8 +26,8 @@ _OPS: Any = torch.ops.quantized  # Any, because PyTorch's types do not list thes
 class GroupedMatrix:
     """A matrix scales * values + minimums, [out, in], with one scale per 32 entries of a row.
 
-    values: [out, in], uint8 from 0 to 15 for 4 bits, int8 for 8 bits. scales: fp32 [out, in/32].
-    minimums: like scales; None if all are zero. Raises ValueError if shapes or dtypes do not fit.
+    values: uint8 from 0 to 15 for 4 bits, int8 for 8 bits. scales, minimums: fp32 [out, in/32];
+    None for no minimums. Raises ValueError if shapes or dtypes do not fit.
     """
 
     values: Tensor
@@ -68,9 +64,6 @@ class GroupedMatrix:
         return grouped.view(rows, columns)
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """Return the rows ``index``, int64 [n]. Those of an embedding matrix are the embeddings of
-        ids.
-        """
         minimums = None if self.minimums is None else self.minimums.index_select(0, index)
         values, scales = self.values.index_select(0, index), self.scales.index_select(0, index)
         return GroupedMatrix(values, scales, minimums, self.bits)
@@ -103,10 +96,8 @@ class GroupedMatrix:
 
     @classmethod
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
-        """Quantise a dense matrix [out, in], where in is a multiple of 32, by rounding to nearest.
-
-        With 4 bits, the integers of a group cover the range from its minimum to its maximum, as in
-        Q4_1. With 8 bits the range is symmetric around zero, as in Q8_0.
+        """Quantise a dense matrix [out, in], where in is a multiple of 32: with 4 bits from the
+        minimum to the maximum of a group, as in Q4_1, with 8 bits symmetrically, as in Q8_0.
         """
         grouped = dense.float().view(len(dense), -1, GROUP_SIZE)
         if bits == 8:

@@ -1,9 +1,8 @@
 """The sampler head of an adapter: reranks the best candidates of a mask, given the token before it.
 
 score(c) = log p(c) + E[c] . W2 silu(W1 [E[previous]; h]), where E is the base model's embedding and
-h the normed hidden state of the mask. The masks of a group are filled from left to right: the token
-chosen for one mask is ``previous`` for the next. This needs no further forward pass.
-``native/rank.h`` is the native version. Related: the samplers of arXiv 2507.11851.
+h the normed hidden state of the mask. The token chosen for one mask of a group is ``previous`` for
+the next. ``native/rank.h`` is the native version. Related: the samplers of arXiv 2507.11851.
 """
 
 from __future__ import annotations
@@ -22,15 +21,12 @@ from mars_runtime.model.transfers import to_device
 ROWS_AT_ONCE = 4096
 MIN_SCALE = 1e-30  # minimum scale, so that a row of zeros is not divided by zero
 
-Embed = Callable[[Tensor], Tensor]
-"""A function that returns the base model's embeddings, float32 [N, H], for token ids [N]."""
+Embed = Callable[[Tensor], Tensor]  # of token ids [N]: the base's embeddings, float32 [N, H]
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerWeights:
-    """first: W1 [width, 2 H]; its first H columns are for the embedding, the others for the hidden
-    state. second: W2 [H, width].
-    """
+    """first: W1 [width, 2 H], for the embedding, then the hidden state. second: W2 [H, width]."""
 
     first: Tensor
     second: Tensor
@@ -59,10 +55,8 @@ class QuantizedTable:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Precomputed products of the embedding with both layers of a sampler head, for all tokens.
-
-    Reranking then reads a few rows and multiplies by one matrix. state: the half of W1 that is
-    multiplied with hidden states, [width, H].
+    """The products of all embeddings with both layers, and the half of W1 for hidden states,
+    [width, H].
     """
 
     previous: QuantizedTable
@@ -86,8 +80,8 @@ class Reranker:
     def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
         """Rerank the candidates of all masks in ``groups``, in place.
 
-        states: [R, S, H], the hidden states at the slots that are read, before the final norm.
-        best: [R, S, C], the probabilities of the candidates, highest first. ids: int64 [R, S, C].
+        states: [R, S, H], before the final norm. best, ids: [R, S, C], the probabilities of the
+        candidates, highest first, and their int64 ids.
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
@@ -101,16 +95,14 @@ class Reranker:
                 flat_ids.index_copy_(0, masks, flat_ids[masks].gather(-1, order))
 
     def _prepare(self, states: Tensor) -> Tensor:
-        """Return the contribution of the masks' states [N, H] to the inner layer, [N, width]."""
         normed = F.rms_norm(states.float(), self._final_norm.shape, self._final_norm, self._eps)
         return normed @ self._tables.state.t()
 
     def _ranked(
         self, prepared: Tensor, previous: Tensor, ids: Tensor, probabilities: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Redistribute the total probability of the candidates ``ids`` [N, C] by their scores.
-
-        Returns the new probabilities, highest first, and the indices that sort the candidates.
+        """Redistribute the total probability of the candidates by their scores. Returns the new
+        probabilities, highest first, and the indices that sort the candidates.
         """
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
@@ -123,10 +115,8 @@ class Reranker:
 def _mask_steps(
     groups: Sequence[MaskGroup], slots: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the masks that can be filled at the same time: all first masks, all second masks, ...
-
-    Each item is int64 [N], [N]: the slots of the masks, and of the predictions of the token before
-    each. Slots are counted across all rows, ``slots`` per row.
+    """Yield all first masks, all second masks ...: int64 [N], [N], the slots of the masks and of
+    the predictions of the token before each, counted across all rows.
     """
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]
@@ -140,9 +130,7 @@ def _mask_steps(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one PyTorch thread: after a small matrix product, idle threads would keep spinning and
-    slow down the next forward pass.
-    """
+    """Use one PyTorch thread: after a small matrix product idle threads would keep spinning."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

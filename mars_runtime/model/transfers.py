@@ -1,4 +1,4 @@
-"""Copy numbers from the host to a device without waiting for the device."""
+"""Copy numbers from the host to a device without waiting for it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""The forward pass of Llama, Qwen2 and Qwen3 in PyTorch.
-
-The number of operations per layer is small, because the overhead of each operation dominates in
-models as small as the bundled ones: query-key-value and gate-up projections are fused, the matrix
-products add the residuals themselves, and the output head is applied to the requested slots only.
-tests/model compares the results with those of transformers.
+"""The forward pass of Llama, Qwen2 and Qwen3 in PyTorch, with few operations per layer: their
+overhead dominates in models as small as the bundled ones.
 """
 
 from __future__ import annotations
@@ -34,11 +30,8 @@ from mars_runtime.model.transfers import to_device
 from mars_runtime.runs.events import Proposal
 
 Matrix = Tensor | Int8Matrix
-CAPACITY_STEP = 512
-"""The capacity of captured caches is rounded up to a multiple of this number of slots, so that
-their memory can be reused."""
-MAX_IDLE = 2
-"""Maximum number of unused caches that are stored for reuse, enough for a race of two lanes."""
+CAPACITY_STEP = 512  # captured caches have a multiple of so many slots, for reuse
+MAX_IDLE = 2  # unused caches that are stored for reuse, enough for a race of two lanes
 
 
 def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
@@ -48,10 +41,8 @@ def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The weights of one layer. Matrices are [in, out], for x @ W.
-
-    head_norms: norm weights of the query heads, then of the key heads, [Hq + Hkv, D], with features
-        in ``rotary_order``; None if heads are not normed.
+    """Matrices are [in, out]. head_norms: of the query heads, then of the key heads, [Hq + Hkv, D],
+    in ``rotary_order``, or None.
     """
 
     attention_norm: Tensor
@@ -65,17 +56,13 @@ class Layer:
 
 
 class Transformer(CausalModel):
-    """A causal language model on one device.
+    """A causal language model on one device. Raises CheckpointError.
 
-    weights: named and shaped as in a transformers checkpoint; they are copied.
-    is_int8: whether to store the matrices in 8 bits. Needs a CPU and fp32 as ``dtype``.
-    adapter: acts only on tokens with the id ``mask_id``.
-
-    Raises CheckpointError.
+    weights: named and shaped as in a transformers checkpoint; they are copied. is_int8: whether to
+    store the matrices in 8 bits; needs a CPU and fp32. adapter: acts only on tokens ``mask_id``.
     """
 
-    record: Record | None = None
-    """Records forward passes as CUDA graphs; None on a CPU, where nothing is recorded."""
+    record: Record | None = None  # of CUDA graphs; None on a CPU
 
     def __init__(
         self,
@@ -119,7 +106,6 @@ class Transformer(CausalModel):
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether logits do not depend, to the last bit, on the other tokens of a forward pass."""
         return False
 
     @property
@@ -131,10 +117,8 @@ class Transformer(CausalModel):
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
-        """Return an empty cache.
-
-        If forward passes are captured, the memory of an unused cache of the same size is reused,
-        together with the forward passes that were captured on it.
+        """Return an empty cache. If forward passes are captured, an unused cache of the same size
+        is reused, with those that were captured on it.
         """
         if self.record is None:
             shape = self.config.cache_shape(rows, capacity)
@@ -174,7 +158,6 @@ class Transformer(CausalModel):
     def predict(
         self, hidden: Tensor, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        """Return predictions at the slots ``head``. A sampler head reranks the masks in groups."""
         rank: Rank | None = None
         if self._reranker is not None and sampling.groups:
             rank = partial(self._reranker.rank, chosen(hidden, head), sampling.groups)
@@ -265,10 +248,9 @@ class Transformer(CausalModel):
                 yield part.weight if isinstance(part, Int8Matrix) else part
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Apply root-mean-square norm.
-
-        On a CPU ``F.rms_norm`` runs seven small operations. Dividing by the vector's length needs
-        three: ``hypot`` adds eps to the length, and the stored weight is multiplied by sqrt(H).
+        """Apply root-mean-square norm. On a CPU ``F.rms_norm`` runs seven small operations;
+        dividing by the vector's length needs three: ``hypot`` adds eps, and the stored weight is
+        multiplied by sqrt(H).
         """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
@@ -309,9 +291,8 @@ class Transformer(CausalModel):
         )
 
     def _projection(self, name: str) -> Tensor:
-        """Return the query, key and value weights as one matrix, reordered for ``attend``.
-
-        name: the name of the three weights, with {} in place of the letter q, k or v.
+        """Return the query, key and value weights as one matrix, reordered for ``attend``. name:
+        with {} in place of the letter q, k or v.
         """
         config = self.config
         turn = rotary_order(config.head_dim)
@@ -341,10 +322,8 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """Return a weight [out, in] as a matrix [in, out].
-
-        On a CPU the memory is transposed too. A product with 5 rows then takes nearly the same time
-        as with 1 row; without this step it can take twice as long.
+        """Return a weight [out, in] as a matrix [in, out]. On a CPU the memory is transposed too;
+        without this step a product with 5 rows can take twice as long.
         """
         transposed = weight.t()
         if self._is_int8:

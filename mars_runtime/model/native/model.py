@@ -1,8 +1,5 @@
-"""A model that runs its forward pass as one call of the compiled library.
-
-It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result for
-a token does not depend, to the last bit, on the other rows and tokens of the forward pass
-(tests/test_law_bitwise.py).
+"""A model that runs its forward pass as one call of the compiled library. The result for a token
+does not depend, to the last bit, on the other rows and tokens (tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
@@ -40,8 +37,7 @@ from mars_runtime.runs.events import Proposal
 from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
-BEST = NUM_RUNNERS_UP + 1
-"""Number of candidate tokens per slot, as in ``rank.h``."""
+BEST = NUM_RUNNERS_UP + 1  # candidates per slot, as in ``rank.h``
 
 
 def unsupported(config: ModelConfig) -> str | None:
@@ -56,14 +52,12 @@ def unsupported(config: ModelConfig) -> str | None:
 
 
 Tell = Callable[[float], None]
-"""A function that is called with the share of the weights packed so far, from 0 to 1."""
 
 
 class NativeModel(CausalModel):
-    """A causal language model on the CPU.
-
-    bits: as for ``weights.Weights``. adapter: acts only on tokens with the id ``mask_id``. tell:
-    called during packing with the share of the weights packed so far. Raises CheckpointError.
+    """A causal language model on the CPU. Raises CheckpointError. bits: as for ``weights.Weights``.
+    adapter: acts only on tokens ``mask_id``. tell: called during packing with the share done, from
+    0 to 1.
     """
 
     is_bitwise = True
@@ -114,7 +108,6 @@ class NativeModel(CausalModel):
 
     @property
     def num_threads(self) -> int:
-        """Number of threads for the next forward pass."""
         return self.threads.count(self.most_threads)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
@@ -123,10 +116,7 @@ class NativeModel(CausalModel):
     def hidden(
         self, tokens: Tensor, cache: PackedKVCache, branches: Branches | None = None
     ) -> Tensor:
-        """Run all layers, as in ``CausalModel``; return fp32 states.
-
-        branches: must have no ``ends``. Raises IndexError for token ids outside the vocabulary.
-        """
+        """``branches`` must have no ``ends``. Raises IndexError for unknown token ids."""
         num_rows, num_tokens = tokens.shape
         cursors = cache.cursors[:num_rows]
         end = max(cursors) + num_tokens
@@ -167,9 +157,7 @@ class NativeModel(CausalModel):
     def predict(
         self, hidden: Tensor, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
-        """Return the predictions at the slots ``head``. The logits of greedy rows are never stored.
-        A sampler head reranks the masks in groups, only in greedy rows.
-        """
+        """The logits of greedy rows are never stored, and only masks of such rows are reranked."""
         states = chosen(hidden, head)
         return self._predict(states, sampling, self.num_threads)
 
@@ -258,9 +246,6 @@ class NativeModel(CausalModel):
         yield from (part for part in self._pinned if isinstance(part, Tensor))
 
     def _layers(self, unpacked: Weights, bits_used: set[int], tell: Tell) -> Any:
-        """Pack all layers. Adds the number of bits of each of the base model's matrices to
-        ``bits_used``.
-        """
         layers = (c.LayerStruct * self.config.num_layers)()
         for index, layer in enumerate(unpacked.layers()):
             layers[index] = self._layer(layer)
@@ -376,9 +361,7 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
     """Return an array of ``Penalty`` structures (``predict.h``), one for each slot of each row, or
-    None.
-
-    The structures point into tensors of ``penalties``, which must live as long as the array.
+    None. They point into tensors of ``penalties``, which must live as long as the array.
     """
     if not any(penalties):
         return None

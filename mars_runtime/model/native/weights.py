@@ -1,8 +1,7 @@
 """Prepare a checkpoint's weights for the native forward pass: quantise, fuse and pack them.
 
-``product.h`` describes the layout: tiles of 16 outputs, groups of 32 inputs, with their scales.
-Scales and minimums are rounded to fp16, as in GGUF files. The library quantises dense weights while
-it packs them. Layers are packed one by one, so only one unpacked layer is in memory at a time.
+``product.h`` describes the layout. Layers are packed one by one, so only one unpacked layer is in
+memory at a time.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def not_finite(name: str) -> CheckpointError:
 class DenseRows:
     """A matrix [out, in] of dense weights, which is quantised to ``bits`` when it is packed.
 
-    parts: weights that form the matrix when their rows are concatenated. order: int64 [out], the
-    order in which these rows are packed. name: the name of the first weight, for error messages.
+    parts: weights whose rows are concatenated. order: int64 [out], the order in which the rows are
+    packed. name: for error messages.
     """
 
     parts: tuple[Tensor, ...]
@@ -53,7 +52,7 @@ class DenseRows:
         return sum(len(part) for part in self.parts), self.parts[0].shape[1]
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """Return the rows ``index``, int64 [n], quantised. The matrix must have a single part."""
+        """The matrix must have a single part."""
         (part,) = self.parts
         return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
 
@@ -93,10 +92,8 @@ def _readable(part: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """The weights of one layer, ready to be packed.
-
-    head_norms: of query heads and of key heads; empty if heads are not normed.
-    low: the low-rank matrices a and b of an adapter, for each part that it updates.
+    """head_norms: of query heads and of key heads; empty if heads are not normed. low: the low-rank
+    matrices a and b of an adapter, for each part that it updates.
     """
 
     attention_norm: Tensor
@@ -114,11 +111,11 @@ class LayerWeights:
 
 
 class Weights:
-    """The weights of a checkpoint. Layer weights are read from ``source`` when they are accessed.
-
-    bits: number of bits per weight in the layer matrices. None leaves quantised matrices unchanged
-    and uses 8 for dense ones. Dense embeddings and output heads always use 8. Raises
+    """The weights of a checkpoint. Those of a layer are read when they are accessed. Raises
     CheckpointError.
+
+    bits: of the layer matrices. None leaves quantised matrices unchanged and uses 8 for dense ones.
+    Dense embeddings and output heads always use 8.
     """
 
     def __init__(
@@ -137,7 +134,7 @@ class Weights:
 
     @property
     def most_bytes(self) -> int:
-        """Upper bound of the size of all packed weights in bytes."""
+        """Upper bound of the size of all packed weights."""
         shapes = [expected_shape(name, self._config) for name in expected_names(self._config)]
         low = [
             update.a.shape + update.b.shape for layer in self._updates for update in layer.values()
@@ -185,10 +182,8 @@ class Weights:
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
-        """Return a weight as a matrix that is ready to be packed.
-
-        bits: None for a weight of a layer. For any other weight, the number of bits to use if it is
-        dense; if it is quantised, it keeps its number of bits.
+        """bits: None for a weight of a layer; else the number of bits to use if the weight is
+        dense.
         """
         weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
@@ -233,10 +228,7 @@ TILE, PAIR = 16, 32
 
 
 class Arena:
-    """One block of memory in which all packed matrices are stored, one after the other.
-
-    The operating system allocates only the pages that are written.
-    """
+    """One block of memory for all packed matrices. Only pages that are written are allocated."""
 
     def __init__(self, num_bytes: int, library: Any) -> None:
         self._memory = huge_memory(num_bytes)
@@ -256,7 +248,6 @@ class Arena:
 
 
 def bytes_of(outs: int, ins: int, bits: int) -> int:
-    """Return the size in bytes of a packed matrix [outs, ins]."""
     return -(-outs // PAIR) * (ins // GROUP_SIZE) * (640 if bits == 4 else 1088)
 
 
