@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +21,29 @@ from tests.tiny_tokenizer import write_tokenizer
 
 READ = f"""{LIMITED}
 from mars_runtime.text import TextError
-try:
-    {{read}}
-except {{error}} as error:
-    print(error)
+for folder in sys.argv[1:]:
+    try:
+        {{read}}
+    except {{error}} as error:
+        print(error, flush=True)
 """
 TOKENIZER = READ.format(
-    read="from mars_runtime.text import Tokenizer; Tokenizer.from_dir(sys.argv[1])",
+    read="from mars_runtime.text import Tokenizer; Tokenizer.from_dir(folder)",
     error="TextError",
 )
 CHECKPOINT = READ.format(
-    read="import mars_runtime.model.load as load; load.load_checkpoint(sys.argv[1], device='cpu')",
+    read="import mars_runtime.model.load as load; load.load_checkpoint(folder, device='cpu')",
     error="ValueError",
 )
 LITTLE, ENOUGH_FOR_TORCH = 2**30, 6 * 2**30
 
 
-def said(program: str, path: Path, memory: int) -> str:
-    """The one sentence of a process with so many bytes of memory that reads ``path``."""
-    (sentence,) = printed(program, path, memory).splitlines()
-    assert sentence.endswith(".")
-    return sentence
+def said(program: str, memory: int, *paths: Path) -> list[str]:
+    """A sentence for each path, of one process with so many bytes of memory that reads them."""
+    sentences = printed(program, *paths, memory).splitlines()
+    assert len(sentences) == len(paths)
+    assert all(sentence.endswith(".") for sentence in sentences)
+    return sentences
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_ids_that_no_model_has(
         (folder / "tokenizer_config.json").write_text(json.dumps(decoder))
     else:
         edit(folder, change)
-    assert "token ids of this tokenizer go from" in said(TOKENIZER, folder, LITTLE)
+    assert "token ids of this tokenizer go from" in said(TOKENIZER, LITTLE, folder)[0]
 
 
 @pytest.mark.parametrize("name", ["continuing_subword_prefix", "end_of_word_suffix"])
@@ -104,41 +106,45 @@ def test_a_panic_of_the_library_is_a_sentence(
         Tokenizer.from_dir(folder)
 
 
-READ_BY = {
-    **dict.fromkeys(("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
-                    (TOKENIZER, LITTLE)),
-    **dict.fromkeys(("model.safetensors", "z.safetensors", "SHA256SUMS"),
-                    (CHECKPOINT, ENOUGH_FOR_TORCH)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", READ_BY)
-def test_a_pipe_or_an_endless_device_in_place_of_a_file(tmp_path: Path, name: str) -> None:
-    write_checkpoint(tmp_path)
-    program, memory = READ_BY[name]
-    path = tmp_path / name
+def in_place_of(name: str, folder: Path, place: Callable[[Path], object]) -> Path:
+    """A checkpoint with something else in place of a file."""
+    write_checkpoint(folder)
     if name == "z.safetensors":
         index = {"weight_map": {"model.norm.weight": name}}
-        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-        (tmp_path / "model.safetensors").unlink()
-    path.unlink(missing_ok=True)
-    path.symlink_to("/dev/zero")
-    assert name in said(program, tmp_path, memory)
-    path.unlink()
-    os.mkfifo(path)
-    assert name in said(program, tmp_path, memory)
-    if name == "model.safetensors":
-        (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  {name}\n")
-        assert f"{name} is listed in SHA256SUMS but cannot be read" in said(
-            program, tmp_path, memory
-        )
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        (folder / "model.safetensors").unlink()
+    (folder / name).unlink(missing_ok=True)
+    place(folder / name)
+    return folder
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_a_configuration_of_gigabytes_is_not_read(tmp_path: Path, name: str) -> None:
-    write_checkpoint(tmp_path)
-    os.truncate(tmp_path / name, 2**40)  # a hole: it takes no room on the disk
-    assert f"{name} is missing or damaged" in said(CHECKPOINT, tmp_path, ENOUGH_FOR_TORCH)
+@pytest.mark.parametrize(
+    ("program", "memory", "names"),
+    [
+        (TOKENIZER, LITTLE, ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")),
+        (CHECKPOINT, ENOUGH_FOR_TORCH, ("model.safetensors", "z.safetensors", "SHA256SUMS")),
+    ],
+    ids=["tokenizer", "checkpoint"],
+)
+def test_a_pipe_or_an_endless_device_in_place_of_a_file(
+    tmp_path: Path, program: str, memory: int, names: Sequence[str]
+) -> None:
+    places: list[Callable[[Path], object]] = [lambda path: path.symlink_to("/dev/zero"), os.mkfifo]
+    folders = {
+        in_place_of(name, tmp_path / f"{name} {number}", place): name
+        for name in names
+        for number, place in enumerate(places)
+    }
+    if program is CHECKPOINT:
+        listed = in_place_of("model.safetensors", tmp_path / "listed", os.mkfifo)
+        (listed / "SHA256SUMS").write_text(f"{'0' * 64}  model.safetensors\n")
+        folders[listed] = "model.safetensors is listed in SHA256SUMS but cannot be read"
+        for name in ("config.json", "tokenizer.json"):  # a hole: it takes no room on the disk
+            large = write_checkpoint(tmp_path / f"large {name}")
+            os.truncate(large / name, 2**40)
+            folders[large] = f"{name} is missing or damaged"
+    for sentence, says in zip(said(program, memory, *folders), folders.values(), strict=True):
+        assert says in sentence
 
 
 def test_a_file_just_within_its_bound_is_read(tmp_path: Path) -> None:
