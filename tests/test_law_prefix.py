@@ -27,8 +27,6 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.runs.events import RowStep
 from mars_runtime.settings import DecodeSettings
 
-pytestmark = pytest.mark.usefixtures("each_forward")
-
 IDS = Ids(size=140, mask_id=MASK_ID, forbidden_ids=frozenset({0, MASK_ID}))
 AR = DecodeSettings("ar", max_new_tokens=40)
 BOLD = DecodeSettings(tau=0.0, block_size=4, max_new_tokens=40)

@@ -27,8 +27,6 @@ from mars_runtime.model.predictions import filtered, nucleus
 from mars_runtime.runs.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 
-pytestmark = pytest.mark.usefixtures("each_forward")
-
 MASK, FIRST = 1, 3
 IDS = Ids(size=7, eos_ids=frozenset({2}))  # five tokens can come out: the end and four others
 TOKENS = (2, 3, 4, 5, 6)
@@ -148,18 +146,8 @@ def test_every_way_of_drafting_draws_ar_sample(way: str, draws: Draws) -> None:
 
 def test_the_nucleus_by_hand() -> None:
     table = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
-    for top_p, num_kept in [
-        (0.4, 1),
-        (0.5, 1),
-        (0.51, 2),
-        (0.79, 2),
-        (0.81, 3),
-        (0.96, 4),
-        (1.0, 4),
-    ]:
-        assert nucleus(table, torch.tensor([top_p])).tolist() == [
-            [[i < num_kept for i in range(4)]]
-        ]
+    for top_p, num in [(0.4, 1), (0.5, 1), (0.51, 2), (0.79, 2), (0.81, 3), (0.96, 4), (1.0, 4)]:
+        assert nucleus(table, torch.tensor([top_p])).tolist() == [[[i < num for i in range(4)]]]
     tied = torch.tensor([[[0.4, 0.2, 0.2, 0.2]]]).log()
     assert nucleus(tied, torch.tensor([0.5])).all()  # of equals none is preferred
 

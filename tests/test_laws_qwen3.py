@@ -1,7 +1,5 @@
-"""The laws on Qwen3, which norms its heads and has heads wider than its hidden states: in fp32,
-and in the native forward with 4 and 8 bits.
-
-The laws are those of ``test_laws.py``. Their bitwise forms run on a Qwen3 in test_law_bitwise.py.
+"""The laws on a Qwen3: norms on queries and keys, heads wider than the hidden states. Its weights
+are trained for seconds, and computed in fp32 and in 8 and 4 bits by the native forward.
 """
 
 from __future__ import annotations
@@ -11,16 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers import qwen3_config, steps_of, tokens_of, train_foreseeing, write_checkpoint
+from helpers import qwen3_config, steps_of, train_foreseeing, write_checkpoint
 from law_checkpoints import draft_of, load, plain, run, word_prompts
-from test_laws import CHANGES, EXACT, FREE, check_law_1, check_law_3, check_law_8, check_same
+from test_laws import CHANGES, EXACT, check_law_1, check_law_3, check_same
 
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
-
-pytestmark = pytest.mark.usefixtures("each_forward")
 
 
 @pytest.fixture(scope="module")
@@ -33,58 +29,41 @@ def exact(folder: Path) -> Checkpoint:
     return load(str(folder))
 
 
-@pytest.fixture(scope="module", params=["fp32", "int8", "int4"])
-def checkpoint(request: pytest.FixtureRequest, folder: Path) -> Checkpoint:
-    return load_checkpoint(str(folder), device="cpu", dtype=request.param)
-
-
-@pytest.mark.parametrize("changes", [{}, CHANGES["repetition"]])
-def test_law_1_ar_equals_transformers(exact: Checkpoint, changes: dict[str, float]) -> None:
-    check_law_1(exact, word_prompts(exact, 40), 24, **changes)
+@pytest.mark.parametrize("changes", ["greedy", "repetition"])
+def test_law_1_ar_equals_transformers(exact: Checkpoint, changes: str) -> None:
+    check_law_1(exact, word_prompts(exact, 30), 24, **CHANGES[changes])
 
 
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_law_1_on_random_weights(tmp_path: Path, is_tied: bool) -> None:
     write_checkpoint(tmp_path, make_config=qwen3_config, tie_word_embeddings=is_tied)
     random = load(str(tmp_path))
-    check_law_1(random, word_prompts(random, 40), 24)
+    check_law_1(random, word_prompts(random, 30), 24)
 
 
-@pytest.mark.parametrize("way", EXACT)
+@pytest.mark.usefixtures("each_forward")
+@pytest.mark.parametrize("dtype", ["fp32", "int8", "int4"])
 def test_law_3_exact_methods_write_what_ar_writes(
-    checkpoint: Checkpoint, exact: Checkpoint, way: str
+    folder: Path, exact: Checkpoint, dtype: str
 ) -> None:
-    prompts = word_prompts(checkpoint, 16, seed=21)
-    tpf = check_law_3(checkpoint, prompts, 24, EXACT[way], exact)
-    assert tpf > (1.0 if way == "jacobi" else 1.02)
-    check_law_3(checkpoint, prompts[:4], 24, EXACT[way], exact, **CHANGES["drawn with all"])
+    checkpoint = load_checkpoint(str(folder), device="cpu", dtype=dtype)
+    prompts = word_prompts(checkpoint, 8, seed=21)
+    for name, way in EXACT.items():
+        tpf = check_law_3(checkpoint, prompts, 24, way, exact)
+        assert tpf > (1.0 if name == "jacobi" else 1.02)
+        check_law_3(checkpoint, prompts[:2], 24, way, exact, **CHANGES["drawn with all"])
 
 
-@pytest.mark.parametrize("way", ["unverified", "masks", "mask groups and lookup"])
-def test_law_2_cached_equals_full_recomputation(exact: Checkpoint, way: str) -> None:
+@pytest.mark.usefixtures("each_forward")
+def test_law_2_cached_equals_full_recomputation(exact: Checkpoint) -> None:
     prompts = word_prompts(exact, 3, seed=5)
-    run_settings = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=20, **(FREE | EXACT)[way])
-    cached = run(exact, prompts, run_settings)
-    slow = list(
-        slow_twin.decode(
-            exact.model, exact.tokenizer, prompts, partial(replace, run_settings), draft_of(exact)
-        )
-    )
+    settings = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=20)
+    settings = replace(settings, **EXACT["mask groups and lookup"])
+    cached = run(exact, prompts, settings)
+    model, tokenizer, draft = exact.model, exact.tokenizer, draft_of(exact)
+    slow = list(slow_twin.decode(model, tokenizer, prompts, partial(replace, settings), draft))
     for row in range(len(prompts)):
         check_same(steps_of(cached, row), steps_of(slow, row))
-
-
-def test_law_2_a_row_equals_the_row_alone(checkpoint: Checkpoint) -> None:
-    prompts = word_prompts(checkpoint, 4, seed=3)
-    for way in ({}, EXACT["masks"], EXACT["mask groups"]):
-        run_settings = DecodeSettings(tau=0.4, block_size=6, max_new_tokens=24, **way)
-        together = tokens_of(run(checkpoint, prompts, run_settings), len(prompts))
-        alone = [tokens_of(run(checkpoint, [prompt], run_settings))[0] for prompt in prompts]
-        assert together == alone
-
-
-def test_law_8_one_token_a_forward(exact: Checkpoint) -> None:
-    check_law_8(exact, word_prompts(exact, 6, seed=2))
 
 
 def test_few_bits_are_computed_by_the_native_forward(folder: Path, exact: Checkpoint) -> None:
@@ -95,7 +74,5 @@ def test_few_bits_are_computed_by_the_native_forward(folder: Path, exact: Checkp
         few = load_checkpoint(str(folder), device="cpu", dtype=dtype)
         assert isinstance(few.model, NativeModel)
         written = [plain(few, [prompt], 12)[0] for prompt in prompts]
-        num_same = sum(
-            expected[:6] == actual[:6] for expected, actual in zip(wanted, written, strict=True)
-        )
-        assert num_same > least * len(prompts)
+        pairs = zip(wanted, written, strict=True)
+        assert sum(ours[:6] == theirs[:6] for ours, theirs in pairs) > least * len(prompts)
