@@ -55,10 +55,20 @@ def test_text_and_tokens_are_the_same(
     assert bytes(item.token for piece in pieces for item in piece.tokens) == text.encode()
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("stops", [("bc", frozenset()), ("", frozenset(b"bc"))])
+def test_stops_count_behind_the_minimum(
+    tmp_path: Path, size: int, stops: tuple[str, frozenset[int]]
+) -> None:
+    for minimum, text, num_tokens in ((0, "a", 2), (1, "a", 2), (2, "ab☃", 6), (6, TEXT, 8)):
+        answer = StreamedAnswer(write_tokenizer(tmp_path), *stops, min_tokens=minimum)
+        assert (answer.read(run_of(size)).text, answer.num_tokens) == (text, num_tokens)
+
+
 def test_an_answer_that_ends_inside_a_character_ends_with_a_sign(tmp_path: Path) -> None:
     answer = StreamedAnswer(write_tokenizer(tmp_path), [])
     events = run_of(1, "limit")[:5]  # two of the three bytes of the snowman
-    assert "".join(answer.read([event]).text for event in events) == "ab"
+    assert answer.read(events).text == "ab"
     assert answer.finish_reason == ""
     assert answer.read([End("limit")]).text == "�"
     assert answer.finish_reason == "length"
@@ -122,26 +132,6 @@ def test_drafts_are_judged_when_they_are_accepted_or_verified() -> None:
     assert metrics([]) == metrics(ar) == {"speculative_decoding": None}
 
 
-def test_figures_of_verified_drafts_of_changing_length() -> None:
-    """Three drafts were judged of which two were right, then one, then one that was wrong."""
-    events = [
-        step("mars", True, 4, 1, 3),
-        step("mars", True, 6, 3, 1, pending=4),
-        step("mars", True, 3, 2, 1, pending=2),
-        step("mars", True, 1, 1, 0, pending=2),
-    ]
-    actual = speculative_decoding(events)
-    assert actual is not None
-    assert actual["mean_acceptance_length"] == 1 + 3 / 3
-    assert actual["draft_acceptance_rate"] == 3 / 5
-    assert actual["acceptance_histogram"] == [1, 1, 1, 0]
-    assert actual["per_position_acceptance_rates"] == [2 / 3, 1 / 3, 0]
-    first = speculative_decoding(events[:1])  # nothing is judged yet
-    assert first is not None
-    assert (first["num_spec_steps"], first["acceptance_histogram"]) == (0, [0])
-    assert (first["mean_acceptance_length"], first["draft_acceptance_rate"]) == (1.0, 0.0)
-
-
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=20))
 def test_the_counts_agree_with_each_other(forwards: list[tuple[int, int]]) -> None:
     """aiperf drops figures that do not."""
@@ -160,22 +150,6 @@ def test_the_counts_agree_with_each_other(forwards: list[tuple[int, int]]) -> No
 
 
 # Tokens that are no valid text.
-
-
-@pytest.mark.parametrize(
-    ("raw", "text"),
-    [
-        (b"Hello", "Hello"),
-        ("é".encode(), "é"),
-        (b"\xe2\x80", r"bytes:\xe2\x80"),
-        (b" \xf0\x9f", r"bytes: \xf0\x9f"),
-        (b"\\xe2", r"\xe2"),
-        (b"\\\xe2", r"bytes:\x5c\xe2"),
-        (b"a\n\xff", r"bytes:a\x0a\xff"),
-    ],
-)
-def test_bytes_are_escaped_as_openai_escapes_them(raw: bytes, text: str) -> None:
-    assert spelled(raw) == text
 
 
 def test_every_byte_and_pair_of_bytes_is_spelled_its_own_way() -> None:

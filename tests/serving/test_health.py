@@ -27,8 +27,6 @@ from mars_runtime.serving.choices import SHUTTING_DOWN
 from mars_runtime.serving.server import ORIGINS
 from mars_runtime.settings import DecodeSettings
 
-whole_and_streamed = pytest.mark.parametrize("is_stream", [False, True])
-
 
 @pytest.mark.parametrize("ask", [chat, respond])
 def test_clients_that_leave_free_their_rows(slow: Place, ask: Any) -> None:
@@ -88,7 +86,7 @@ def test_an_end_of_the_server_is_a_sentence(slow: Place) -> None:
     assert (last.type, last.response.status) == ("response.failed", "failed")
     error = last.response.error
     assert (error.code, error.message) == ("server_error", SHUTTING_DOWN)
-    assert_unavailable(slow, "")
+    assert_unavailable(slow, r"\.")
 
 
 class Mortal(Oracle):
@@ -105,8 +103,7 @@ class Mortal(Oracle):
         yield from super().decode(request, settings)
 
 
-@whole_and_streamed
-@pytest.mark.parametrize("hangs", [False, True])
+@pytest.mark.parametrize(("hangs", "is_stream"), [(False, True), (True, False)])
 def test_a_worker_that_dies_or_hangs(tmp_path: Path, hangs: bool, is_stream: bool) -> None:
     backend, gate = Mortal(), threading.Event()
     with serving(tmp_path, backend, max_turn_seconds=0.3 if hangs else 60.0) as place:
@@ -115,7 +112,6 @@ def test_a_worker_that_dies_or_hangs(tmp_path: Path, hangs: bool, is_stream: boo
         with pytest.raises(openai.APIError, match="stopped unexpectedly"):
             said(chat(place, stream=is_stream))
         assert eventually(lambda: place.http.get("/health").status_code == 503)
-        assert "stopped unexpectedly" in place.http.get("/health").json()["error"]["message"]
         assert_unavailable(place, "stopped unexpectedly")
         gate.set()
 
@@ -175,15 +171,9 @@ def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], st
             assert run.wait(120)
             tokens = folds.accepted_tokens(run.events_since(0))
             text = tokenizer.decode(token for token in tokens if token not in tokenizer.eos_ids)
-            ways = (
-                (fields, {}) if fields is not unverified else (fields,)
-            )  # lossless writes AR's text
-            for body in ways:
-                for is_stream in (False, True):
-                    actual = client.chat.completions.create(
-                        **ASKED, extra_body=body, stream=is_stream
-                    )
-                    assert said(actual).texts == [text]
+            for is_stream in (False, True):
+                create = client.chat.completions.create
+                assert said(create(**ASKED, extra_body=fields, stream=is_stream)).texts == [text]
 
 
 def test_a_signal_ends_streams_with_a_sentence(
