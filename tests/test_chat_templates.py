@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mars_runtime.chat_template import render
-from mars_runtime.model.gguf import GgufFile, tokenizer_spec
-from mars_runtime.model.registry import registry
+from mars_runtime.model.gguf import tokenizer_spec
 from mars_runtime.text import TextError, Tokenizer, Turn, byte_characters
 from tests.tiny_templates import FAMILIES, Messages, conversations, write_family
 from tests.tiny_tokenizer import SPECIALS
@@ -62,29 +61,6 @@ def test_60_conversations_have_the_ids_of_transformers(pairs: dict[str, Pair], n
 
 def test_a_bundled_model_has_the_ids_of_transformers() -> None:
     ours, theirs = pair_of(Path(__file__).parents[1] / "checkpoints" / "mars-tiny")
-    for messages in conversations():
-        check(ours, theirs, messages)
-
-
-def test_the_chat_model_has_the_ids_of_transformers(smollm2_file: Path) -> None:
-    """With the registry's system prompt in front of conversations without one."""
-    from tokenizers import pre_tokenizers
-    from transformers import AutoTokenizer
-
-    entry = registry()["mars-smollm2"]
-    metadata = GgufFile.open(smollm2_file).metadata
-    ours = Tokenizer(*tokenizer_spec(metadata), mask=entry.mask_token, system=entry.system)
-    theirs = AutoTokenizer.from_pretrained(smollm2_file.parent, gguf_file=smollm2_file.name)
-    theirs.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # not read from the file
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
-    )
-    for messages in conversations():
-        own = (
-            [] if messages[0]["role"] == "system" else [{"role": "system", "content": entry.system}]
-        )
-        expected = theirs.apply_chat_template([*own, *messages], add_generation_prompt=True)
-        assert ours.encode_chat(said(messages)) == expected["input_ids"]
-    ours.system = None
     for messages in conversations():
         check(ours, theirs, messages)
 

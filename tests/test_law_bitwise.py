@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model
 from torch import Tensor
 
+from mars_runtime.engine.provenance import fingerprint, shipped
 from mars_runtime.model.forward import Branches, Layout, SamplingMetadata
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
@@ -213,3 +214,4 @@ def test_the_law_holds_for_the_real_file(smollm2_file: object) -> None:
     together = model.hidden(ids, model.new_cache(1, CAPACITY))[0]
     assert torch.equal(together, alone)
     assert model.is_bitwise
+    assert fingerprint(checkpoint.weight_files) == shipped("mars-smollm2")

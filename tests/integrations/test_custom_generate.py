@@ -93,7 +93,7 @@ def check_same(checkpoint: Checkpoint, prompts: Any, settings: dict[str, Any]) -
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("name", BUNDLED[1:])
 def test_mars_tiny_writes_what_the_runtime_writes(name: str, settings: str) -> None:
-    assert check_same(load(name), task_prompts(name, 12), SETTINGS[settings]) > 1.5
+    assert check_same(load(name), task_prompts(name, 6), SETTINGS[settings]) > 1.5
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -141,7 +141,7 @@ def test_a_conversation_goes_on_with_the_cache_of_its_last_turn(
     foreseeing: Checkpoint, theirs: Theirs
 ) -> None:
     for settings in SETTINGS.values():
-        for prompt in word_prompts(foreseeing, 6, seed=8):
+        for prompt in word_prompts(foreseeing, 3, seed=8):
             first = theirs.generate(prompt, max_new_tokens=9, **settings)
             longer = [*first.sequences[0].tolist(), *prompt]
             assert first.cache.get_seq_length() < len(longer) - len(prompt)

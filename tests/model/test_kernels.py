@@ -87,7 +87,9 @@ def portable(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """Logits of the portable kernels on this processor."""
     program = tmp_path_factory.mktemp("portable") / "kernels"
     compile_kernels(TARGETS["plain"] or (), program, host_compiler())
-    return checked([str(program)])[1]
+    path, logits = checked([str(program)])
+    assert path == "portable"
+    return logits
 
 
 def assert_near(actual: list[float], wanted: list[float]) -> None:
@@ -96,7 +98,7 @@ def assert_near(actual: list[float], wanted: list[float]) -> None:
     assert actual == pytest.approx(wanted, rel=1e-3, abs=1e-2)
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("target", sorted(set(TARGETS) - {"plain"}))
 def test_on_this_processor(target: str, tmp_path: Path, portable: list[float]) -> None:
     needed = NEEDED.get(target)
     if needed and needed not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
