@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.engine.provenance import fingerprint, fingerprint_of_sums, shipped
 from mars_runtime.files.paths import ASSETS
-from mars_runtime.model.files import SUMS
+from mars_runtime.model.files import SUMS, fingerprint, fingerprint_of_sums, read_sums
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.model.source import resolve
@@ -29,6 +28,15 @@ def fingerprints(content: Any) -> Iterator[tuple[str, str]]:
     if isinstance(content, list):
         for item in content:
             yield from fingerprints(item)
+
+
+def shipped(name: str) -> str:
+    """Return the fingerprint of a bundled or pinned checkpoint, from its recorded sums."""
+    entry = registry().get(name)
+    folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
+    gguf = [(entry.gguf.file, entry.gguf.sha256)] if entry and entry.gguf else []
+    sums = sorted(item for item in read_sums(folder).items() if item[0].endswith(".safetensors"))
+    return fingerprint_of_sums([*gguf, *sums])
 
 
 def shipped_as(name: str) -> set[str | None]:

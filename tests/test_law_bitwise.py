@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model
 from torch import Tensor
 
-from mars_runtime.engine.provenance import fingerprint, shipped
+from mars_runtime.model.files import fingerprint
 from mars_runtime.model.forward import Branches, Layout, SamplingMetadata
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.predictions import Draw
 from mars_runtime.settings import METRICS
+from tests.test_documents import shipped
 
 CAPACITY = 160
 FORBIDDEN = torch.tensor([0, MASK_ID, 77])

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.engine.provenance import Quiet, core_seconds
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.source import resolve
 from mars_runtime.model.threads import limit_threads
 from mars_runtime.system import machine
 from mars_runtime.system.machine import cache_folder
+from mars_runtime.system.provenance import Quiet, core_seconds
 
 
 @pytest.fixture

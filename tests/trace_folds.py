@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mars_runtime.runs import folds
-from mars_runtime.runs.derived import Source
+from mars_runtime.runs.annotations import Source
 from mars_runtime.runs.events import Event
 
 

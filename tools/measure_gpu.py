@@ -37,7 +37,6 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from mars_runtime.decoders.cursor import decode  # noqa: E402
-from mars_runtime.engine.provenance import provenance  # noqa: E402
 from mars_runtime.files.outputs import OutputError, check_folder, path_of, write_text  # noqa: E402
 from mars_runtime.lab.benchmark.forward import WIDTHS, forward_times, now, rho_curve  # noqa: E402
 from mars_runtime.model.config import ModelConfig, expected_names, expected_shape  # noqa: E402
@@ -47,6 +46,7 @@ from mars_runtime.model.registry import registry  # noqa: E402
 from mars_runtime.model.transformer import Transformer  # noqa: E402
 from mars_runtime.runs.events import Proposal, Step  # noqa: E402
 from mars_runtime.settings import DecodeSettings, describe  # noqa: E402
+from mars_runtime.system.provenance import provenance  # noqa: E402
 
 INPUTS = ROOT / "runs" / "gpu"
 CHAT, TASKS = "mars-smollm2", "mars-tiny"

@@ -134,8 +134,8 @@ class RecordingError(RuntimeError):
 @contextmanager
 def busy_machine_reported() -> Iterator[None]:
     """Print a warning for each sign that the machine was busy meanwhile."""
-    from mars_runtime.engine.provenance import Others, Quiet
     from mars_runtime.system.machine import num_cores
+    from mars_runtime.system.provenance import Others, Quiet
 
     load, others = os.getloadavg()[0], Others()
     yield

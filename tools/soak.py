@@ -33,8 +33,8 @@ from browser import CHROMIUM, chromium, playwright  # noqa: E402
 from environments import free_port, wait_until_it_serves  # noqa: E402
 from gradio_client import Client  # noqa: E402
 
-from mars_runtime.engine.provenance import provenance  # noqa: E402
 from mars_runtime.files.outputs import write_text  # noqa: E402
+from mars_runtime.system.provenance import provenance  # noqa: E402
 from mars_runtime.tasks import KINDS, generate  # noqa: E402
 
 LENGTHS, RUN_SECONDS = (24, 160), 300  # tokens of a run; limit of any run, and to load the model
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             time.sleep(min(5.0, seconds / 20))
         guests[0].single()  # the server must still work
     grown = growth(samples)
-    result = {"kind": "soak", "version": 3, **provenance(name), "minutes": args.minutes}
+    result = {"kind": "soak", "version": 3, **provenance(), "minutes": args.minutes}
     result |= {"ended": ENDED, "stopped": STOPPED, "lost": LOST, "memory_mib": samples}
     write_text(args.out, json.dumps(result | {"growth": grown}, indent=1))
     print(f"ended {dict(ENDED)}, stopped {dict(STOPPED)}, lost {len(LOST)}", *LOST[:9], sep="\n")

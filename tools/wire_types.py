@@ -27,7 +27,8 @@ from mars_runtime.decoders.decision import accept  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
 from mars_runtime.display.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import sets  # noqa: E402
-from mars_runtime.runs import derived, speedup  # noqa: E402
+from mars_runtime.runs import speedup  # noqa: E402
+from mars_runtime.runs.annotations import LETTERS, Annotations  # noqa: E402
 from mars_runtime.runs.events import FINAL, End, Prefill, Proposal, Step  # noqa: E402
 from mars_runtime.runs.trace import NEEDED, Header  # noqa: E402
 from mars_runtime.settings import (  # noqa: E402
@@ -184,10 +185,10 @@ def _table() -> Iterator[str]:
     )
     yield from (
         "",
-        "// The letters of the sources of tokens in trace lines; see mars_runtime/runs/derived.py.",
+        "// The letters of tokens' sources in trace lines (mars_runtime/runs/annotations.py).",
         "/** @type {Record<string, Source>} */",
     )
-    letters = {letter: source for source, letter in derived.LETTERS.items()}
+    letters = {letter: source for source, letter in LETTERS.items()}
     yield f"export const SOURCE_LETTERS = {_object(**letters)};"
     yield ""
     yield "// The stop reasons with which a text is complete."
@@ -212,7 +213,7 @@ def _object(**values: Any) -> str:
 
 
 def _types() -> Iterator[str]:
-    yield f"{WRITTEN} from mars_runtime/runs/events.py, derived.py and trace.py."
+    yield f"{WRITTEN} from mars_runtime/runs/events.py, annotations.py and trace.py."
     schemas = {kind: TypeAdapter(kind).json_schema(ref_template="{model}") for kind in KINDS}
     shared = {
         name: definition
@@ -227,7 +228,7 @@ def _types() -> Iterator[str]:
         yield f"interface {NAMES.get(name, name)} {{"
         yield from _fields(schema, is_whole=name != "RowStep")
         if name == "RowStep":
-            yield from _fields({"properties": dict(_derived())}, is_whole=False)
+            yield from _fields({"properties": dict(_annotations())}, is_whole=False)
         yield "}"
     for kind, schema in schemas.items():
         yield ""
@@ -241,8 +242,8 @@ def _types() -> Iterator[str]:
     yield f"type TraceEvent = {' | '.join(map(_event, KINDS))};"
 
 
-def _derived() -> Iterator[tuple[str, Schema]]:
-    for name, kind in get_type_hints(derived.Derived).items():
+def _annotations() -> Iterator[tuple[str, Schema]]:
+    for name, kind in get_type_hints(Annotations).items():
         yield name, TypeAdapter(kind).json_schema()
 
 

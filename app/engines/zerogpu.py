@@ -38,7 +38,6 @@ from mars_runtime.model.source import Source
 from mars_runtime.serving.server import bound
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.backend import Backend
     from mars_runtime.model.load import Checkpoint
 
@@ -124,8 +123,8 @@ class LeasedEngines(Engines):
         )
         empty.close(verbose=False)
 
-    def _open_backend(self, name: str, costs: ForwardCosts | None) -> Backend:
-        return open_checkpoint(self._checkpoints[name], costs)
+    def _open_backend(self, name: str) -> Backend:
+        return open_checkpoint(self._checkpoints[name])
 
 
 def _refuse(load: CheckpointLoad) -> None:

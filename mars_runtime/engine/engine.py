@@ -1,9 +1,8 @@
 """Engine in this process: serves many runs on one model with one worker thread.
 
 Only the worker thread uses the device and measures time. No clock includes waiting, the pauses of
-slow motion, or the readers of events. An error ends only the runs that it concerns. If the worker
-dies or hangs in a forward pass, every run ends with a message, ``is_alive`` becomes false, and the
-owner of the engine must create another one.
+slow motion, or the readers of events. If the worker dies or hangs in a forward pass, every run ends
+with an error and ``is_alive`` becomes false.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
-from mars_runtime.engine.backend import Backend, as_backend, where
+from mars_runtime.engine.backend import Backend, CheckpointBackend, where
 from mars_runtime.engine.busy import BusyRule, next_level
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import (
@@ -54,10 +53,11 @@ FORKED = (
 )
 MAX_LANES = 8
 _log = logging.getLogger(__name__)
+R = TypeVar("R", bound=Run)
 
 
 class EngineError(MarsError, RuntimeError):
-    """The engine cannot accept a request; the message is one sentence that explains what to do."""
+    """The engine cannot accept a request."""
 
 
 class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
@@ -69,9 +69,12 @@ class BaseEngine(ABC):
     run (``leased/``).
     """
 
-    _scheduler: Scheduler[Run]
-    _observers: list[Observer]
-    _condition: WakeCondition
+    def __init__(self, max_runs: int, max_waiting: int) -> None:
+        self._scheduler: Scheduler[Run] = Scheduler(max_runs, max_waiting)
+        self._observers: list[Observer] = []
+        self._condition = WakeCondition()
+        self._is_closed = False
+        self._why_over = "The engine was closed: start the program again."
 
     @property
     def num_running(self) -> int:
@@ -84,7 +87,6 @@ class BaseEngine(ABC):
 
     @property
     def max_running(self) -> int:
-        """Maximum number of active jobs; 0 if another component limits it."""
         return self._scheduler.max_active
 
     @property
@@ -97,9 +99,9 @@ class BaseEngine(ABC):
         self._observers.append(observer)
 
     @property
-    @abstractmethod
     def is_alive(self) -> bool:
         """Whether the engine accepts requests."""
+        return not self._is_closed
 
     @property
     @abstractmethod
@@ -112,34 +114,56 @@ class BaseEngine(ABC):
 
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
-        """Return the costs of forward passes on this device, or None if they were not measured."""
+        """Return the costs of forward passes on this device, or None if they were not measured.
+        Blocks until the warm-up is complete.
+        """
 
     @abstractmethod
     def close(self) -> None:
         """End all runs and the engine within one forward pass. Further calls do nothing."""
 
     @abstractmethod
+    def _check(self, request: AnyRequest) -> None:
+        """Raise RequestError or EngineError if the request cannot be served."""
+
+    @abstractmethod
     def _serve(
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
-    ) -> list[Run]:
+    ) -> Sequence[Run]:
         """Start runs that are scheduled together; a single one may share forward passes."""
 
-    def _new_job(
-        self, kind: type[Run], requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
-    ) -> Job[Run]:
+    def _enqueue(
+        self, kind: type[R], requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
+    ) -> list[R]:
+        for request in requests:
+            self._check(request)
         now, parts = time.monotonic(), (self._condition, self._scheduler, self._observers)
         runs = [kind(request, now, *parts) for request in requests]
-        return Job(runs, check_pace(pace), is_shared, requests[0].owner)
+        job: Job[Run] = Job(runs, check_pace(pace), is_shared, requests[0].owner)
+        with self._condition:
+            if self._is_closed:
+                raise EngineError(self._why_over)
+            try:
+                self._scheduler.add(job)
+            except FullError:
+                raise EngineBusy(BUSY.format(len(self._scheduler))) from None
+            self._condition.wake()
+        return runs
+
+    def _end(self, run: Run, end: End) -> None:
+        """End a run. Call with the lock held."""
+        run.add(end)
+        self._scheduler.finish(run.job, run)
+        run.announce_end()
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
-        """Start a run for a request. It shares forward passes with other runs.
+        """Start a run, which shares forward passes with other runs unless ``is_alone``.
 
         pace: slow motion: after each forward pass the run pauses ``pace`` times as long as the pass
-            took. The pauses are not part of any measured time.
-        is_alone: do not share forward passes, for timing. The whole prompt is then prefilled
-            without the prefix cache.
+            took. No measured time includes the pauses.
+        is_alone: for timing; the prefix cache is not used either.
 
-        Raises EngineBusy, EngineError (the engine is closed), RequestError or SettingsError.
+        Raises EngineBusy, EngineError, RequestError or SettingsError.
         """
         is_alone = is_alone or request.settings.facts.is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
@@ -153,20 +177,19 @@ class BaseEngine(ABC):
         pace: float = 0.0,
         owner: str = "",
     ) -> Run:
-        """Start a run of any decoder, which uses the device exclusively.
+        """Start a run of any decoder (see CustomDecoderRequest), which uses the device exclusively.
 
-        Its Steps may have many rows. The worker thread calls ``decode`` with the model, its
-        vocabulary, the source of this run's settings and the costs (see CustomDecoderRequest).
-        The run ends with ``limit`` if any row ended at its limit, else with ``repeats`` if any row
-        repeated itself, else with ``eos``. Raises the same errors as ``submit``.
+        The worker thread calls ``decode``. The run ends with ``limit`` if any row ended at its
+        limit, else with ``repeats`` if any row repeated itself, else with ``eos``. Raises the same
+        errors as ``submit``.
         """
         return self._serve([CustomDecoderRequest(decode, settings, deadline, owner)], pace)[0]
 
-    def race(self, requests: Sequence[AnyRequest], pace: float = 0.0) -> list[Run]:
+    def race(self, requests: Sequence[AnyRequest], pace: float = 0.0) -> Sequence[Run]:
         """Start several runs that take turns: the run with the least device time so far is next.
 
-        All runs reuse the same number of cached tokens of their prompts. The runs of a race share
-        no forward passes. A single request is served as by ``submit``. Raises the same errors.
+        They share no forward passes and reuse the same number of cached prompt tokens. A single
+        request is served as by ``submit``. Raises the same errors.
         """
         if not 1 <= len(requests) <= MAX_LANES:
             raise RequestError(f"A race must have 1 to {MAX_LANES} runs, got {len(requests)}.")
@@ -180,8 +203,8 @@ class Engine(BaseEngine):
     """Serves runs on one model. Close the engine, or use it in a ``with`` statement.
 
     max_runs: maximum number of active jobs; lower if memory is short. max_waiting: of queued jobs.
-    max_turn_seconds: maximum seconds of a turn before the worker counts as hanging.
-    busy: the rule that lowers tau or B of runs that share forward passes while others wait.
+    max_turn_seconds: after these seconds of a turn the worker counts as hanging.
+    busy: lowers tau or B of runs that share forward passes while others wait.
     """
 
     def __init__(
@@ -192,16 +215,14 @@ class Engine(BaseEngine):
         max_turn_seconds: float = MAX_TURN_SECONDS,
         busy: BusyRule | None = None,
     ) -> None:
-        self._backend = as_backend(checkpoint)
-        self._condition = WakeCondition()
-        self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
-        self._observers: list[Observer] = []
+        if not isinstance(checkpoint, Backend):
+            checkpoint = CheckpointBackend(checkpoint)
+        self._backend = checkpoint
+        super().__init__(self._backend.reserve(max_runs), max_waiting)
         self._next_deadline = math.inf
         self._busy = busy
         self._busy_level = 0  # set only by the worker thread
-        self._is_closed = False
         self._process = os.getpid()
-        self._why_over = "The engine was closed: start the program again."
         self._is_over = threading.Event()
         self._is_ready = threading.Event()
         self._max_turn_seconds = max_turn_seconds
@@ -229,20 +250,12 @@ class Engine(BaseEngine):
 
     def _serve(
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
-    ) -> list[Run]:
+    ) -> Sequence[Run]:
+        return self._enqueue(Run, requests, pace, is_shared)
+
+    def _check(self, request: AnyRequest) -> None:
         self._check_not_forked()
-        for request in requests:
-            self._backend.check(request)
-        job = self._new_job(Run, requests, pace, is_shared)
-        with self._condition:
-            if self._is_closed:
-                raise EngineError(self._why_over)
-            try:
-                self._scheduler.add(job)
-            except FullError:
-                raise EngineBusy(BUSY.format(len(self._scheduler))) from None
-            self._condition.wake()
-        return list(job.lanes)
+        self._backend.check(request)
 
     @property
     def busy_limits(self) -> tuple[float, int]:
@@ -263,15 +276,13 @@ class Engine(BaseEngine):
         return self._is_ready.wait(timeout)
 
     def costs(self) -> ForwardCosts | None:
-        """Wait for the warm-up and return the costs of forward passes, or None if not measured."""
         self._check_not_forked()
         self._is_ready.wait()
         return self._backend.costs
 
     def close(self) -> None:
-        """End all runs and the worker within one forward pass, an unfinished warm-up before its
-        next one. If that takes longer than ``CLOSE_SECONDS``, or in a forked process, return
-        earlier.
+        """End all runs and the worker within one forward pass. During the warm-up, wait for at most
+        ``CLOSE_SECONDS``; do nothing in a forked process.
         """
         if self._is_forked:
             return
@@ -287,10 +298,8 @@ class Engine(BaseEngine):
             atexit.unregister(self._end_worker)
 
     def _end_worker(self) -> None:
-        """Close the engine at exit and wait for the worker, unless it hangs.
-
-        Python ends daemon threads as soon as they return from a native call. That unwinds the
-        frames of PyTorch, which aborts the process.
+        """Close the engine at exit and wait for the worker, unless it hangs: ending a daemon thread
+        in a native call unwinds the frames of PyTorch, which aborts the process.
         """
         self.close()
         if not self._is_forked:
@@ -309,10 +318,7 @@ class Engine(BaseEngine):
         self.close()
 
     def _work(self) -> None:
-        """Take turns until the engine is closed; this is the main function of the worker thread.
-
-        Every run gets an End even if the thread fails, so no reader waits forever.
-        """
+        """Take turns until the engine is closed. Every run gets an End even if the thread fails."""
         last = End("error", DEAD)
         try:
             self._prepare()
@@ -354,11 +360,10 @@ class Engine(BaseEngine):
         self._is_ready.set()
 
     def _watch(self) -> None:
-        """End the runs of a hanging worker. The worker thread itself cannot be ended.
+        """End the runs of a hanging worker, but keep their device memory, which it may still use.
 
-        The device memory of its runs is not released, because the worker may still use it. Time in
-        which the whole process was suspended (a paused container, a sleeping laptop) does not
-        count: it is measured as the delay with which this thread wakes up.
+        Time in which the whole process was suspended (a paused container, a sleeping laptop) does
+        not count: it is the delay with which this thread wakes up.
         """
         beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
         deadline, paused, checked = math.inf, 0.0, time.monotonic()
@@ -373,7 +378,7 @@ class Engine(BaseEngine):
             with self._condition:
                 self._is_closed, self._why_over = True, DEAD
                 for run in list(self._scheduler.lanes()):
-                    self._announce(run, End("error", DEAD))
+                    self._end(run, End("error", DEAD))
             self._is_ready.set()
             self._is_over.set()
 
@@ -401,9 +406,4 @@ class Engine(BaseEngine):
     def _finish(self, run: Run, end: End) -> None:
         """Release the row of a run and end it. Call with the lock held."""
         self._device.release(run)
-        self._announce(run, end)
-
-    def _announce(self, run: Run, end: End) -> None:
-        run.add(end)
-        self._scheduler.finish(run.job, run)
-        run.announce_end()
+        self._end(run, end)

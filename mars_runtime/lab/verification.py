@@ -17,14 +17,15 @@ from rich.console import Console
 
 from mars_runtime.decoders.methods import AUTO
 from mars_runtime.display.terminal import progress_bars
-from mars_runtime.engine.provenance import fingerprint, provenance
 from mars_runtime.files.outputs import check_file, path_of, write_text
 from mars_runtime.lab.commands import at_least_one, run_or_report
 from mars_runtime.lab.evaluation.measure import Decode, RowOutput, decode_in_batches
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.tables import Table
+from mars_runtime.model.files import fingerprint
 from mars_runtime.model.source import resolve
 from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.system.provenance import provenance
 from mars_runtime.tasks import families_for
 
 BATCH_SIZES = (1, 4)

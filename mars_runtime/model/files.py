@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,16 @@ def sha256_of(path: Path) -> str:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def fingerprint(weight_files: Iterable[Path]) -> str:
+    """Return a short hash of the names and SHA-256 sums of weight files."""
+    return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
+
+
+def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
+    lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
 def has_content(path: Path, size: int, sha256: str) -> bool:

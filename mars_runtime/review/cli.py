@@ -21,10 +21,10 @@ from mars_runtime.display.terminal import progress_bars
 from mars_runtime.engine import Engine, Request
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.header import facts_of, make_header
-from mars_runtime.engine.provenance import fingerprint, provenance
 from mars_runtime.engine.request import RequestError
 from mars_runtime.errors import MarsError
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of
+from mars_runtime.model.files import fingerprint
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.review.methods import ReviewMethod, read_methods
 from mars_runtime.review.prompts import Item, prompts_of
@@ -32,6 +32,7 @@ from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, answer_of, i
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import FINAL, End
 from mars_runtime.runs.trace import Trace
+from mars_runtime.system.provenance import provenance
 from mars_runtime.text import Context, TextError, check_system
 
 MAX_TOKENS = 128

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mars_runtime.decoders.methods import Source
-from mars_runtime.runs import derived
-from mars_runtime.runs.derived import step_sources
+from mars_runtime.runs.annotations import step_drafting, step_sources
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import Trace
@@ -106,7 +105,7 @@ def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
     before = None
     for step, _ in row_steps(events, row):
-        numbers = derived.drafting(step, before)
+        numbers = step_drafting(step, before)
         if numbers[0]:
             yield numbers
         before = step

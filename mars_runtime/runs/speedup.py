@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from mars_runtime.runs import folds
-from mars_runtime.runs.derived import spread
+from mars_runtime.runs.annotations import spread
 from mars_runtime.runs.events import Event
 from mars_runtime.runs.folds import MIN_TIMED_TOKENS
 

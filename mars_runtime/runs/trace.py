@@ -6,7 +6,7 @@ with control characters escaped.
 
 Files are untrusted. The reader bounds all sizes and validates every value; any fault raises a
 TraceError with the line number and one sentence. Unknown keys are ignored, so that later versions
-can add keys. Derived fields (``derived.py``) are written for the page and ignored by the reader.
+can add keys. Annotations (``annotations.py``) are written for the page and ignored by the reader.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mars_runtime.files.json_values import (
     as_text,
     fault_of,
 )
-from mars_runtime.runs.derived import DerivedFold
+from mars_runtime.runs.annotations import AnnotationFold
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Settings, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
@@ -185,18 +185,15 @@ class TraceWriter:
 
     A row's settings are written with its first step and when they change, the bytes of a token
     where it first occurs. ``line`` takes 20 to 50 microseconds per step, fast enough to follow a
-    run live. derives: whether to add the derived fields, which are drawn only for single prompts.
+    run live.
     """
 
-    def __init__(
-        self, header: Header, token_bytes: Callable[[int], bytes], *, derives: bool = True
-    ) -> None:
+    def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         self._header = header
         self._token_bytes = token_bytes
         self._seen = set(header.spelled_ids)
         self._settings: dict[int, DecodeSettings] = {}
-        self._derives = derives
-        self._folds: defaultdict[int, DerivedFold] = defaultdict(DerivedFold)
+        self._folds: defaultdict[int, AnnotationFold] = defaultdict(AnnotationFold)
 
     def header_line(self) -> str:
         line = {"type": "header", "version": VERSION, **dataclasses.asdict(self._header)}
@@ -238,8 +235,7 @@ class TraceWriter:
                 fields[name] = value
         if row.threshold is not None:
             fields["threshold"] = row.threshold
-        if self._derives:
-            fields.update(self._folds[row.row].add(row, seconds))
+        fields.update(self._folds[row.row].add(row, seconds))
         known = self._settings.get(row.row)
         if row.settings is not known:
             self._settings[row.row] = row.settings

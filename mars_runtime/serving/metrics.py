@@ -20,7 +20,7 @@ from prometheus_client import (
 from mars_runtime.engine.engine import BaseEngine
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
-from mars_runtime.runs.derived import drafting
+from mars_runtime.runs.annotations import step_drafting
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
 
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
@@ -143,7 +143,7 @@ class Metrics:
         else:
             self._forward[name] = num_rows + 1, num_tokens + num_new
         for row in step.rows:
-            num_drafted, num_accepted = drafting(row, state.latest_row.get(row.row))
+            num_drafted, num_accepted = step_drafting(row, state.latest_row.get(row.row))
             state.latest_row[row.row] = row
             if num_drafted:
                 self._drafts.labels(name).inc()

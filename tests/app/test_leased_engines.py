@@ -59,7 +59,7 @@ class Space:
                 scripted.engine.close()
                 return LoadedModel(served.entry, scripted.checkpoint, served.engine)
 
-            def _open_backend(self, name: str, costs: object) -> Any:
+            def _open_backend(self, name: str) -> Any:
                 return backend
 
         def lend(decode: Decode) -> Lease:

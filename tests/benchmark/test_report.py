@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from scripted_answers import peer, samples_of
 
-from mars_runtime.engine.provenance import Quiet
 from mars_runtime.lab.benchmark import report
 from mars_runtime.lab.benchmark.forward import Rho, rho_curve
 from mars_runtime.lab.benchmark.peers import methods
 from mars_runtime.lab.benchmark.report import Findings, compare_all
 from mars_runtime.runs.statistics import Estimate
+from mars_runtime.system.provenance import Quiet
 
 OURS = methods(8)
 AR, LOSSLESS, LOOKUP, MARS = OURS

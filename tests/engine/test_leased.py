@@ -63,7 +63,7 @@ class Setting:
     def __init__(self, seconds: float = FORWARD, num: int = 3, **kinds: Any) -> None:
         self.num_forwards = RawValue("q", 0)
 
-        def open_backend(name: str, costs: object) -> Script:
+        def open_backend(name: str) -> Script:
             every = dict.fromkeys(range(100), seconds)
             return Counted(self.num_forwards, seconds=every, fails_at={66: 3})
 
@@ -310,7 +310,7 @@ def prompt(tiny: Checkpoint) -> list[int]:
 @pytest.fixture(scope="module")
 def engines(tiny: Checkpoint) -> Iterator[list[BaseEngine]]:
     """The ordinary engine, and one with a leased device."""
-    worker = Worker(lambda name, costs: open_checkpoint(tiny, costs))
+    worker = Worker(lambda name: open_checkpoint(tiny))
     workers = ForkedWorkers(worker.decode, num=1)
     check = partial(check_fits, tiny.model, capacity=CAPACITY)
     leased = LeasedEngine("mars-tiny", workers.lease, check, CAPACITY)

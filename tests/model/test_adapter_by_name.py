@@ -13,9 +13,9 @@ from test_adapter import tensors_of, write
 from app.engines.engines import Engines, UnavailableError
 from app.settings import AppSettings
 from mars_runtime import __main__ as program
-from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import OFFLINE, download
+from mars_runtime.model.files import fingerprint
 from mars_runtime.model.load import load_checkpoint, read_config
 from mars_runtime.model.registry import unlisted_entry
 from mars_runtime.model.source import resolve

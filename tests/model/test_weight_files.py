@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from app.engines.engines import num_weights
-from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.model import files
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.files import SUMS, sha256_of, weight_files
+from mars_runtime.model.files import SUMS, fingerprint, sha256_of, weight_files
 from mars_runtime.model.load import load_checkpoint
 from tests.tiny_checkpoint import write_checkpoint
 

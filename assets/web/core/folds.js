@@ -15,7 +15,7 @@ export function draftIds(step) {
 }
 
 /**
- * Returns the number of accepted drafts of a step: the emitted tokens whose source is not AR (mars_runtime/runs/derived.py).
+ * Returns the number of accepted drafts of a step: the emitted tokens whose source is not AR (mars_runtime/runs/annotations.py).
  * @param {Step} step
  */
 export const acceptedDrafts = ({ sources }) => sources.filter((source) => source !== "ar").length;

@@ -1,4 +1,4 @@
-// Finds where a text begins to repeat itself, from the server's detection (mars_runtime/runs/derived.py), and cuts a run at
+// Finds where a text begins to repeat itself, from the server's detection (mars_runtime/runs/annotations.py), and cuts a run at
 // that point. Pure; no DOM.
 
 import { whole } from "./words.js";

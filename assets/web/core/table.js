@@ -86,7 +86,7 @@ export const LIMITS = {
   turns: 100,
 };
 
-// The letters of the sources of tokens in trace lines; see mars_runtime/runs/derived.py.
+// The letters of tokens' sources in trace lines (mars_runtime/runs/annotations.py).
 /** @type {Record<string, Source>} */
 export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft model", g: "guesses" };
 

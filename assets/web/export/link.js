@@ -25,7 +25,7 @@ const valueForLink = (run) =>
   );
 
 /**
- * Returns a trace line with shorter probabilities and without derived fields.
+ * Returns a trace line with shorter probabilities and without annotations.
  * @param {string} line
  */
 function slim(line) {

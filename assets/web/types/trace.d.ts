@@ -27,7 +27,7 @@ interface Clock {
   write(at: number): string;
 }
 
-// The source of a token, as in mars_runtime/runs/derived.py.
+// The source of a token, as in mars_runtime/runs/annotations.py.
 type Source = "ar" | "masks" | "look-up" | "draft model" | "guesses";
 
 interface Step {

@@ -1,4 +1,4 @@
-// Written by `python tools/wire_types.py` from mars_runtime/runs/events.py, derived.py and trace.py.
+// Written by `python tools/wire_types.py` from mars_runtime/runs/events.py, annotations.py and trace.py.
 
 interface Settings {
   method: "mars" | "ar" | "jacobi" | "speculative" | "block_diffusion";

@@ -1,9 +1,8 @@
-"""Engine on a device that is leased for each run; it implements ``BaseEngine``.
+"""Engine on a device that is leased for each run.
 
 Every job is one call of a lease (``worker.py``), which decodes it in another process. For each job
-a thread with the caller's context receives the events and adds them to the runs. The usual
-scheduler decides which jobs may start, but jobs share no forward passes. A run that is cancelled or
-passes its deadline ends immediately, regardless of what the other process is doing.
+a thread receives the events and adds them to the runs. Jobs share no forward passes. A run that is
+cancelled or passes its deadline ends immediately, regardless of what the other process is doing.
 """
 
 from __future__ import annotations
@@ -16,21 +15,19 @@ from contextlib import closing, suppress
 from contextvars import copy_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mars_runtime.engine.backend import where
-from mars_runtime.engine.engine import BUSY, BaseEngine, EngineBusy, EngineError
+from mars_runtime.engine.engine import BaseEngine
 from mars_runtime.engine.leased.worker import Call, Lease, LeaseError, SharedSettings
 from mars_runtime.engine.request import AnyRequest
-from mars_runtime.engine.run import Observer, Run, WakeCondition, overdue
-from mars_runtime.engine.scheduler import FullError, Job, Scheduler
+from mars_runtime.engine.run import Run, overdue
 from mars_runtime.runs.events import End, Event, Prefill, Step
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
 
 LOST = "The GPU was lost during the answer: run it again."
-CLOSED = "The engine was closed: start the program again."
 _log = logging.getLogger(__name__)
 
 
@@ -51,31 +48,23 @@ class LeasedEngine(BaseEngine):
         max_runs: int = 4,
         max_waiting: int = 16,
     ) -> None:
+        super().__init__(max_runs, max_waiting)
         self._checkpoint = checkpoint
         self._lease = lease
-        self._check = check
+        self._check_request = check
         self._capacity = capacity
         self._costs: ForwardCosts | None = None
-        self._condition = WakeCondition()
-        self._scheduler: Scheduler[Run] = Scheduler(max_runs, max_waiting)
-        self._observers: list[Observer] = []
-        self._is_closed = False
         self._deadline_thread = threading.Thread(
             target=self._enforce_deadlines, name="mars-leases", daemon=True
         )
         self._deadline_thread.start()
 
     @property
-    def is_alive(self) -> bool:
-        """A worker process that dies ends only its own runs."""
-        return not self._is_closed
-
-    @property
     def capacity(self) -> int:
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
-        """Return the costs of forward passes on the device; None before its first lease."""
+        """Return the costs of forward passes on the device, or None before its first lease."""
         return self._costs
 
     def close(self) -> None:
@@ -84,31 +73,22 @@ class LeasedEngine(BaseEngine):
             self._condition.wake()
         self._deadline_thread.join()
 
+    def _check(self, request: AnyRequest) -> None:
+        self._check_request(request)
+
     def _serve(
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
-    ) -> list[Run]:
-        for request in requests:
-            self._check(request)
-        job = self._new_job(LeasedRun, requests, pace)
-        runs = cast("tuple[LeasedRun, ...]", job.lanes)
-        with self._condition:
-            if self._is_closed:
-                raise EngineError(CLOSED)
-            try:
-                self._scheduler.add(job)
-            except FullError:
-                raise EngineBusy(BUSY.format(len(self._scheduler))) from None
-            self._condition.wake()
+    ) -> Sequence[Run]:
+        runs = self._enqueue(LeasedRun, requests, pace)
         context = copy_context()  # identifies the visitor and the page that pay for the lease
-        follow = threading.Thread(
-            target=context.run, args=(self._follow, job, runs), name="mars-lease", daemon=True
-        )
-        follow.start()
-        return list(runs)
+        threading.Thread(
+            target=context.run, args=(self._follow, runs), name="mars-lease", daemon=True
+        ).start()
+        return runs
 
-    def _follow(self, job: Job[Run], runs: Sequence[LeasedRun]) -> None:
-        """Wait until the job may start, and decode it until it ends."""
-        end = End("error", LOST)
+    def _follow(self, runs: Sequence[LeasedRun]) -> None:
+        """Wait until the job of these runs may start, and decode it until it ends."""
+        end, job = End("error", LOST), runs[0].job
         try:
             with self._condition:
                 self._condition.wait_for(
@@ -126,7 +106,6 @@ class LeasedEngine(BaseEngine):
 
     def _call(self, runs: Sequence[LeasedRun]) -> None:
         """Decode these runs in the process of the leased device until that process has finished.
-
         Events of runs that have already ended here are dropped.
         """
         lock = threading.Lock()
@@ -147,7 +126,7 @@ class LeasedEngine(BaseEngine):
             for run in runs:
                 run.share = share
             requests, until = zip(*((run.request, run.deadline) for run in runs), strict=True)
-            call = Call(path, self._checkpoint, requests, until, share(), self._costs)
+            call = Call(path, self._checkpoint, requests, until, share())
             with closing(self._lease(call)) as stream:
                 for news in stream:
                     self._costs = news.costs or self._costs
@@ -181,9 +160,7 @@ class LeasedEngine(BaseEngine):
         """End all of ``runs`` that have not finished. Call with the lock held."""
         for run in runs:
             if not run.is_finished:
-                run.add(end)
-                self._scheduler.finish(run.job, run)
-                run.announce_end()
+                self._end(run, end)
         self._condition.notify_all()
 
 

@@ -33,8 +33,8 @@ NEWS_SECONDS = 0.03  # minimum seconds between two messages, because each one is
 POLL_SECONDS = 0.02  # seconds between two reads of the settings while a run pauses
 SPARE_SECONDS = 2.0  # runs are ended this many seconds before the requested time is over
 OUT_OF_TIME = "The requested GPU time is used up. Request fewer tokens."
-Open = Callable[[str, "ForwardCosts | None"], Backend]
-"""Returns a backend that is ready to decode, for a checkpoint's name and its costs if known."""
+Open = Callable[[str], Backend]
+"""Returns a backend that is ready to decode, for a checkpoint's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SharedSettings:
 
 
 class LeaseError(RuntimeError):
-    """A device was not leased, or was withdrawn; the message is for the visitor."""
+    """A device was not leased, or was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Call:
 
     path: file with the current settings, deleted when the caller has gone.
     until: time at which each lane must end, on the monotonic clock of the machine.
-    shared: the initial settings. costs: None if not measured yet.
+    shared: the initial settings.
     """
 
     path: Path
@@ -70,13 +70,10 @@ class Call:
     lanes: tuple[AnyRequest, ...]
     until: tuple[float, ...]
     shared: SharedSettings
-    costs: ForwardCosts | None = None
 
     @property
     def seconds(self) -> float:
-        """Device time to request. Unused time is not charged, but the requested time must be
-        available.
-        """
+        """Device time to request. Unused time is not charged, but must be available."""
         pairs = zip(self.lanes, self.shared.settings, strict=True)
         forwards = sum(_seconds(lane, settings.max_new_tokens) for lane, settings in pairs)
         return min(MOST_SECONDS, START_SECONDS + forwards * (1 + self.shared.pace))
@@ -90,7 +87,7 @@ def _seconds(lane: AnyRequest, num_tokens: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Events as (lane number, event), in order, and the costs once they are measured.
+    """Events as (lane number, event), in order; the first message of a call has the costs.
 
     An empty News lets the consumer close the stream, which it can do only when it receives
     something.
@@ -119,8 +116,7 @@ class Worker:
         began = time.monotonic()
         backend = self._backends.get(call.checkpoint)
         if backend is None:
-            backend = self._open(call.checkpoint, call.costs)
-            self._backends[call.checkpoint] = backend
+            backend = self._backends[call.checkpoint] = self._open(call.checkpoint)
         yield News(costs=backend.costs)
         until = began + call.seconds - SPARE_SECONDS
         yield from _Lanes(call, backend).events(until)
@@ -140,7 +136,6 @@ class _Lanes:
         scheduler.add(self._job)
 
     def events(self, until: float) -> Generator[News, None, None]:
-        """Yield all events. Lanes that have not finished by ``until`` are ended then."""
         last_news = time.monotonic()
         try:
             while not self._job.is_finished:
@@ -161,7 +156,6 @@ class _Lanes:
                 self._device.release(run)
 
     def _apply_settings(self, now: float, until: float) -> None:
-        """Apply changed settings, and end lanes that are cancelled or out of time."""
         try:
             if (content := self._path.read_bytes()) != self._read:
                 self._read, self._shared = content, pickle.loads(content)
@@ -195,19 +189,18 @@ class _Lanes:
         return News(tuple(events))
 
 
-def open_checkpoint(checkpoint: Checkpoint, costs: ForwardCosts | None) -> CheckpointBackend:
-    """Return a warmed-up backend in a newly forked process.
-
-    There is no prefix cache, because the process may end before the next prompt.
+def open_checkpoint(checkpoint: Checkpoint) -> CheckpointBackend:
+    """Return a warmed-up backend in a newly forked process, without a prefix cache, because the
+    process may end before the next prompt.
     """
     import torch
 
-    from mars_runtime.engine.costs import measure_costs
+    from mars_runtime.engine.costs import stored_costs
 
     torch.set_num_threads(1)  # The threads of the parent process do not exist after a fork.
     with torch.inference_mode():
         backend = CheckpointBackend(checkpoint, keeps=False)
         backend.warm_up_alone()
-        backend.costs = measure_costs(checkpoint) if costs is None else costs
+        backend.costs = stored_costs(checkpoint, (1,))
         backend.synchronize()
     return backend

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mars_runtime.engine.provenance import Quiet
 from mars_runtime.lab.benchmark.forward import Rho
 from mars_runtime.lab.benchmark.paired import Sample, agreement, ratio
 from mars_runtime.lab.benchmark.peers import AR
 from mars_runtime.lab.tables import NONE, Table, number, share
 from mars_runtime.runs.statistics import Estimate
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.system.provenance import Quiet
 from mars_runtime.tasks import NATURAL
 
 VERSION = 5

@@ -12,15 +12,16 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from mars_runtime.engine.provenance import Others, Quiet, fingerprint, provenance
 from mars_runtime.lab.benchmark.forward import CONTEXT, WIDTHS, forward_times, rho_curve
 from mars_runtime.lab.benchmark.paired import Ask, Peer, Question, play, spread
 from mars_runtime.lab.benchmark.peers import AR, ChildPeer, OtherEngine, methods, runtime_ask
 from mars_runtime.lab.benchmark.report import Findings, compare_all
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.evaluation.run import eval_model_of
+from mars_runtime.model.files import fingerprint
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.system.machine import num_cores
+from mars_runtime.system.provenance import Others, Quiet, provenance
 
 NUM_CURVE_ROUNDS = 30
 ROWS = (1, 8)

@@ -19,7 +19,6 @@ from rich.console import Console
 
 from mars_runtime.decoders.methods import AUTO, METHODS
 from mars_runtime.display.terminal import progress_bars
-from mars_runtime.engine.provenance import provenance
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
@@ -29,6 +28,7 @@ from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.model.source import resolve
 from mars_runtime.settings import MASK_LAYOUTS, BlockSize
+from mars_runtime.system.provenance import provenance
 from mars_runtime.tasks import families_for
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _check_replaceable(path: Path) -> None:
 def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{"kind": "evaluation", "version": 2},
-        **provenance(*arguments.get("drafts") or ()),
+        **provenance(),
         "asked": arguments,
         **report.to_json(results),
     }

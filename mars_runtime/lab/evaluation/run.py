@@ -13,12 +13,12 @@ from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.backend import draft_models
 from mars_runtime.engine.costs import measure_costs
-from mars_runtime.engine.provenance import fingerprint
 from mars_runtime.errors import DecodeError
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batches, outcome_of
 from mars_runtime.lab.evaluation.prompts import PromptSet
 from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.model.files import fingerprint
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings

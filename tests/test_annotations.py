@@ -1,4 +1,4 @@
-"""Derived fields of trace lines: what the page draws, computed once, when a line is written."""
+"""Annotations of trace lines: what the page draws, computed once, when a line is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.recordings import load
-from mars_runtime.runs.derived import LETTERS, NUM_PARTS, STUDENT_T, Derived, spread
+from mars_runtime.runs.annotations import LETTERS, NUM_PARTS, STUDENT_T, Annotations, spread
 from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import Header, Trace, read_trace
@@ -96,4 +96,4 @@ def test_committed_recordings_have_the_fields_of_this_fold() -> None:
 
 
 def _fields(row: dict[str, Any]) -> list[Any]:
-    return [row.get(name) for name in Derived.__annotations__]
+    return [row.get(name) for name in Annotations.__annotations__]

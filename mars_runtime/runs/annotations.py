@@ -1,7 +1,7 @@
-"""Compute the derived fields of trace lines, which the page needs to draw a forward pass.
+"""Compute the annotations of trace lines, which the page needs to draw a forward pass.
 
 A line is never changed after it is sent, so its fields describe the run up to that line. Readers
-ignore derived fields and compute them again when they write a trace.
+ignore annotations and compute them again when they write a trace.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 """Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
 
 
-class Derived(TypedDict, total=False):
-    """Derived fields of one row in a step's trace line. Fields without a value are left out.
+class Annotations(TypedDict, total=False):
+    """Annotations of one row in a step's trace line. Fields without a value are left out.
 
     - sources: a letter per accepted token; left out if all tokens are AR's own.
     - loop: the number of tokens before a repetition loop, and the number of tokens that proved the
@@ -44,29 +44,29 @@ class Derived(TypedDict, total=False):
     spread: float
 
 
-class DerivedFold:
+class AnnotationFold:
     def __init__(self) -> None:
         self._before: RowStep | None = None
         self._tokens: list[int] = []
         self._clocks: list[float] = []
         self._has_loop = False
 
-    def add(self, step: RowStep, seconds: float) -> Derived:
-        derived: Derived = {}
+    def add(self, step: RowStep, seconds: float) -> Annotations:
+        annotations: Annotations = {}
         sources = step_sources(step, self._before)
         if any(source != "ar" for source in sources):
-            derived["sources"] = "".join(map(LETTERS.__getitem__, sources))
+            annotations["sources"] = "".join(map(LETTERS.__getitem__, sources))
         first = len(self._tokens)
         self._tokens.extend(step.accepted)
         loop = None if self._has_loop else find_loop(self._tokens, first)
         if loop is not None:
             self._has_loop = True
-            derived["loop"] = (loop.kept, loop.end)
+            annotations["loop"] = (loop.kept, loop.end)
         self._clocks.append(seconds + (self._clocks[-1] if self._clocks else 0.0))
         if not math.isnan(uncertainty := spread(self._clocks)):
-            derived["spread"] = uncertainty
+            annotations["spread"] = uncertainty
         self._before = step
-        return derived
+        return annotations
 
 
 def drafted(step: RowStep, waiting: int) -> int:
@@ -78,7 +78,7 @@ def drafted(step: RowStep, waiting: int) -> int:
     return len(step.proposals) - 1
 
 
-def drafting(step: RowStep, before: RowStep | None) -> tuple[int, int]:
+def step_drafting(step: RowStep, before: RowStep | None) -> tuple[int, int]:
     """Return how many drafts a forward pass verified, and how many of them it accepted.
 
     An accepted draft is an emitted token that AR's own prediction did not add: its source is not

@@ -1,20 +1,17 @@
-"""Record the provenance of measurements: machine, versions, commit, date, weights, idleness."""
+"""Record the provenance of measurements: date, commit, machine, versions, and its idleness."""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.model.files import SUMS, read_sums, sha256_of
-from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.system.machine import num_cores, processor, versions
 
+RUNTIME = str(Path(__file__).resolve().parents[1])
 BUSY_LOAD = 0.3  # maximum load before the start, as a share of the cores
 BUSY_OTHERS = 0.1  # maximum share of the cores that other processes may use while measuring
 BUSY_SPREAD = 0.15  # maximum ratio of the slowest to the fastest AR run, minus 1
@@ -23,15 +20,13 @@ _FIELDS = 8  # columns of /proc/stat: user, nice, system, idle, iowait, irq, sof
 _IDLE = (3, 4)  # indices of the columns idle and iowait
 
 
-def provenance(*checkpoints: str) -> dict[str, Any]:
-    """Return the provenance of this run as JSON values, with checkpoints' fingerprints."""
-    weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
+def provenance() -> dict[str, Any]:
+    """Return when, where and with which source a measurement was made, as JSON values."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "hardware": hardware(),
         "versions": dict(versions()),  # a copy, to which callers add versions of other programs
-        **({"weights": weights} if weights else {}),
     }
 
 
@@ -48,39 +43,14 @@ def hardware() -> dict[str, Any]:
 
 def commit() -> str | None:
     """Return this source's commit, with ``+changes`` if tracked files were modified, or None."""
-    here = Path(__file__).resolve().parents[1]
-    head = _git(here, "rev-parse", "HEAD")
+    head = _git("rev-parse", "HEAD")
     if head is None:
         return None
-    return head + ("+changes" if _git(here, "status", "--porcelain", "-uno", ".") else "")
+    return head + ("+changes" if _git("status", "--porcelain", "-uno", RUNTIME) else "")
 
 
-def fingerprint(weight_files: Iterable[Path]) -> str:
-    """Return a short hash of the names and SHA-256 sums of weight files."""
-    return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
-
-
-def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
-    return hashlib.sha256(lines.encode()).hexdigest()[:16]
-
-
-def shipped(name: str) -> str | None:
-    """Return the fingerprint of a bundled or pinned checkpoint, or None for other checkpoints.
-
-    It is computed from the recorded SHA-256 sums, so no weights are read.
-    """
-    entry = registry().get(name)
-    folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
-    if not (folder / SUMS).is_file():
-        return None
-    gguf = [(entry.gguf.file, entry.gguf.sha256)] if entry and entry.gguf else []
-    sums = sorted(entry for entry in read_sums(folder).items() if entry[0].endswith(".safetensors"))
-    return fingerprint_of_sums([*gguf, *sums])
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    command = ["git", "-C", str(folder), *arguments]
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", RUNTIME, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
