@@ -7,10 +7,11 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from browser import Arrive, origin_of, playwright, shared, visiting
+from batch_page import BatchBackend, make_page
+from browser import Arrive, origin_of, playwright, visiting
 from gradio.routes import App
 from live_page import wait_loaded
-from scripted_page import TEXT, ScriptedBackend, make_handlers
+from scripted_page import TEXT, ScriptedBackend, page_served
 
 from app.handlers import Handlers
 
@@ -48,36 +49,38 @@ def _an_app_where_it_is_served() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def scripted_backend() -> ScriptedBackend:
-    """Writes TEXT; tests set how long a forward takes."""
-    return ScriptedBackend(TEXT)
-
-
-@pytest.fixture(scope="module")
-def served_handlers(
-    tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend
-) -> Iterator[Handlers]:
-    """What serves the page at ``address``."""
-    made = make_handlers(tmp_path_factory.mktemp("page"), scripted_backend, port=0)
+@pytest.fixture(scope="session")
+def _served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Handlers, BatchBackend]]:
+    made = make_page(tmp_path_factory.mktemp("page"), port=0)
     yield made
-    made.engines.close()
+    made[0].engines.close()
+
+
+@pytest.fixture(scope="session")
+def _address(_served: tuple[Handlers, BatchBackend]) -> Iterator[str]:
+    with page_served(_served[0]) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
-def address(served_handlers: Handlers) -> Iterator[str]:
-    """Where the page is served, with a slash at the end."""
-    from app.server import serve
+def scripted_backend(_served: tuple[Handlers, BatchBackend]) -> BatchBackend:
+    """What decodes for the page: it writes TEXT at once. Tests set how long a forward takes."""
+    backend = _served[1]
+    backend.text, backend.forward_seconds, backend.fails_at = TEXT, 0.001, 0
+    backend.prompts.clear()
+    return backend
 
-    page = serve(served_handlers, is_blocking=False)
-    yield page.url
-    page.close()
+
+@pytest.fixture(scope="module")
+def served_handlers(_served: tuple[Handlers, BatchBackend]) -> Handlers:
+    """What serves the page at ``address``."""
+    return _served[0]
 
 
-@pytest.fixture
-def browser() -> playwright.Browser:
-    """Debian's chromium, which all tests share."""
-    return shared().browser
+@pytest.fixture(scope="module")
+def address(_address: str, scripted_backend: ScriptedBackend) -> str:
+    """Where the page is served, with a slash at the end: one server for all files."""
+    return _address
 
 
 @pytest.fixture

@@ -16,9 +16,8 @@ from mars_runtime.runs.trace import read_trace
 ROOT = "#race .mars-race"
 MOVED = ".rv-pane[data-lane=mars] .rv-move"
 """The marks in the margin where a setting was changed during the run."""
-LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === false"
-"""The page is rendered, and its checkpoint is loaded."""
-
+LOADED = "document.querySelector('#footer')?.innerText.includes(' · ') === true"
+"""The page is rendered, and its checkpoint is loaded: the footer describes it."""
 
 TAB_OF = {"grid": "trade-off"}
 """View, by its element id -> the tab's name in addresses."""

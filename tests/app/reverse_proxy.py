@@ -44,29 +44,17 @@ class ReverseProxy:
         if not path.startswith(f"{self.folder}/"):
             self.strays.append(path)
             return PlainTextResponse("Nothing is served here.", 404)
-        remaining = [
-            (name, value) for name, value in request.headers.items() if name not in HOP_BY_HOP
-        ]
-        values = {
-            "host": str(request.url.hostname),
-            "x-forwarded-for": "192.0.2.1",
-            "x-forwarded-proto": self.scheme,
-        }
+        headers = {name: v for name, v in request.headers.items() if name not in HOP_BY_HOP}
+        headers |= {"host": str(request.url.hostname), "x-forwarded-for": "192.0.2.1",
+                    "x-forwarded-proto": self.scheme}  # fmt: skip
         url = httpx.URL(self.upstream.rstrip("/") + path.removeprefix(self.folder))
-        forwarded = self._client.build_request(
-            request.method,
-            url.copy_with(query=request.url.query.encode() or None),
-            headers=[*remaining, *values.items()],
-            content=await request.body(),
-        )
+        url = url.copy_with(query=request.url.query.encode() or None)
+        body = await request.body()
+        forwarded = self._client.build_request(request.method, url, headers=headers, content=body)
         answer = await self._client.send(forwarded, stream=True)
         headers = {name: v for name, v in answer.headers.items() if name not in HOP_BY_HOP}
-        return StreamingResponse(
-            answer.aiter_raw(),
-            answer.status_code,
-            headers,
-            background=BackgroundTask(answer.aclose),
-        )
+        close = BackgroundTask(answer.aclose)
+        return StreamingResponse(answer.aiter_raw(), answer.status_code, headers, background=close)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
-from scripted_page import page_served
+from batch_page import ROW_BYTES, TEXT, BatchBackend
 
 from app.handlers import Handlers
 from mars_runtime.runs.loops import find_loop
@@ -20,24 +19,15 @@ ROOT = Path(__file__).resolve().parents[2]
 ENDPOINTS = ["/generate", "/compare", "/batch", "/traces"]
 
 
-@pytest.fixture(scope="module")
-def served_page(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[str, Handlers, BatchBackend]]:
-    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
-    with page_served(handlers) as url:
-        yield url, handlers, backend
-
-
 @pytest.fixture
-def backend(served_page: tuple[str, Handlers, BatchBackend]) -> BatchBackend:
-    served_page[2].forward_seconds = 0.0
-    return served_page[2]
+def backend(scripted_backend: BatchBackend) -> BatchBackend:
+    scripted_backend.forward_seconds = 0.0
+    return scripted_backend
 
 
 @pytest.fixture(scope="module")
-def client(served_page: tuple[str, Handlers, BatchBackend]) -> gradio_client.Client:
-    return gradio_client.Client(served_page[0], verbose=False)
+def client(address: str) -> gradio_client.Client:
+    return gradio_client.Client(address, verbose=False)
 
 
 def test_generate_streams_text_and_figures(client, backend: BatchBackend) -> None:
@@ -55,11 +45,6 @@ def test_generate_streams_text_and_figures(client, backend: BatchBackend) -> Non
     assert end_of_text is not None
     num_forwards = -(-end_of_text.kept // 4)
     assert last["tokens_per_forward"] == end_of_text.kept / num_forwards
-    # So does the rate: its seconds are those at which the stream had come there.
-    early = [item["seconds"] for item in items if 0 < item["num_tokens"] <= end_of_text.kept]
-    late = [item["seconds"] for item in items if item["num_tokens"] >= end_of_text.kept]
-    assert last["tokens_per_second"] >= end_of_text.kept / min(late) - 0.1
-    assert all(last["tokens_per_second"] <= end_of_text.kept / seconds + 0.1 for seconds in early)
 
 
 def test_an_answer_cut_inside_a_character_shows_that_it_was(client, backend: BatchBackend) -> None:
@@ -123,21 +108,21 @@ def test_each_endpoint_refuses_what_is_its_own(client, endpoint, change, sentenc
         client.predict(**change, api_name=endpoint)
 
 
-def test_a_cancelled_job_ends_its_run(client, served_page, backend: BatchBackend) -> None:
-    backend.forward_seconds = 0.05
+def test_a_cancelled_job_ends_its_run(client, served_handlers, backend: BatchBackend) -> None:
+    backend.forward_seconds, backend.num_forwards = 0.05, 0
     job = client.submit(prompt="Say it.", max_new_tokens=400, api_name="/compare")
     assert eventually(lambda: bool(job.outputs()))
     job.cancel()
-    engine = served_page[1].engines.get("scripted").engine
+    engine = served_handlers.engines.get("scripted").engine
     assert eventually(lambda: engine.num_running == 0)
     assert backend.num_forwards < 2 * 400
 
 
-def test_every_endpoint_and_parameter_is_described(served_page) -> None:
+def test_every_endpoint_and_parameter_is_described(address, served_handlers) -> None:
     import httpx
     from gradio.utils import get_function_description
 
-    info = httpx.get(f"{served_page[0]}gradio_api/info").json()["named_endpoints"]
+    info = httpx.get(f"{address}gradio_api/info").json()["named_endpoints"]
     types = {
         parameter["parameter_name"]: parameter["python_type"]["type"]
         for parameter in info["/generate"]["parameters"]
@@ -146,7 +131,7 @@ def test_every_endpoint_and_parameter_is_described(served_page) -> None:
     assert list(info) == ENDPOINTS
     assert info["/compare"]["description"].startswith("Run MARS and plain AR on one prompt")
     assert "first_divergence" in info["/compare"]["description"]
-    functions = {f"/{fn.__name__}": fn for fn in endpoints(served_page[1])}
+    functions = {f"/{fn.__name__}": fn for fn in endpoints(served_handlers)}
     for name, function in functions.items():
         description, parameters, _ = get_function_description(function)
         assert description == info[name]["description"]
@@ -163,24 +148,10 @@ def endpoints(handlers: Handlers) -> list[Callable]:
     return [fn.fn for fn in page.fns.values() if f"/{fn.api_name}" in ENDPOINTS]
 
 
-def test_where_mcp_is_not_installed_no_tools_are_served(tmp_path: Path, monkeypatch) -> None:
-    import httpx
-    from gradio.mcp import GradioMCPServer
-
-    monkeypatch.delattr(GradioMCPServer, "StreamableHTTPSessionManager", raising=False)
-    handlers, _ = make_page(tmp_path, port=0)
-    with page_served(handlers) as url:
-        hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        assert httpx.post(f"{url}gradio_api/mcp/", json=hello, timeout=60).status_code == 404
-        assert httpx.get(f"{url}config").json()["mcp_server"] is False
-
-
 @pytest.mark.parametrize(
     ("name", "endpoints"), [("docs/api.md", ENDPOINTS), ("README.md", ["/generate"])]
 )
-def test_the_examples_run(
-    name, endpoints, served_page, backend, tmp_path, monkeypatch, capsys
-) -> None:
+def test_the_examples_run(name, endpoints, address, backend, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     text = (ROOT / name).read_text("utf-8")
     match = re.search(r"^##? (?:API|Use it)\n.*?```python\n(.*?)```", text, re.S | re.M)
@@ -189,7 +160,7 @@ def test_the_examples_run(
     assert "http://127.0.0.1:7860" in example
     for endpoint in endpoints:
         assert f'api_name="{endpoint}"' in example
-    exec(compile(example.replace("http://127.0.0.1:7860", served_page[0]), name, "exec"), {})
+    exec(compile(example.replace("http://127.0.0.1:7860", address), name, "exec"), {})
     assert "tokens per forward" in capsys.readouterr().out
     if "/traces" in endpoints:
         read_trace((tmp_path / "run.jsonl").read_text("utf-8").splitlines())

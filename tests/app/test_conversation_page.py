@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 
 import live_page
 import pytest
-from browser import needs_browser, playwright, visiting
+from browser import Arrive, needs_browser, playwright
 from live_page import LOADED
-from scripted_page import ScriptedBackend, make_handlers
+from scripted_page import ScriptedBackend, make_handlers, page_served
 from test_given import chat
-
-from app.handlers import Handlers
 
 pytestmark = needs_browser
 RACE, TURNS = "#race .mars-race", ".mars-conversation .ct-turn"
@@ -28,26 +26,18 @@ def scripted_backend() -> ScriptedBackend:
 
 
 @pytest.fixture(scope="module")
-def served_handlers(
+def address(
     tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend
-) -> Iterator[Handlers]:
+) -> Iterator[str]:
     """A page with a checkpoint that can have conversations."""
     folder = tmp_path_factory.mktemp("page")
-    made = make_handlers(folder, scripted_backend, path=None, port=0)
-    yield made
-    made.engines.close()
+    with page_served(make_handlers(folder, scripted_backend, path=None, port=0)) as url:
+        yield url
 
 
 @pytest.fixture
-def page(address: str) -> Iterator[playwright.Page]:
-    """The page; fails on script errors and strangers."""
-    with visiting() as take:
-        made = take(address)
-        made.set_viewport_size({"width": 1280, "height": 720})
-        made.goto(f"{address}?max_new_tokens=32")
-        made.wait_for_selector(f"{RACE}[data-state=empty]")
-        made.wait_for_function(LOADED)
-        yield made
+def page(visit: Arrive) -> playwright.Page:
+    return visit("?max_new_tokens=32")
 
 
 def begin(page: playwright.Page, prompt: str) -> None:
@@ -108,10 +98,6 @@ def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     assert asked() == tuple(chat("Else?"))
     assert questions(page) == ["Else?"]
 
-
-def test_a_stopped_answer_is_a_turn_that_can_be_followed(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
     scripted_backend.forward_seconds = 0.6  # a busy machine is slow to press Stop
     page.fill(BOX, "One?")
     page.click("#run")
@@ -122,6 +108,6 @@ def test_a_stopped_answer_is_a_turn_that_can_be_followed(
     scripted_backend.forward_seconds = 0.001
     page.wait_for_selector(f"{TURNS}:enabled")
     written = page.inner_text(f"{TURNS} .ct-answer").removesuffix("…")
-    follow(page, "Two?")
+    follow(page, "Two?")  # a stopped answer is a turn
     assert ANSWER.startswith(written)
-    assert scripted_backend.prompts[-1] == tuple(chat("One?", written, "Two?"))
+    assert asked() == tuple(chat("One?", written, "Two?"))

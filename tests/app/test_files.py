@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from app.ui.files import ADDRESSES, FILES, FOR_GOOD, file_address, serve_file
 from app.ui.recordings import recorded
-from mars_runtime.display import web
 
 CLIENT = TestClient(serve_file)
 PLAIN = {"accept-encoding": "identity"}
@@ -52,12 +51,3 @@ def test_recordings_are_data_in_a_script_of_their_own_which_the_page_loads() -> 
     match = re.search(r'id: "mars-recorded", textContent: (".*"),\n', text)
     assert match is not None
     assert json.loads(match[1]) == recorded()
-
-
-def test_no_style_has_the_page_searched_with_each_token() -> None:
-    """Styles around the views do not depend on their content by ``:has()``."""
-    searched = re.compile(r"(?:html|body|#live|#stage|\.mars-\w+):has\((?!>)")
-    styles = {path: path.read_text("utf-8") for path in web.WEB.rglob("*.css")}
-    assert len(styles) > 10
-    actual = [path.name for path, style in styles.items() if searched.search(style)]
-    assert actual == []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import needs_browser, origin_of, playwright, visiting
+from browser import Arrive, needs_browser, playwright, visiting
 from fake_source import FakeHub
 from fake_source import make_handlers as make_fetching
 from page_texts import texts
@@ -61,9 +61,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         shown = "".join(tokens.evaluate_all("nodes => nodes.map(n => n.textContent)"))
         assert shown == folds.text(trace)
         badge = visitor.locator(f"{ROOT} .rv-recorded")
-        header = trace.header
-        assert badge.inner_text() == f"{header.checkpoint}, recorded {header.date[:10]}"
-        assert visitor.locator("#tau").is_visible()
+        assert trace.header.date[:10] in badge.inner_text()
         assert visitor.input_value("#prompt textarea") != recording.prompt
         assert visitor.inner_text(f"{ROOT} .rv-prompt") == recording.prompt
         assert not visitor.locator(f"{ROOT} .rv-foreign").is_visible()
@@ -94,6 +92,15 @@ def open_playing(visitor: playwright.Page, address: str, last: int) -> None:
     assert visitor.inner_text(f"{ROOT} .rv-live") == ""
 
 
+RESTS = """() => {
+  window.rests = [];
+  const set = window.setTimeout;
+  window.setTimeout = (act, ms, ...more) => ms === 2500 ? rests.push(act) : set(act, ms, ...more);
+}"""
+"""What would follow after the rest between two recordings is noted, to be done by ``GO_ON``."""
+GO_ON = "window.rests.splice(0).forEach((act) => act())"
+
+
 def test_the_recording_plays_once_and_the_second_follows_unless_the_visitor_acts(
     address: str, recording: Recording
 ) -> None:
@@ -104,46 +111,23 @@ def test_the_recording_plays_once_and_the_second_follows_unless_the_visitor_acts
         visitor.emulate_media(reduced_motion="no-preference")
         visitor.set_viewport_size({"width": 1280, "height": 900})
         open_playing(visitor, address, last)
+        visitor.evaluate(RESTS)
+        visitor.wait_for_function("window.rests.length")
+        visitor.evaluate(GO_ON)
         visitor.wait_for_selector(second)
         visitor.wait_for_function(f"{AT} > 2")
 
         open_playing(visitor, address, last)
+        visitor.evaluate(RESTS)
         visitor.locator("#prompt textarea").press("A")
         visitor.wait_for_function(f"{AT} === {last}")
         visitor.wait_for_function(f"{STATUS}.startsWith({OVER!r})")
         visitor.wait_for_selector(f"{ROOT} .rv-foreign:visible")
-        visitor.wait_for_timeout(3000)  # longer than the rest between the two
+        visitor.evaluate(GO_ON)
         assert not visitor.locator(second).count()
 
 
 CHAT_CHIP, TASK_CHIP = ".chip:text-is('Ask a question')", ".chip:text-is('Word problem')"
-
-
-@pytest.fixture
-def source() -> Iterator[FakeHub]:
-    made = FakeHub()
-    yield made
-    made.go.set()
-
-
-@pytest.fixture
-def fetching(tmp_path: Path, source: FakeHub) -> Handlers:
-    return make_fetching(tmp_path, source, port=0)[0]
-
-
-@pytest.fixture
-def visit(fetching: Handlers) -> Iterator[Callable[..., playwright.Page]]:
-    """Open the page as a new visitor."""
-    with page_served(fetching) as url, visiting() as take:
-
-        def open_page(query: str = "") -> playwright.Page:
-            page = take(url)
-            page.set_viewport_size({"width": 1280, "height": 900})
-            page.goto(url + query)
-            page.wait_for_selector(f"{ROOT}[data-state=empty]")
-            return page
-
-        yield open_page
 
 
 def chosen(page: playwright.Page) -> str:
@@ -155,9 +139,16 @@ def wait_chosen(page: playwright.Page, name: str) -> None:
 
 
 def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
-    visit, source: FakeHub
+    arrive: Arrive, tmp_path: Path
 ) -> None:
-    page = visit()
+    source = FakeHub()
+    with page_served(make_fetching(tmp_path, source, port=0)[0]) as url:
+        watch_loading(arrive(url, 1280, 900), source)
+        source.go.set()
+
+
+def watch_loading(page: playwright.Page, source: FakeHub) -> None:
+    page.wait_for_selector(f"{ROOT}[data-state=empty]")
     page.wait_for_selector("#arrival:has-text('Downloading chat, 94 MB: 43 %')")
     assert chosen(page) == "tiny"
     assert page.locator(TASK_CHIP).is_visible()
@@ -173,6 +164,3 @@ def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
     page.wait_for_function("!document.querySelector('#arrival').innerText.trim()")
     page.click("#run")
     page.wait_for_selector(".rv-pane[data-lane=mars] .rv-text:has-text('I chat')")
-    page.goto(origin_of(page.url))  # as a later visitor
-    page.wait_for_selector(f"{ROOT}[data-state=empty]")
-    wait_chosen(page, "chat")

@@ -78,15 +78,6 @@ def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
     assert backend.num_forwards == 0
 
 
-@pytest.mark.parametrize("value", ["{", None, "[" * 9000])
-def test_what_was_asked_and_cannot_be_read_begins_nothing(
-    handlers: Handlers, value: object
-) -> None:
-    ((began, sentence),) = handlers.live.run_from_view("a", value, controls())
-    assert began is None
-    assert sentence == UNREADABLE_REQUEST
-
-
 def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
@@ -108,8 +99,9 @@ def test_a_branch_is_one_lane_by_the_method_that_is_posted_with_it(
     value = list(handlers.live.run_from_view("a", asked(view=["mars"]), controls()))[-1][0]
     assert lines_of(value)[0]["lanes"] == [{"lane": "mars", "title": BRANCH_TITLE}]
     assert lane_trace(value, "mars").header.given == (72, 101)
-    ((_, sentence),) = handlers.live.run_from_view("a", asked(given=[EOS]), controls())
-    assert "ends the text" in sentence
+    for posted in ("{", None, "[" * 9000):
+        actual = list(handlers.live.run_from_view("a", posted, controls()))
+        assert actual == [(None, UNREADABLE_REQUEST)]
 
 
 class Vocabulary:
@@ -128,27 +120,6 @@ def foreseen(prefix: tuple[int, ...]) -> list[float]:
     if MASK in prefix and random.Random(str(prefix)).random() < 0.33:
         guess = 97
     return peaked(guess, 9.0, SIZE)
-
-
-def test_lossless_from_a_branch_equals_ar_from_the_same_branch(tmp_path: Path) -> None:
-    backend = ModelBackend(ScriptedModel(foreseen, vocab_size=SIZE), Vocabulary(), 200)
-    handlers = make_handlers(tmp_path, backend)  # type: ignore[arg-type]
-    bold = controls(lossless=True, tau=0.0, max_new_tokens=40)
-    first = lane_trace(last(handlers.live.run("a", bold)), "mars")
-    tokens = folds.accepted_tokens(first.events)
-    texts = {folds.text(first)}
-    for place in (0, 7, 30):
-        given = [*tokens[:place], 97 if tokens[place] != 97 else 98]
-        value = last(handlers.live.run("a", {**bold, "given": given}))
-        lanes = [lane_trace(value, lane) for lane in ("mars", "ar")]
-        actual = [folds.accepted_tokens(lane.events) for lane in lanes]
-        assert actual[0] == actual[1]
-        assert len(actual[0]) == 40
-        assert folds.num_forwards(lanes[0].events) < folds.num_forwards(lanes[1].events)
-        assert folds.text(lanes[0]) == bytes([*given, *actual[0]]).decode()
-        texts.add(folds.text(lanes[0]))
-    assert len(texts) == 4
-    handlers.engines.close()
 
 
 LIMITS = Limits(max_prompt_chars=100, max_new_tokens=8, block_size=8)
@@ -244,7 +215,7 @@ def answer_of(trace: Trace) -> list[int]:
     return [token for step, _ in steps for token in folds.visible_tokens(step)]
 
 
-def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
+def test_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
     """Lossless is AR on the same history at each turn, and each prompt begins with what the cache
     of the turn before holds."""
     model = ScriptedModel(foreseen, vocab_size=SIZE, max_positions=4096)
@@ -252,7 +223,7 @@ def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
     history: list[dict[str, object]] = []
     before: tuple[int, ...] = ()
     counts = [0, 0]
-    for turn in range(10):
+    for turn in range(5):
         prompt = f"Question {turn}?"
         values = controls(
             prompt=prompt, history=json.dumps(history), max_new_tokens=24,
@@ -268,6 +239,6 @@ def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
         history.append({"prompt": prompt, "tokens": answer_of(ar)})
         for i, trace in enumerate((mars, ar)):
             counts[i] += folds.num_forwards(trace.events)
-    assert len(mars.header.history) == 9
+    assert len(mars.header.history) == 4
     assert counts[0] < counts[1]
     chatting.engines.close()

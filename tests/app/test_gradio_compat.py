@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fastapi
@@ -23,7 +22,6 @@ from app.page import build
 from app.server import make_app
 
 HERE = Path(gradio.__file__).parent
-ROOT = Path(__file__).parents[2]
 TEMPLATE = (HERE / "templates" / "frontend" / "index.html").read_text("utf-8")
 USED = [
     *["/", "/config", "/theme.css", "/robots.txt", "/favicon.ico", "/assets/a.js", "/static/a.js"],
@@ -35,6 +33,9 @@ POSTED = [
     *["/gradio_api/run/predict", "/gradio_api/component_server", "/gradio_api/queue/join"],
     *["/gradio_api/cancel", "/gradio_api/reset", "/gradio_api/call/a", "/gradio_api/call/v2/a"],
 ]
+TOOLS = {
+    *("_execute_tool_without_progress", "_execute_tool_with_progress", "postprocess_output_data")
+}
 
 
 @pytest.fixture
@@ -53,105 +54,82 @@ def has_route(page: gradio.Blocks, method: str, path: str) -> bool:
     return fastapi.routing.Match.FULL in matches
 
 
-def printed_by(module: object) -> set[str]:
-    """What a module of Gradio's calls of ``traceback``."""
-    return set(re.findall(r"\btraceback\.(\w+)", inspect.getsource(module)))  # type: ignore[arg-type]
-
-
-def clocks() -> int:
-    """How many scripts of Gradio's hold the clock that ``clock.js`` stops."""
-    pattern = re.search(r"CLOCK = /\^(.*)/;", gradio_compat.CLOCK.read_text("utf-8"))
-    assert pattern is not None
+def wrong_parts(page: gradio.Blocks) -> Iterator[tuple[str, bool]]:
+    """What has moved, and whether it has."""
+    queue = page._queue
+    yield (
+        "create_or_modify_pyi of components",
+        (
+            "create_or_modify_pyi(" not in inspect.getsource(component_meta.ComponentMeta)
+            or component_meta.create_or_modify_pyi.__name__ != "<lambda>"
+        ),
+    )
+    yield (
+        "pause of the queue",
+        (
+            queue.sleep_when_free != gradio_compat.QUEUE_PAUSE
+            or "asyncio.sleep(self.sleep_when_free)"
+            not in inspect.getsource(Queue.start_processing)
+        ),
+    )
+    printed = [re.findall(r"\btraceback\.(\w+)", inspect.getsource(m)) for m in (queueing, routes)]
+    yield (
+        "exceptions are printed by traceback.print_exc",
+        any(set(names) != {"print_exc"} for names in printed),
+    )
+    yield (
+        "root, manifest or head of the document",
+        (
+            TEMPLATE.count(gradio_compat.MANIFEST) != 1
+            or not TEMPLATE.count("<head>") == TEMPLATE.count("</head>") == 1
+            or "window.gradio_config = {{ config | toorjson }}" not in TEMPLATE
+            or "const root = {{ config.get('root', '') | toorjson }}" not in TEMPLATE
+        ),
+    )
+    clock = re.search(r"CLOCK = /\^(.*)/;", gradio_compat.CLOCK.read_text("utf-8"))
     scripts = (HERE / "templates" / "frontend" / "assets").glob("*.js")
-    return sum(bool(re.search(pattern[1], script.read_text("utf-8"))) for script in scripts)
-
-
-PARTS: dict[str, Callable[[gradio.Blocks], bool]] = {
-    "Gradio's class of components no longer calls create_or_modify_pyi(class, name, events).": (
-        lambda page: "create_or_modify_pyi(" in inspect.getsource(component_meta.ComponentMeta)
-    ),
-    "The function that writes stubs ran unchanged: Gradio was imported before app.": (
-        lambda page: component_meta.create_or_modify_pyi.__name__ == "<lambda>"
-    ),
-    "Gradio's queue no longer waits sleep_when_free seconds between two checks.": (
-        lambda page: (
-            page._queue.sleep_when_free == gradio_compat.QUEUE_PAUSE
-            and "asyncio.sleep(self.sleep_when_free)" in inspect.getsource(Queue.start_processing)
-        )
-    ),
-    "Gradio no longer prints exceptions of events by traceback.print_exc alone.": (
-        lambda page: printed_by(queueing) == printed_by(routes) == {"print_exc"}
-    ),
-    "Gradio's document names its root, its manifest or its head in another way.": (
-        lambda page: (
-            TEMPLATE.count(gradio_compat.MANIFEST) == 1
-            and TEMPLATE.count("<head>") == TEMPLATE.count("</head>") == 1
-            and "window.gradio_config = {{ config | toorjson }}" in TEMPLATE
-            and "const root = {{ config.get('root', '') | toorjson }}" in TEMPLATE
-        )
-    ),
-    "Gradio's loading clock is written in another way: see clock.js.": lambda page: clocks() > 0,
-    "A page's app is no longer what its validators and its close() use.": (
-        lambda page: (
-            "app=self.blocks.app" in inspect.getsource(Queue.push)
-            and "self.app.stop_event.set()" in inspect.getsource(gradio.Blocks.close)
-            and has_route(page, "GET", "/config")
-        )
-    ),
-    "Gradio's queue keeps events, sessions or messages in another place.": (
-        lambda page: (
-            page._queue.event_ids_to_events == page._queue.pending_event_ids_session == {}
-            and "x" not in page._queue.pending_messages_per_session
+    yield (
+        "loading clock, see clock.js",
+        not any(clock and re.search(clock[1], script.read_text("utf-8")) for script in scripts),
+    )
+    yield (
+        "app of a page",
+        (
+            "app=self.blocks.app" not in inspect.getsource(Queue.push)
+            or "self.app.stop_event.set()" not in inspect.getsource(gradio.Blocks.close)
+        ),
+    )
+    yield (
+        "events, sessions and messages of the queue",
+        not (
+            queue.event_ids_to_events == queue.pending_event_ids_session == {}
+            and "x" not in queue.pending_messages_per_session
             and "session_hash" in inspect.signature(Queue.clean_events).parameters
             and {"session_hash", "fn", "request"} <= inspect.signature(Event).parameters.keys()
             and all(fn._id == number for number, fn in page.fns.items())
-        )
-    ),
-    "Gradio's MCP server calls tools, or keeps its address, in another way.": (
-        lambda page: (
-            not {
-                "_execute_tool_without_progress",
-                "_execute_tool_with_progress",
-                "postprocess_output_data",
-            }
-            - vars(GradioMCPServer).keys()
-            and "self._local_url" in inspect.getsource(GradioMCPServer)
-            and page.mcp_server == (page.mcp_server_obj is not None)
-        )
-    ),
-    "A page no longer takes an MCP server of its own: mcp_server_obj.": (
-        lambda page: "blocks.mcp_server_obj.launch_mcp_on_sse(" in inspect.getsource(routes)
-    ),
-    "The capacity for sessions is no longer state_session_capacity.": (
-        lambda page: page.app.state_holder.capacity == gradio_compat.MAX_SESSIONS
-    ),
-    **{
-        f"Gradio has no route for GET {path}.": lambda page, path=path: (
-            has_route(page, "GET", path) and bool(gradio_compat.READ.fullmatch(path))
-        )
-        for path in USED
-    },
-    **{
-        f"Gradio has no route for POST {path}.": lambda page, path=path: (
-            has_route(page, "POST", path) and bool(gradio_compat.WRITTEN.fullmatch(path))
-        )
-        for path in POSTED
-    },
-}
-"""What has moved, in a sentence, and whether it is still there."""
+        ),
+    )
+    yield (
+        "tools and address of the MCP server",
+        (
+            not vars(GradioMCPServer).keys() >= TOOLS
+            or "self._local_url" not in inspect.getsource(GradioMCPServer)
+            or "blocks.mcp_server_obj.launch_mcp_on_sse(" not in inspect.getsource(routes)
+            or page.mcp_server != (page.mcp_server_obj is not None)
+        ),
+    )
+    capacity = page.app.state_holder.capacity
+    yield "capacity for sessions", capacity != gradio_compat.MAX_SESSIONS
+    for method, path, is_ours in (
+        *(("GET", path, gradio_compat.READ) for path in USED),
+        *(("POST", path, gradio_compat.WRITTEN) for path in POSTED),
+    ):
+        yield f"{method} {path}", not (has_route(page, method, path) and is_ours.fullmatch(path))
 
 
 def test_what_this_app_uses_inside_gradio_is_still_there(page: gradio.Blocks) -> None:
     """After an upgrade ``app/gradio_compat.py`` has to follow what moved."""
-    moved = []
-    for sentence, is_there in PARTS.items():
-        try:
-            actual = is_there(page)
-        except (AttributeError, TypeError, KeyError):
-            actual = False
-        if not actual:
-            moved.append(sentence)
-    assert not moved, f"In gradio {gradio.__version__}: {' '.join(moved)}"
+    assert [name for name, is_moved in wrong_parts(page) if is_moved] == []
 
 
 def test_the_document_has_this_app_s_scripts_and_no_absolute_address(address: str) -> None:
@@ -165,11 +143,11 @@ def test_the_document_has_this_app_s_scripts_and_no_absolute_address(address: st
     assert not re.search(r'\b(src|href)="(/|http)', head)
 
 
-@pytest.mark.parametrize("first", ["app", "gradio"])
-def test_no_stub_is_written_next_to_a_component(tmp_path: Path, first: str) -> None:
-    """Whether a script imports this app first, or Gradio."""
+def test_no_stub_is_written_next_to_a_component(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "quiet_component.py"
     source.write_text("import gradio\n\n\nclass Quiet(gradio.HTML):\n    pass\n", "utf-8")
-    script = f"import sys, {first}, app; sys.path.append(sys.argv[1]); import quiet_component"
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=ROOT)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("quiet_component")
     assert not source.with_suffix(".pyi").exists()

@@ -12,10 +12,8 @@ from live_page import lane_trace, lines_of, only_run, open_tab, over
 from scripted_page import page_served
 
 from app.handlers import Handlers
-from app.tradeoff.grid import FULL, NUM_ROUNDS, GridHandlers
+from app.tradeoff.grid import NUM_ROUNDS, GridHandlers
 from app.ui.results import read_points
-from mars_runtime.engine.engine import EngineBusy
-from mars_runtime.engine.request import Request
 from mars_runtime.runs import folds
 from tests.engine.scripted import eventually
 
@@ -80,24 +78,6 @@ def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     assert len(grid.runs) == 0
 
 
-def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
-    grid, _ = page
-    engine = grid.engines.get("scripted").engine
-    submit, is_busy = engine.submit, iter([False, True, True])  # the reference comes first
-
-    def crowded(request: Request, **how: object) -> object:
-        if next(is_busy, False):
-            raise EngineBusy("The server is busy.")
-        return submit(request, **how)
-
-    monkeypatch.setattr(engine, "submit", crowded)
-    monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
-    *_, last = grid.run("visitor", controls(columns=[2]))
-    said = of_tag(last, "status")
-    assert said[-1]["kind"] == "finished"
-    assert FULL in [item["text"] for item in said]
-
-
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -117,14 +97,6 @@ def test_an_invalid_control_is_refused_and_nothing_runs(page, changes, field) ->
     (status,) = of_tag(last, "status")
     assert status["kind"] == "error"
     assert backend.prompts == []
-
-
-def test_what_the_checkpoint_does_not_support_is_left_out(page) -> None:
-    grid, _ = page
-    order = grid.validate(controls(columns=[2, 4, 8], max_new_tokens=300)).order
-    assert (order.columns, order.start.max_new_tokens) == ((2, 4, 8), 96)
-    limits = grid.limits(controls())
-    assert max(order.columns) <= limits.block_size
 
 
 def test_the_results_of_many_prompts_are_shares_with_intervals() -> None:

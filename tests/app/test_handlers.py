@@ -69,22 +69,6 @@ def test_steering_acts_on_the_next_forward_of_the_own_run_only(
     assert {e.rows[0].settings.tau for e in unmoved.events[1:-1]} == {1}
 
 
-def test_b_can_be_left_to_be_chosen_in_mid_run(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
-    backend.forward_seconds = 0.01
-    stream = handlers.live.run("a", controls(view="mars", tau=1))
-    begun(stream)
-    handlers.live.steer("a", controls(tau=1, auto=True))
-    requests = [
-        e.rows[0].settings.block_size for e in lane_trace(last(stream), "mars").events[1:-1]
-    ]
-    assert (requests[0], requests[-1]) == (8, "auto")
-    with pytest.raises(RefusalError) as refused:
-        handlers.live.steer("a", controls(auto="yes"))
-    assert refused.value.field == "auto"
-
-
 def test_a_rejected_setting_changes_nothing_and_a_pace_is_logged(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
@@ -218,8 +202,6 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
     typed = f"Please, {sort.lower()}"
     assert handlers.live.nearest(typed, "scripted") == sort
     assert handlers.live.nearest(sort, "scripted") == ""
-    assert handlers.live.nearest("  ", "scripted") == ""
-    assert handlers.live.nearest(None, "scripted") == ""
     assert handlers.live.nearest(typed, "unheard of") == ""
     assert handlers.book.task(handlers.live.nearest("zzz", "scripted")) is not None
     assert offer("Sort 3 1 2.\nNow.") == OFFER.format("Sort 3 1 2.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import pytest
 import sample_traces as samples
 
 from app.ui.imported_runs import read_import
-from app.ui.recordings import Recording, RecordingsError, load, read_value
+from app.ui.recordings import RecordingsError, load, read_value
+from mars_runtime.engine.engine import Engine
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.runs import folds
 from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
-from tools.record_runs import SCENARIOS, Scenario
+from tools.record_runs import SCENARIOS, Recorder, Scenario, write
 
-WANTED = {"sort-words", "area"}
+WANTED = {"sort-words"}
 
 
 def short(scenario: Scenario) -> Scenario:
@@ -28,30 +31,20 @@ def short(scenario: Scenario) -> Scenario:
     return replace(scenario, lanes=lanes)
 
 
-@pytest.fixture(scope="module")
-def recorded(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
+def test_what_the_recorder_writes_the_reader_takes(random_folder: Path, tmp_path: Path) -> None:
     """Some of the scenarios, recorded on random weights."""
-    from mars_runtime.engine.engine import Engine
-    from mars_runtime.model.load import load_checkpoint
-    from tools.record_runs import Recorder, write
-
-    folder = tmp_path_factory.mktemp("recordings")
     checkpoint = load_checkpoint(str(random_folder))
     scenarios = [short(scenario) for scenario in SCENARIOS if scenario.name in WANTED]
     with Engine(checkpoint) as engine:
         recorder = Recorder(checkpoint, engine)
-        assert set(write(folder, scenarios, lambda name: recorder)) == WANTED
-    return {recording.name: recording for recording in load(folder)}
-
-
-def test_what_the_recorder_writes_the_reader_takes(recorded: dict[str, Recording]) -> None:
-    assert set(recorded) == WANTED
-    for recording in recorded.values():
+        assert set(write(tmp_path, scenarios, lambda name: recorder)) == WANTED
+    recordings = load(tmp_path)
+    assert {recording.name for recording in recordings} == WANTED
+    for recording in recordings:
         traces = recording.traces()
         assert set(traces) == set(recording.settings)
         for trace in traces.values():
             assert trace.header.prompt == recording.prompt
-            assert folds.end(trace.events) is not None
             assert folds.decode_seconds(trace.events) > 0
         assert '"recorded":"20' in recording.value.splitlines()[0]
 
@@ -135,10 +128,6 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_what_is_no_trace_gets_one_sentence(kind: str) -> None:
     text, said = HOSTILE[kind]
-    answer = read_import(text, MOST)
-    assert list(answer) == ["error"]
-    sentence = answer["error"]
+    (sentence,) = read_import(text, MOST).values()
     assert said in sentence
-    assert sentence.endswith(".")
-    assert len(sentence) < 240
-    assert "\n" not in sentence
+    assert re.fullmatch(r"[^\n]{1,240}\.", sentence)

@@ -10,12 +10,12 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import batch_page
 import fake_source
@@ -32,7 +32,7 @@ from scripted_page import (
 from visitor import Visitor, assert_serves
 
 from app.api import runs
-from app.api.runs import compare, generate
+from app.api.runs import compare
 from app.gradio_compat import GradioQueue
 from app.handlers import Handlers
 from app.server import ServedPage
@@ -40,7 +40,6 @@ from app.server import serve as page_of
 from app.serving import run_limits
 
 Served = tuple[ServedPage, Handlers]
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -183,12 +182,11 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
     assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
 
 
-@pytest.mark.parametrize("endpoint", [generate, compare])
-def test_callers_read_what_they_wait_for(tmp_path: Path, endpoint: Any) -> None:
+def test_callers_read_what_they_wait_for(tmp_path: Path) -> None:
     source = fake_source.FakeHub()
     handlers, _ = fake_source.make_handlers(tmp_path, source, max_seconds=20)
     values = {**controls(max_new_tokens=4), "checkpoint": "chat", "method": "mars"}
-    answers = endpoint(handlers.engines, handlers.book, values)
+    answers = compare(handlers.engines, handlers.book, values)
     first = next(answers)
     source.go.set()
     *_, last = answers
@@ -214,54 +212,37 @@ def test_callers_are_distinguished_by_what_a_trusted_proxy_saw(
     assert codes == [200, *[200 if is_distinct else 429] * 3]
 
 
-@pytest.fixture
-def tools(tmp_path: Path) -> Iterator[tuple[str, Handlers, batch_page.BatchBackend]]:
-    pytest.importorskip("mcp", reason='pip install "gradio[mcp]"')
-    handlers, backend = batch_page.make_page(tmp_path, port=0, max_runs_per_address=3)
-    with page_served(handlers) as url:
-        yield f"{url}gradio_api/mcp/", handlers, backend
-
-
-def with_client(address: str, use: Callable[[Any], Awaitable[T]], **headers: str) -> T:
-    from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
-
-    async def session() -> T:
-        async with (
-            streamablehttp_client(address, headers) as (read, write, _),
-            ClientSession(read, write) as client,
-        ):
-            await client.initialize()
-            return await use(client)
-
-    return asyncio.run(session())
-
-
 ASKED = {"prompt": "Say it.", "max_new_tokens": 9}
 
 
 @pytest.mark.slow
-def test_tools_return_json_and_call_this_server_for_any_requested_host(tools: Any) -> None:
+def test_tools_return_json_and_call_this_server_for_any_requested_host(tmp_path: Path) -> None:
     """Otherwise a caller could have the server call another one, and all later calls go there."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    mcp = pytest.importorskip("mcp", reason='pip install "gradio[mcp]"')
+    from mcp.client.streamable_http import streamablehttp_client
+
+    bodies = {**dict.fromkeys(("generate", "compare", "traces"), ASKED),
+              "batch": {"prompts": ["Say it."], "max_new_tokens": 9}}  # fmt: skip
+
+    async def calls(address: str, **headers: str) -> list[Any]:
+        async with (
+            streamablehttp_client(address, headers) as (read, write, _),
+            mcp.ClientSession(read, write) as client,
+        ):
+            await client.initialize()
+            assert {tool.name for tool in (await client.list_tools()).tools} == bodies.keys()
+            minute = timedelta(seconds=60)
+            called = [await client.call_tool(name, v, minute) for name, v in bodies.items()]
+            return [json.loads(call.content[0].text) for call in called]
+
+    handlers, _ = batch_page.make_page(tmp_path, port=0)
+    with socket.create_server(("127.0.0.1", 0)) as other, page_served(handlers) as url:
         other.setblocking(False)
-
-        async def use(client: Any) -> tuple[set[str], list[Any]]:
-            names = {tool.name for tool in (await client.list_tools()).tools}
-            body = {**dict.fromkeys(("generate", "compare", "traces"), ASKED),
-                     "batch": {"prompts": ["Say it."], "max_new_tokens": 9}}  # fmt: skip
-            calls = [
-                await client.call_tool(name, values, timedelta(seconds=60))
-                for name, values in body.items()
-            ]
-            return names, [json.loads(call.content[0].text) for call in calls]
-
         named = f"127.0.0.1:{other.getsockname()[1]}"
         headers = {"x-forwarded-host": named, "x-gradio-server": named}
-        names, (item, race, lines, batch) = with_client(tools[0], use, **headers)
+        item, race, lines, batch = asyncio.run(calls(f"{url}gradio_api/mcp/", **headers))
         with pytest.raises(BlockingIOError):
             other.accept()
-    assert names == {"generate", "compare", "traces", "batch"}
     assert item["num_tokens"] == race["ar"]["num_tokens"] == 9
     assert json.loads(lines[0])
     assert len(batch["results"]) == 1

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batch_page import TEXT, BatchBackend, make_page
+from batch_page import TEXT, BatchBackend
 from browser import needs_browser, opened, playwright
-from live_page import open_tab, over
-from scripted_page import page_served
+from live_page import over
 
-from app.handlers import Handlers
 from app.throughput.run import NUM_QUEUED
 
 pytestmark = needs_browser
@@ -20,25 +18,18 @@ VIEW = "#throughput .mars-throughput"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Handlers, BatchBackend]:
-    return make_page(tmp_path_factory.mktemp("page"), port=0)
-
-
-@pytest.fixture(scope="module")
-def page(made: tuple[Handlers, BatchBackend]) -> Iterator[playwright.Page]:
-    with page_served(made[0]) as url, opened(url) as page:
+def page(address: str) -> Iterator[playwright.Page]:
+    with opened(f"{address}#throughput") as page:
         yield page
 
 
 @pytest.fixture
-def backend(made: tuple[Handlers, BatchBackend]) -> BatchBackend:
-    made[1].forward_seconds = 0.002
-    return made[1]
+def backend(scripted_backend: BatchBackend) -> BatchBackend:
+    scripted_backend.forward_seconds = 0.0
+    return scripted_backend
 
 
 def test_it_opens_on_a_recorded_run_in_which_tau_moves(page: playwright.Page) -> None:
-    page.emulate_media(reduced_motion="reduce")  # shows the whole run at once
-    open_tab(page, "throughput")
     page.wait_for_selector(f"{VIEW}[data-recorded-run=true][data-phase=finished][data-moves='1']")
     assert page.get_attribute(VIEW, "data-done") == str(NUM_QUEUED)
     assert page.locator(".tv-row").count() == 8
@@ -51,7 +42,6 @@ def test_it_opens_on_a_recorded_run_in_which_tau_moves(page: playwright.Page) ->
 def test_a_run_shows_rows_figures_and_the_move_of_tau(
     page: playwright.Page, backend: BatchBackend
 ) -> None:
-    open_tab(page, "throughput")
     backend.forward_seconds = 0.02
     page.click("#throughput-run")
     page.wait_for_selector(f"{VIEW}[data-recorded-run=false][data-method=mars]", timeout=60_000)
@@ -75,7 +65,6 @@ def test_a_run_shows_rows_figures_and_the_move_of_tau(
 
 
 def test_a_stopped_run_stays_as_it_was(page: playwright.Page, backend: BatchBackend) -> None:
-    open_tab(page, "throughput")
     backend.forward_seconds = 0.1
     before = page.get_attribute(VIEW, "data-run")
     page.click("#throughput-run")
@@ -85,8 +74,6 @@ def test_a_stopped_run_stays_as_it_was(page: playwright.Page, backend: BatchBack
 
 
 def test_a_measurement_is_shown_and_saved(page: playwright.Page, backend: BatchBackend) -> None:
-    open_tab(page, "throughput")
-    backend.forward_seconds = 0.0
     page.click("#throughput-measure button")
     over(page, lambda: page.click("#throughput-start"), VIEW, "data-phase")
     assert page.locator(".tv-measured tbody tr").count() == 2

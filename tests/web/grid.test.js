@@ -1,5 +1,3 @@
-// Cells of the Trade-off view: how they compare with AR, and what is said of them.
-
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { acrossOf, agreement, cellLines, gridFinding, isDone, parting, percent } from "../../assets/web/folds/grid.js";

@@ -8,19 +8,9 @@ import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
 import { Lane } from "../../assets/web/core/trace.js";
 
-/**
- * @param {number[]} phrase
- * @param {number} times
- */
 const repeated = (phrase, times) => Array.from({ length: times }, () => phrase).flat();
 
-/**
- * A lane that writes these groups, a forward of a second for each. loop: as in the line of its evidence.
- * @param {number[][]} groups
- * @param {string} name
- * @param {string} reason
- * @param {[kept: number, end: number] | null} loop
- */
+// A lane that writes these groups, a forward of a second for each. loop: as in the line of its evidence.
 function laneOf(groups, name = "mars", reason = "repeats", loop = null) {
   const vocabulary = Object.fromEntries(groups.flat().map((id) => [id, String.fromCharCode(97 + id)]));
   const settings = { method: name, tau: 0.5, block_size: 8 };
@@ -48,7 +38,6 @@ function laneOf(groups, name = "mars", reason = "repeats", loop = null) {
   return Lane.of(lines, { lane: name, title: name });
 }
 
-/** @type {[kept: number, end: number]} */
 const LOOP = [5, 53];
 const looping = () => {
   const groups = [[1, 2], [3], [4, 5, 4, 5, 4, 5, 4, 5], ...Array.from({ length: 8 }, () => repeated([4, 5], 4))];
@@ -68,7 +57,7 @@ test("tokens per forward are told without a loop, and that is said", () => {
 });
 
 // Plain AR's run with the same text as another.
-const arBeside = (/** @type {Lane} */ lane) =>
+const arBeside = (lane) =>
   laneOf(
     lane.ids.map((id) => [id]),
     "ar",
@@ -79,10 +68,11 @@ const arBeside = (/** @type {Lane} */ lane) =>
 test("every figure of a run counts up to the loop", () => {
   const lane = looping();
   const ar = arBeside(lane);
-  for (const [given, passes] of /** @type {[Lane, number][]} */ ([
+  for (const [given, passes] of [
     [lane, 3],
     [ar, 5],
-  ])) {
+  ]) {
+    // prettier-ignore
     assert.deepEqual([folds.tokens(given), folds.forwards(given), folds.seconds(given)], [5, passes, passes]);
     assert.deepEqual([folds.perSecond(given), folds.secondsPerForward(given)], [5 / passes, 1]);
     assert.equal(given.tokens.length, 75);

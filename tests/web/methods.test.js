@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { passesFigure } from "../../assets/web/charts/specs.js";
-import { draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
-import { factsOf, isVerified, nameOf, placeOfMethod } from "../../assets/web/core/methods.js";
+import { runColours } from "../../assets/web/core/colours.js";
+import { draftIds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
+import { factsOf, isVerified, nameOf } from "../../assets/web/core/methods.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
 import { sourceText } from "../../assets/web/text/reasons.js";
 import { settingsText } from "../../assets/web/text/settings.js";
-import { END, forward, laneOf } from "./runs.js";
+import { arOf, END, forward, laneOf, PLAIN } from "./runs.js";
 
 describe("a draft model", () => {
   // a | b c d | e: b is proposed by a mask of the target, c and d by the draft model; of the next two drafts none holds.
@@ -26,14 +26,6 @@ describe("a draft model", () => {
   test("a token says who proposed it", () => {
     const sources = lane.tokens.map((token) => sourceText(lane, token));
     assert.deepEqual(sources, ["AR's own", "predicted by masks, pass 1", "by a draft model, pass 1", "by a draft model, pass 1", "AR's own"]); // prettier-ignore
-  });
-
-  test("forwards of the draft model are forwards of nobody's lane", () => {
-    assert.equal(folds.forwards(lane), 3);
-    assert.deepEqual(
-      lane.steps.map((step) => step.draftForwards),
-      [2, 3, 0],
-    );
   });
 
   test("it is verified whatever the switch says, and its drafts are counted as checked", () => {
@@ -69,12 +61,6 @@ describe("block diffusion", () => {
     assert.equal(sourceText(lane, lane.tokens[2]), "filled by pass 1, before the text to its left");
     assert.equal(sourceText(lane, lane.tokens[0]), "");
   });
-
-  test("a forward from which nothing left has no bar", () => {
-    const { shapes } = passesFigure(lane, { bars: ["own"], mars: "masks", runs: [] }, false).layout;
-    const squares = shapes.filter(({ path }) => path).flatMap(({ path }) => path.match(/M/g));
-    assert.equal(squares.length, lane.tokens.length);
-  });
 });
 
 describe("AR + lookup", () => {
@@ -96,9 +82,9 @@ describe("AR + lookup", () => {
     assert.equal(lane.method, "lookup");
     assert.equal(lane.facts.title, "AR + lookup");
   });
+});
 
-  test("its lane has a colour other than those of the methods", () => {
-    const places = ["mars", "lookup", "jacobi", "speculative", "block_diffusion"].map(placeOfMethod);
-    assert.equal(new Set(places).size, places.length);
-  });
+test("a run has the colour of its method, and the original run next to its branch another one", () => {
+  const race = ["mars", "jacobi", "speculative"].map((method) => laneOf(PLAIN, { settings: { method } }, method));
+  assert.deepEqual([...race, arOf([1]), laneOf(PLAIN, {}, "first")].map(runColours.placeOf), [1, 3, 4, 0, 6]);
 });

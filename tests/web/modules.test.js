@@ -42,13 +42,9 @@ describe("layers", () => {
 
   const layerOf = (name) => LAYERS.findIndex((layer) => layer.includes(name.split("/")[0]));
 
-  test("every module stands in a layer", () => {
-    assert.ok(modules.size > 60);
-    assert.deepEqual([...modules.keys()].filter((name) => layerOf(name) < 0), []); // prettier-ignore
-  });
-
   test("imports go one way: core, folds, text, charts, panels, then pictures and files, the tour, views", () => {
-    const wrong = [];
+    assert.ok(modules.size > 60);
+    const wrong = [...modules.keys()].filter((name) => layerOf(name) < 0);
     for (const [name, targets] of modules) {
       for (const target of targets) {
         const isSibling = target.split("/")[0] === name.split("/")[0];

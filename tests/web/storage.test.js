@@ -38,12 +38,6 @@ describe("storage", () => {
     pins.channel?.close(); // an open one would keep this process alive
   });
 
-  test("full storage keeps what it has", () => {
-    globalThis.window = { localStorage: { getItem: () => "before", setItem: refuse } };
-    store("localStorage", "a", "b");
-    assert.equal(stored("localStorage", "a"), "before");
-  });
-
   test("a database that was closed or is damaged still gives what is in memory", async () => {
     const database = { transaction: refuse, close() {} };
     const pins = new Store(() => ({
@@ -61,22 +55,17 @@ describe("storage", () => {
     pins.channel?.close(); // an open one would keep this process alive
   });
 
-  test("no other script names the browser's storage", () => {
+  test("no other script names the browser's storage, none needs a secure context", () => {
     const scripts = readdirSync(WEB, { recursive: true }).filter((name) => name.endsWith(".js"));
     assert.ok(scripts.length > 50);
     const named = scripts.filter((name) =>
       /\b(localStorage|sessionStorage)\b\s*[.[]|indexedDB/.test(readFileSync(join(WEB, name), "utf8")),
     );
     assert.deepEqual(named, [join("core", "records.js")]);
-  });
-});
-
-describe("a page on plain http", () => {
-  test("no script needs a secure context", () => {
-    const scripts = readdirSync(WEB, { recursive: true }).filter((name) => name.endsWith(".js"));
-    const poorer = /crypto\.(randomUUID|subtle)|navigator\.(locks|serviceWorker|storage)|\bcaches\.|showSaveFilePicker/;
+    // A page on plain http has none of these.
+    const secure = /crypto\.(randomUUID|subtle)|navigator\.(locks|serviceWorker|storage)|\bcaches\.|showSaveFilePicker/;
     const needing = scripts.filter((name) =>
-      poorer.test(readFileSync(join(WEB, name), "utf8").replaceAll(/\/\/.*/g, "")),
+      secure.test(readFileSync(join(WEB, name), "utf8").replaceAll(/\/\/.*/g, "")),
     );
     assert.deepEqual(needing, []);
   });

@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import {
-  aloneText,
-  bytesOf,
-  incompleteTail,
-  isRightToLeft,
-  joinBytes,
-  withoutBidi,
-  visible,
-} from "../../assets/web/core/bytes.js";
+import { aloneText, incompleteTail, isRightToLeft, withoutBidi, visible } from "../../assets/web/core/bytes.js";
 import * as words from "../../assets/web/core/words.js";
 import { isOtherRun } from "../../assets/web/text/asked.js";
 import { Fences } from "../../assets/web/text/fences.js";
@@ -18,10 +10,6 @@ import { PLAIN, laneOf } from "./runs.js";
 
 describe("bytes", () => {
   const bytes = (...values) => Uint8Array.from(values);
-
-  test("a token's text stands for its bytes", () => {
-    assert.deepEqual(bytesOf("A\u00e9"), bytes(0x41, 0xe9));
-  });
 
   test("what is left of a character waits: é is c3 a9, € is e2 82 ac, 😀 is f0 9f 98 80", () => {
     assert.deepEqual(incompleteTail(bytes(0x41, 0xc3)), bytes(0xc3));
@@ -34,10 +22,6 @@ describe("bytes", () => {
   test("bytes that can begin nothing do not wait", () => {
     assert.deepEqual(incompleteTail(bytes(0x80)), bytes());
     assert.deepEqual(incompleteTail(bytes(0xc3, 0x41)), bytes());
-  });
-
-  test("bytes are joined in order", () => {
-    assert.deepEqual(joinBytes(bytes(1, 2), bytes(3)), bytes(1, 2, 3));
   });
 
   test("a piece of a character is named by its bytes", () => {
@@ -85,8 +69,7 @@ describe("numbers in words", () => {
   });
 
   test("thresholds, milliseconds, sizes", () => {
-    assert.equal(words.short(0.95), "0.95");
-    assert.equal(words.short(1), "1");
+    assert.deepEqual([0.95, 1].map((number) => words.short(number)), ["0.95", "1"]); // prettier-ignore
     assert.equal(words.milliseconds(0.0123), "12.3");
     assert.deepEqual([512, 1024, 1_500_000].map(words.memory), ["512 bytes", "1.02 kB", "1.50 MB"]);
   });
@@ -131,13 +114,6 @@ test("other settings, lanes or another model are noticed, and a setting that has
   const controls = { ...settings, view: ["mars"], checkpoint: "tiny", auto: false };
   assert.equal(isOtherRun(lanes, controls), false);
   assert.equal(isOtherRun(lanes, { ...controls, draft: "x" }), false);
-  for (const moved of [
-    { tau: 0.4 },
-    { auto: true },
-    { view: ["mars", "ar"] },
-    { checkpoint: "chat" },
-    { max_new_tokens: 9 },
-  ])
-    // prettier-ignore
-    assert.equal(isOtherRun(lanes, { ...controls, ...moved }), true, JSON.stringify(moved));
+  const changes = [{ tau: 0.4 }, { auto: true }, { view: ["mars", "ar"] }, { checkpoint: "chat" }, { max_new_tokens: 9 }]; // prettier-ignore
+  for (const moved of changes) assert.equal(isOtherRun(lanes, { ...controls, ...moved }), true, JSON.stringify(moved));
 });

@@ -1,32 +1,71 @@
-"""What tests of the race view share: where things are on the page, and how to play a scene."""
+"""The race view by itself in a browser, without a server: how tests put runs into it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import race_scenes
 import sample_traces as samples
-from browser import playwright, see
-from race_page import head, interleaved
+from browser import playwright, see, visiting
 
-from app.ui.stream import RunLog
+from app.ui import assets
+from app.ui.views import RaceView
+from mars_runtime.display import web
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import RowStep
 
 ROOT = "#race .mars-race"
 VIEW = f"document.querySelector('{ROOT}').lineView"
+MARS = '.rv-pane[data-lane="mars"]'
+AR = '.rv-pane[data-lane="ar"]'
 CHARTS_REST = (
     f"(!{VIEW}.frame && {VIEW}.charts.charts.every(({{ plot }}) => !plot.isDue && !plot.timer))"
 )
-MARS = '.rv-pane[data-lane="mars"]'
-AR = '.rv-pane[data-lane="ar"]'
+QUIET = f"{CHARTS_REST} && !{VIEW}.reader.lines.length"
+"""All lines are read, and the charts that are in sight contain them."""
+HOST = """<!doctype html><title>race</title><script>{}</script>{}<body>
+<div id="race">{}</div><script>
+window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""
+RENEW = """template => {
+  const host = document.querySelector("#race");
+  host.innerHTML = template;
+  host.style.display = "";
+  window.mars.mountRaceView(host, { value: "" }, () => {});
+}"""
 
-Show = Callable[..., Any]
+
+@contextmanager
+def still_page(has_plotly: bool = True) -> Iterator[playwright.Page]:
+    """A page that shows what is ``put`` into it; fails on script errors."""
+    with visiting() as take:
+        page = take("about:blank")
+        page.set_viewport_size({"width": 1400, "height": 1000})
+        file = web.plotly_file() if has_plotly else None
+        script = file.read_text("utf-8") if file else ""
+        page.set_content(HOST.format(script, assets.head(), RaceView.template("")))
+        yield page
 
 
-def play(page: playwright.Page, scene: str, state: str = "finished") -> None:
-    """Press a scene's button and wait until its run is in that state."""
-    before = page.get_attribute(ROOT, "data-run")
-    page.click(f"#play-{scene}")
-    page.wait_for_selector(f'{ROOT}[data-state={state}]:not([data-run="{before}"])')
+def renew(page: playwright.Page) -> None:
+    """Put a view that has shown nothing in the place of the one that is there."""
+    page.evaluate(RENEW, RaceView.template(""))
+
+
+def put(page: playwright.Page, value: str) -> None:
+    """Show a value as the server would send it, and wait until all of it is read."""
+    run = json.loads(value[: value.index("\n")])["run"]
+    page.evaluate(f"value => {VIEW}.read(value)", value)
+    page.wait_for_selector(f'{ROOT}[data-run="{run}"]', state="attached")
+    page.wait_for_function(f"{VIEW}.reader.lines.length === 0 && !{VIEW}.frame")
+
+
+def rows_of(script: samples.Script) -> list[RowStep]:
+    """What each forward of the lane of MARS did."""
+    trace = samples.read(samples.lanes(script)["mars"])
+    return [row for row, _ in folds.row_steps(trace.events)]
 
 
 def shown_text(page: playwright.Page, pane: str) -> str:
@@ -36,29 +75,9 @@ def shown_text(page: playwright.Page, pane: str) -> str:
     )
 
 
-class ByHand:
-    """A live race on ``script`` that continues when the test allows it; nothing else may stream."""
-
-    def __init__(self, page: playwright.Page, script: samples.Script, run: str = "by-hand") -> None:
-        self.page = page
-        self.lines = interleaved(samples.lanes(script))
-        self.value = RunLog(head(run, {"mars": "MARS", "ar": "plain AR"}))
-
-    def send(self, num: int) -> None:
-        """So many lines more, of both lanes by turns."""
-        self._add(num)
-        self.page.evaluate(f"value => {VIEW}.read(value)", self.value.latest())
-
-    def skip(self, num_values: int) -> None:
-        """Values that never reach the page, of ten lines each."""
-        for _ in range(num_values):
-            self._add(10)
-            self.value.latest()
-
-    def _add(self, num: int) -> None:
-        for tag, line in self.lines[:num]:
-            self.value.add(tag, line)
-        del self.lines[:num]
+def settle(page: playwright.Page) -> None:
+    """Wait for the next two frames."""
+    page.evaluate("() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
 
 
 def wait_for_charts(page: playwright.Page) -> None:
@@ -66,3 +85,33 @@ def wait_for_charts(page: playwright.Page) -> None:
     see(page.locator(".rv-charts"))
     drawn = ".rv-plot.js-plotly-plot"
     page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 2 && {CHARTS_REST}")
+
+
+def asks(page: playwright.Page, kinds: list[str]) -> None:
+    """Let the page answer these kinds of asks, and note them in ``window.asked``."""
+    page.evaluate(
+        """kinds => {
+          window.mars.answers = kinds;
+          window.asked = [];
+          document.addEventListener("mars-ask", ({ detail }) => window.asked.push(
+            { ...detail, ...(detail.lane ? { lane: detail.lane.name } : {}) }));
+        }""",
+        kinds,
+    )
+
+
+class ByHand:
+    """A live race on ``script`` that continues when the test allows it."""
+
+    def __init__(self, page: playwright.Page, script: samples.Script) -> None:
+        self.page = page
+        self.lines = race_scenes.interleaved(samples.lanes(script))
+        self.log = race_scenes.log_of([])
+
+    def send(self, num: int) -> None:
+        """So many lines more, of both lanes by turns."""
+        for tag, line in self.lines[:num]:
+            self.log.add(tag, line)
+        del self.lines[:num]
+        value: Any = self.log.latest()
+        self.page.evaluate(f"value => {VIEW}.read(value)", value)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import race_scenes
 from browser import needs_browser, playwright
-from panel_browser import VIEW, answer, asked, put_scene, rows_of, settle
-from race_browser import AR, MARS, ROOT
+from race_browser import AR, MARS, ROOT, VIEW, asks, put, rows_of, settle
 
 from mars_runtime.acceptance import accept_prefix
 
@@ -37,10 +36,9 @@ def pass_of(place: int) -> int:
 
 
 def test_a_token_opens_its_pass_and_the_wrong_places_are_found_from_there(
-    still: playwright.Page,
+    page: playwright.Page,
 ) -> None:
-    page = still
-    put_scene(page, "prose")
+    put(page, race_scenes.finished(race_scenes.PROSE))
     page.click(f"{MARS} .rv-t >> nth=3")
     assert at(page) == ("mars", pass_of(3), 4)
     assert page.locator(f"{ROOT} .rv-charts").is_hidden()
@@ -86,11 +84,10 @@ def test_a_token_opens_its_pass_and_the_wrong_places_are_found_from_there(
 
 
 def test_another_threshold_is_judged_as_the_runtime_does_and_alternatives_branch(
-    still: playwright.Page,
+    page: playwright.Page,
 ) -> None:
-    page = still
-    put_scene(page, "prose")
-    answer(page, ["branch"])
+    put(page, race_scenes.finished(race_scenes.PROSE))
+    asks(page, ["branch"])
     refused = next(i for i, row in enumerate(ROWS) if row.stop == "threshold")
     page.evaluate(f"{VIEW}.choose({VIEW}.run.lanes[0], {refused})")
     assert at(page) == ("mars", refused + 1, 0)
@@ -101,18 +98,16 @@ def test_another_threshold_is_judged_as_the_runtime_does_and_alternatives_branch
         assert num == str(accept_prefix(confidences, tau)), tau
     page.click(f"{DRAWER} [data-fate=refused] .dr-proposal button")
     count = len(ROWS[refused].accepted)
-    (branch,) = asked(page)
+    (branch,) = page.evaluate("window.asked")
     assert branch["lane"] == "mars"
     assert branch["token"] == ROWS[refused].start + count
     assert branch["id"] == ROWS[refused].proposals[count].token
     page.keyboard.press("Escape")
 
 
-def test_a_phone_shows_a_sheet_that_leaves_the_token_in_sight(still: playwright.Page) -> None:
-    page = still
-    size = page.viewport_size
+def test_a_phone_shows_a_sheet_that_leaves_the_token_in_sight(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 390, "height": 780})
-    put_scene(page, "losslessdone")
+    put(page, race_scenes.finished(race_scenes.LOSSLESS))
     token = page.locator(f"{MARS} .rv-t").nth(20)
     token.click()
     assert at(page)[2] == 21
@@ -120,10 +115,6 @@ def test_a_phone_shows_a_sheet_that_leaves_the_token_in_sight(still: playwright.
     assert sheet["y"] + sheet["height"] <= 780
     assert token.bounding_box()["y"] + token.bounding_box()["height"] <= sheet["y"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.keyboard.press("Escape")
-    page.wait_for_selector(DRAWER, state="hidden")
-    page.set_viewport_size(size)
-    put_scene(page, "hostile")
+    put(page, race_scenes.finished(race_scenes.HOSTILE))
     page.click(f"{MARS} .rv-t >> nth=0")
     assert page.locator(f"{DRAWER} :is(script, img)").count() == 0
-    page.keyboard.press("Escape")

@@ -1,0 +1,152 @@
+"""The bundled checkpoints in the page: chosen, linked to, and run by each method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from browser import Arrive, needs_browser, playwright
+from live_page import ROOT, lane_trace, last, open_tab, over
+from scripted_page import controls, page_served
+
+from app.engines.engines import Engines
+from app.handlers import Handlers, make_handlers
+from app.settings import AppSettings
+from app.ui.controls import settings_for
+from mars_runtime.decoders.methods import LOOKUP
+from mars_runtime.model.registry import registry
+from mars_runtime.runs import folds
+from mars_runtime.runs.events import Step
+from mars_runtime.settings import AR_LOOKUP, DecodeSettings
+from tests import trace_folds
+
+BUNDLED = [entry.name for entry in registry().values() if entry.path is not None]
+USUAL, MASKLESS = "mars-tiny", "ar-tiny"
+PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
+LANES = f"document.querySelector('{ROOT}').lineView.run.lanes"
+COPIED = "Repeat the word fox ten times: fox fox fox fox fox fox fox fox fox fox"
+
+
+@pytest.fixture(scope="module")
+def handlers() -> Handlers:
+    """Of ``app.py --checkpoint mars-tiny``; ``address`` closes them."""
+    engines = Engines(AppSettings(checkpoint=USUAL, port=0, max_new_tokens=48))
+    engines.open()
+    return make_handlers(engines)
+
+
+@pytest.fixture(scope="module")
+def address(handlers: Handlers) -> Iterator[str]:
+    with page_served(handlers) as url:
+        yield url
+
+
+def ready(arrive: Arrive, address: str, name: str, **query: object) -> playwright.Page:
+    link = "".join(f"&{key}={value}" for key, value in query.items())
+    page = arrive(f"{address}?checkpoint={name}&max_new_tokens=40{link}")
+    page.wait_for_selector(f"{ROOT}[data-state=empty]")
+    page.wait_for_selector(f"#footer:has-text('{name}:')")
+    return page
+
+
+def assert_answers(page: playwright.Page, name: str) -> None:
+    page.fill("#prompt textarea", "Count from 1 to 5.")
+    over(page, lambda: page.click("#run"))
+    page.wait_for_selector(f"{ROOT}:has(.rv-env:text('{name} ·'))")
+    has_choice = registry()[name].block_size > 1
+    assert page.locator("#block_size").is_visible() is has_choice
+
+
+def choose(page: playwright.Page, name: str) -> None:
+    open_tab(page, "live")
+    page.click("#checkpoint input")
+    page.click(f"[role=option]:text-is('{name}')")
+    page.wait_for_selector(f"#footer:has-text('{name}:')")
+
+
+@needs_browser
+def test_one_is_linked_to_and_another_chosen_and_left_again(arrive: Arrive, address: str) -> None:
+    page = ready(arrive, address, MASKLESS, prompt="Count.")
+    assert page.input_value("#checkpoint input") == MASKLESS
+    assert page.input_value("#prompt textarea") == "Count."
+    assert_answers(page, MASKLESS)
+    phases = {"throughput": "finished", "grid": "error"}  # without masks no grid
+    for view, phase in phases.items():
+        open_tab(page, view)
+        page.click(f"#{view}-run")
+        page.wait_for_selector(f".mars-{view}[data-phase={phase}][data-recorded-run=false]")
+    choose(page, USUAL)
+    assert_answers(page, USUAL)
+    choose(page, MASKLESS)
+    assert_answers(page, MASKLESS)
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUNDLED)
+def test_each_is_started_with_and_linked_to(arrive: Arrive, address: str, name: str) -> None:
+    assert_answers(ready(arrive, address, name), name)
+    engines = Engines(AppSettings(checkpoint=name, port=0, max_new_tokens=8))
+    engines.open()
+    with page_served(make_handlers(engines)) as url:
+        page = arrive(url)
+        page.wait_for_selector(f"#footer:has-text('{name}:')")
+        assert_answers(page, name)
+
+
+def race(page: playwright.Page) -> list[dict[str, Any]]:
+    """Run a race of two lanes; the steps of the first."""
+    over(page, lambda: page.click("#run"))
+    assert page.get_attribute(ROOT, "data-lanes") == "2"
+    steps: list[dict[str, Any]] = page.evaluate(
+        f"{LANES}.find((lane) => lane.method !== 'ar').steps"
+    )
+    return steps
+
+
+@needs_browser
+def test_a_draft_model_and_block_diffusion_race_plain_ar(arrive: Arrive, address: str) -> None:
+    prompt = "Sort+these+numbers%3A+5%2C+3%2C+9"
+    page = ready(arrive, address, USUAL, prompt=prompt, lanes="speculative,ar", tau=0)
+    assert sum(step["draftForwards"] for step in race(page)) > 0
+    texts = [page.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("speculative", "ar")]
+    assert texts[0] == texts[1] != ""
+    page.click(f"{PANE.format('speculative')} .rv-t >> nth=3")
+    page.wait_for_selector(f"{ROOT} .rv-drawer[data-lane=speculative]")
+    page.goto("about:blank")
+
+    name, more = "block-diffusion-tiny", {"tau": 0.9, "lossless": "false"}
+    page = ready(arrive, address, name, prompt=prompt, lanes="block_diffusion,ar", **more)
+    places = [step["first"] + taken for step in race(page) for taken in step["taken"]]
+    assert sorted(places) == list(range(40))
+    assert places != sorted(places)  # some were taken ahead of an open one
+
+
+def asked(**changes: object) -> dict[str, object]:
+    return controls(checkpoint=USUAL, max_new_tokens=48, prompt=COPIED, **changes)
+
+
+def test_ar_with_lookup_writes_ars_text_in_fewer_forwards_and_feeds_no_masks(
+    handlers: Handlers,
+) -> None:
+    value = last(handlers.live.run("a", asked(view=["mars", "ar", LOOKUP], lossless=True, tau=0.0)))
+    ar, lookup = lane_trace(value, "ar"), lane_trace(value, LOOKUP)
+    tokens = [folds.accepted_tokens(trace.events) for trace in (ar, lookup)]
+    assert tokens[0] == tokens[1]
+    assert folds.num_forwards(lookup.events) < folds.num_forwards(ar.events)
+    rows = [row for event in lookup.events if isinstance(event, Step) for row in event.rows]
+    assert {row.num_fed - row.num_pending for row in rows} == {0}
+    assert set(trace_folds.passes_saved(lookup.events)) == {"look-up"}
+
+
+def test_the_controls_move_ar_with_lookup_no_more_than_plain_ar(handlers: Handlers) -> None:
+    wanted = DecodeSettings(tau=0.3, block_size=7, lossless=False, temperature=0.5, seed=3)
+    assert settings_for(LOOKUP, wanted) == replace(AR_LOOKUP, temperature=0.5, seed=3)
+    stream = handlers.live.run("b", asked(view=[LOOKUP], pace=4))
+    next(stream)
+    handlers.live.steer("b", asked(tau=0.5, block_size=4, lossless=False))
+    trace = lane_trace(last(stream), LOOKUP)
+    steps = [step for step, _ in folds.row_steps(trace.events)]
+    assert {step.settings for step in steps} == {trace.header.settings}
