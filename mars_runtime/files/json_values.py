@@ -13,6 +13,7 @@ from pydantic import FailFast, Field, PlainValidator, Strict, ValidationError
 from pydantic_core import ErrorDetails
 
 MAX_INT = 2**31 - 1
+MAX_SECONDS = 1e9  # the square of which is finite
 NO_LIST = "expected a list that is not too long"
 NO_OBJECT = "expected an object"
 NO_TEXT = "expected a string"
@@ -63,12 +64,12 @@ def as_real(value: Any) -> float:
 
 
 def as_seconds(value: Any) -> float:
-    """Return the value if it is a finite number of at least 0. Raises ValueError or
+    """Return the value if it is a number from 0 to MAX_SECONDS. Raises ValueError or
     OverflowError.
     """
     seconds = as_real(value)
-    if seconds < 0:
-        raise ValueError("seconds cannot be negative")
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise ValueError(f"seconds must be between 0 and {MAX_SECONDS:g}")
     return seconds
 
 

@@ -24,6 +24,7 @@ LETTERS: dict[Source, str] = {
 }
 """Source of a token -> the letter that represents this source in a trace line."""
 
+MIN_SECONDS = 1e-12  # of all passes together; less has no meaningful mean
 NUM_PARTS = 8
 """Number of parts into which ``spread`` divides a run to compare their mean pass times."""
 STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
@@ -116,7 +117,7 @@ def spread(clocks: Sequence[float]) -> float:
     clocks: the time at the end of each pass, in seconds since the start of the first one.
     """
     num = min(NUM_PARTS, len(clocks))
-    if num < 2 or not clocks[-1]:
+    if num < 2 or clocks[-1] < MIN_SECONDS:
         return math.nan
     ends = [part * len(clocks) // num for part in range(num + 1)]
     at = [0.0, *(clocks[end - 1] for end in ends[1:])]
