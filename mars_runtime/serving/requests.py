@@ -114,6 +114,7 @@ MaxTokens = Annotated[
     NumTokens | Literal[-1] | None,
     Field(description="maximum number of tokens in an answer; null or -1 for as many as fit"),
 ]
+NumChoices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
 Stops = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]],
@@ -205,11 +206,11 @@ class CompletionBody(SampledBody):
     prompt_field: ClassVar[str]
     max_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     max_completion_tokens: MaxTokens = RECOMMENDED.max_new_tokens
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = Field(
+    n: NumChoices = Field(
         1,
         description="number of answers to each prompt; each has the seed of the one before plus 1",
     )
-    best_of: int | None = Field(None, description="must equal n")
+    best_of: NumChoices | None = Field(None, description="must equal n")
 
     @cached_property
     def settings(self) -> DecodeSettings:
