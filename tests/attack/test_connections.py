@@ -163,9 +163,8 @@ def test_a_stream_may_take_longer_than_a_request(place: Place, seconds: float) -
 
 def test_a_body_has_a_second_more_for_each_50_kb_that_came(place: Place, seconds: float) -> None:
     size = 100_000
-    body = b'{"model": "' + b"x" * (size - 13) + b'"}'
     with connection(place) as client:
-        client.sendall(HEAD + b"content-length: %d\r\n\r\n" % size + body[: size // 2])
+        client.sendall(HEAD + b"content-length: %d\r\n\r\n" % size + b" " * (size // 2))
         time.sleep(seconds + 0.5 * (size / 2) / limits.BODY_RATE)
-        client.sendall(body[size // 2 :])
+        client.sendall(b" " * (size // 2))
         assert client.recv(65536).split()[1] == b"400"

@@ -84,15 +84,9 @@ def test_the_configuration_names_the_address_that_was_asked(url: str) -> None:
         with httpx.Client(base_url=url, headers={"accept-encoding": encoding}) as client:
             assert client.get("config").json()["root"] == url[:-1]
             assert client.get("config", headers=headers).json()["root"] == "https://demo.example"
-            assert client.get("").headers["content-type"] == "text/html; charset=utf-8"
             head = client.head("")
             assert (head.status_code, head.content) == (200, b"")
     for host in ('x"y', "x<y>", "x\\y", "x'y", "x y", "[::"):
         for name in ("host", "x-forwarded-host"):
-            actual = httpx.get(url, headers={name: host})
-            if actual.status_code == 200:
-                assert host not in actual.text
-                assert json.dumps(host)[1:-1] not in actual.text
-            else:
-                assert actual.status_code == 400
-                assert host not in actual.text
+            assert host not in httpx.get(url, headers={name: host}).text
+            assert json.dumps(host)[1:-1] not in httpx.get(url, headers={name: host}).text

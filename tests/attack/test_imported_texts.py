@@ -47,18 +47,14 @@ def changed(value: Any, rng: random.Random) -> Any:
 def mutated(lines: list[str], rng: random.Random) -> str:
     """Lines of JSON in which one thing is wrong: a value, a line or some characters."""
     at = rng.randrange(len(lines))
-    kind = rng.random()
-    if kind < 0.6:
-        lines = [*lines[:at], json.dumps(changed(json.loads(lines[at]), rng)), *lines[at + 1 :]]
-    elif kind < 0.7:
-        lines = lines[:at] + lines[at + 1 :]
-    elif kind < 0.8:
-        lines = [*lines[:at], lines[rng.randrange(len(lines))], *lines[at:]]
-    text = "\n".join(lines)
-    if kind >= 0.8:
+    new = json.dumps(changed(json.loads(lines[at]), rng))
+    kinds = [[new], [new], [new], [], [lines[at], rng.choice(lines)], [lines[at]]]
+    kind = rng.choice(kinds)
+    text = "\n".join([*lines[:at], *kind, *lines[at + 1 :]])
+    if kind is kinds[-1]:
         at = rng.randrange(len(text))
-        cut = rng.randrange(8)
-        text = text[:at] + "".join(rng.choices('{}[]",:0\x00é\u2028', k=3)) + text[at + cut :]
+        odd = "".join(rng.choices('{}[]",:0\x00é\u2028', k=3))
+        text = text[:at] + odd + text[at + rng.randrange(8) :]
     return text
 
 
@@ -84,9 +80,7 @@ def test_a_changed_trace_is_a_trace_or_a_sentence(is_full_attack: bool) -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize(
-    "text", ["\n" * 40_000, "\n" * MOST, " \n" * (MOST // 2)], ids=["some", "many", "spaced"]
-)
+@pytest.mark.parametrize("text", ["\n" * MOST, " \n" * (MOST // 2)], ids=["many", "spaced"])
 def test_blank_lines_cost_nothing(text: str) -> None:
     began = time.monotonic()
     assert list(read_import(text, MOST)) == ["error"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,34 +14,18 @@ from mars_runtime.tasks.sandbox import passes
 
 CASES: list[sandbox.Case] = [([1], 3), ([-2], 0)]
 ATTACKS = {
-    "match": """
-def f(x):
-    match x:
-        case int(real=r):
-            return r + 2
-""",
-    "match a class by its attributes": """
+    "match": "def f(x):\n    match x:\n        case int(real=r):\n            return r + 2",
+    "match a frame": """
 def f(x):
     match (i for i in [1]):
         case object(gi_frame=frame):
-            match frame:
-                case object(f_back=back):
-                    return back
+            return frame.f_back
 """,
-    "except*": """
-def f(x):
-    try:
-        return x.nothing
-    except* ValueError as group:
-        return x + 2
-""",
+    "except*": "def f(x):\n    try:\n        return x.n\n    except* ValueError:\n        return 3",
     "walrus": "def f(x):\n    return (y := x) + 2",
-    "yield": "def f(x):\n    yield x + 2",
     "await": "async def f(x):\n    return x + 2",
-    "assert": "def f(x):\n    assert x\n    return x + 2",
     "delete": "def f(x):\n    del x\n    return 3",
     "decorator": "@print\ndef f(x):\n    return x + 2",
-    "endless words": "def f(x):\n    return [].index('x' * 10 ** 8)",
     "endless answer": "def f(x):\n    return 'x' * 10 ** 8",
 }
 
@@ -105,12 +89,6 @@ def test_one_is_judged_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError
 
     monkeypatch.setattr(sandbox.subprocess, "run", counted)
-    judges = [
-        threading.Thread(target=passes, args=("def f(x):\n    return x", "f", CASES))
-        for _ in range(12)
-    ]
-    for judge in judges:
-        judge.start()
-    for judge in judges:
-        judge.join(60)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda _: passes("def f(x):\n    return x", "f", CASES), range(12)))
     assert most == 1

@@ -21,8 +21,6 @@ def test_no_run_is_lost(tmp_path: Path) -> None:
     document = json.loads(out.read_text(encoding="utf-8"))
     assert document["lost"] == []
     assert {"single", "race"} <= document["ended"].keys()
-    assert document["stopped"]["stop"] >= 1
-    assert len(document["memory_mib"]) >= 10
     assert code == (document["growth"] > soaking.MAX_GROWTH)
 
 

@@ -28,23 +28,6 @@ def assert_error(run: Run) -> None:
     assert (end.reason, end.message[-1]) == ("error", ".")
 
 
-def test_who_survives_until_the_worker_dies_ends_with_an_error() -> None:
-    """A run that ended well before it must not lend its end to the others."""
-    script = Script(fails_at={2: 5}, error=SystemExit())
-    start = threading.Event()
-    script.start = start
-    engine = Engine(script)
-    done, dying, beside = (engine.submit(request(token, 3 if token == 1 else FOREVER))
-                           for token in (1, 2, 3))  # fmt: skip
-    start.set()
-    assert all(run.wait(60) for run in (done, dying, beside))
-    assert last(done) == End("limit")
-    for run in (dying, beside):
-        assert_error(run)
-    assert not engine.is_alive
-    engine.close()
-
-
 def test_a_forward_that_hangs_ends_its_runs_and_those_that_wait() -> None:
     gate = threading.Event()
     engine = Engine(Script(gate=gate), max_runs=1, max_turn_seconds=0.1)
