@@ -53,7 +53,7 @@ def test_a_folder_known_to_the_page(
 
 def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> None:
     """Use the page behind the proxy, or in a frame of the page that is opened: a race with its
-    charts, Review, the tour, a run as a file. Fails on script errors and on requests to
+    charts, Review, a run as a file. Fails on script errors and on requests to
     anywhere else."""
     address = proxy.address
     context = shared().browser.new_context(
@@ -77,7 +77,6 @@ def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> No
     race_with_charts(frame)
     open_tab(frame, "review")
     frame.wait_for_selector(".mars-review[data-phase=ready] .rv-pane >> nth=1")
-    present(page, frame)
     replay_opens(page, frame, folder / "run.html")
     page.goto("about:blank")
     outside = [url for url in requests if not url.startswith((address, "data:", "blob:", "about:"))]
@@ -93,15 +92,6 @@ def race_with_charts(frame: playwright.Frame) -> None:
     frame.wait_for_selector(f"{ROOT}[data-state=finished]")
     frame.locator("#race [data-chart=time]").evaluate("node => node.scrollIntoView()")
     frame.wait_for_function(HAS_PLOT)
-
-
-def present(page: playwright.Page, frame: playwright.Frame) -> None:
-    """Open the tour, turn a slide and leave it."""
-    frame.click("#present")
-    frame.wait_for_selector(".mars-present .pr-stage > *")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Escape")
-    frame.wait_for_selector(".mars-present", state="detached")
 
 
 def replay_opens(page: playwright.Page, frame: playwright.Frame, file: Path) -> None:

@@ -60,7 +60,11 @@ def test_a_page_of_another_origin_calls_where_its_origin_is_allowed(
     tmp_path: Path, allowed: str
 ) -> None:
     handlers = make_handlers(
-        tmp_path, ScriptedBackend(TEXT), port=0, api_key="key", allowed_origins=allowed
+        tmp_path,
+        ScriptedBackend(TEXT),
+        port=0,
+        api_key="a-secret-of-its-own",
+        allowed_origins=allowed,
     )
     asked = {"origin": "http://localhost:9", "access-control-request-method": "POST"}
     with page_served(handlers) as url:
