@@ -1,4 +1,4 @@
-"""Serve many requests on one model: submit a request, read its run and change its settings."""
+"""Serve many requests on one model."""
 
 from mars_runtime.engine.engine import Engine, EngineBusy, EngineError
 from mars_runtime.engine.request import CustomDecoderRequest, Request, RequestError

@@ -1,6 +1,5 @@
-"""Interface between the engine and a model on a device, and its implementation for a checkpoint.
-
-torch is imported only inside functions, so ``Run`` and tests of the engine do not need it.
+"""The engine's interface to a model on a device. Imports torch only inside functions, so ``Run``
+and tests of the engine do not need it.
 """
 
 from __future__ import annotations
@@ -34,15 +33,17 @@ SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = MIN_ANSWER
 NO_BLOCKS = "{} was not trained for block diffusion: choose another method."
 NO_BIAS_ID = "The logit bias names token {}, but the ids of this model are below {}."
+DRAFT_TOO_SHORT = (
+    "The draft model supports {} tokens, prompt and answer together: shorten the prompt or request "
+    "fewer tokens."
+)
 PREFILL_ALONE, PREFILL_SHARED = 512, 64
 """Prompt tokens per prefill chunk: PREFILL_SHARED if another run waits to decode."""
 
 
 class Backend(ABC):
-    """A model that decodes.
-
-    Only the engine's worker thread calls its methods, except ``reserve``, ``capacity`` and
-    ``check``, which any thread may call. costs: None if they have not been measured.
+    """A model that decodes. Only the engine's worker thread calls its methods, except ``reserve``,
+    ``capacity``, ``check`` and ``stop_preparing``.
     """
 
     costs: ForwardCosts | None = None
@@ -54,14 +55,11 @@ class Backend(ABC):
 
     @abstractmethod
     def reserve(self, num_rows: int) -> int:
-        """Plan memory for runs that share forward passes and return how many runs fit.
-
-        Called once, before any other method.
-        """
+        """Plan memory for runs that share forward passes and return how many runs fit."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Set threads, allocate memory and warm up. Called once."""
+        """Set threads, allocate memory and warm up."""
 
     def stop_preparing(self) -> None:  # noqa: B027  (optional)
         """Make ``prepare`` raise before its next forward pass. Any thread may call it."""
@@ -76,10 +74,7 @@ class Backend(ABC):
 
     @abstractmethod
     def decode(self, request: AnyRequest, settings: SettingsSource) -> Iterator[Event]:
-        """Decode without sharing forward passes: yield a Prefill, then one Step per pass.
-
-        A Request has one row and stops at ``eos`` or ``limit``. A
-        CustomDecoderRequest may have any number of rows and runs until its decoder ends. A decoder
+        """Decode without sharing forward passes: yield a Prefill, then one Step per pass. A decoder
         that supports checks or a cached prefix returns an ``EventStream``.
         """
 
@@ -91,15 +86,9 @@ class Backend(ABC):
         pass
 
 
-def as_backend(source: Checkpoint | Backend) -> Backend:
-    return source if isinstance(source, Backend) else CheckpointBackend(source)
-
-
 class CheckpointBackend(Backend):
-    """Backend of a loaded checkpoint.
-
-    num_bytes: memory for the prefix cache and for the keys and values of runs that share forward
-        passes; by default, what the device can spare.
+    """num_bytes: memory for the prefix cache and for the keys and values of runs that share forward
+    passes; by default, what the device can spare.
     keeps: whether to use a prefix cache; false for measurements.
     registry_path: the registry that names draft models.
     """
@@ -130,9 +119,6 @@ class CheckpointBackend(Backend):
 
     @property
     def capacity(self) -> int:
-        """The length of a shared row. Exclusive runs, with caches of their own, have the same
-        limit.
-        """
         return self._room.capacity
 
     def _room_for(self, num_rows: int) -> Room:
@@ -170,11 +156,7 @@ class CheckpointBackend(Backend):
             raise RuntimeError("the engine was closed during the warm-up")
 
     def _set_threads(self) -> None:
-        """Set the number of CPU threads for the forward passes of this worker.
-
-        With a native model, PyTorch does little work: a second PyTorch thread would only spin and
-        take processor time from other processes.
-        """
+        """With a native model, a second PyTorch thread would only spin."""
         import torch
 
         from mars_runtime.model.native.model import NativeModel
@@ -208,34 +190,40 @@ class CheckpointBackend(Backend):
             live = [number for number in live if number not in ended]
 
     def warm_up_alone(self) -> tuple[list[int], list[DecodeSettings]]:
-        """Run each available method once, exclusively; return the prompt and the settings used."""
+        """Run each supported method once, exclusively; return the prompt and the settings used."""
         prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
-        candidates = [
-            DecodeSettings(method=name, max_new_tokens=WARM_UP_TOKENS) for name in METHODS
-        ]
-        available = [
-            settings
-            for settings in candidates
-            if _is_available(self._drafts, settings) and self._supports(settings.method)
-        ]
-        for settings in available:
-            for _ in self.decode(Request(prompt, settings), lambda now=settings: now):  # type: ignore[misc]
+        supported = []
+        for name in METHODS:
+            settings = DecodeSettings(method=name, max_new_tokens=WARM_UP_TOKENS)
+            request = Request(prompt, settings)
+            try:
+                self._check_method(request)
+            except RequestError:
+                continue
+            supported.append(settings)
+            for _ in self.decode(request, lambda now=settings: now):  # type: ignore[misc]
                 self._check_stopped()
-        return prompt, available
-
-    def _supports(self, method: str) -> bool:
-        return not METHODS[method].is_alone or self._checkpoint.diffusion_size > 0
+        return prompt, supported
 
     def check(self, request: AnyRequest) -> None:
-        """Raise RequestError if the checkpoint cannot serve the request.
-
-        For example, a token id is outside the vocabulary, the answer does not fit, or the method is
-        not supported. A custom decoder checks its own prompts.
-        """
         check_fits(self._checkpoint.model, request, self.capacity)
-        if not self._supports(request.settings.method):
+        self._check_method(request)
+
+    def _check_method(self, request: AnyRequest) -> None:
+        from mars_runtime.errors import DecodeError
+
+        settings = request.settings
+        if settings.facts.is_alone and not self._checkpoint.diffusion_size:
             raise RequestError(NO_BLOCKS.format(self._checkpoint.name))
-        _check_draft(self._drafts, request)
+        if isinstance(request, CustomDecoderRequest) or not settings.facts.needs_draft_model:
+            return
+        try:
+            draft = self._drafts.find(settings.draft)
+        except DecodeError as error:
+            raise RequestError(str(error)) from None
+        most = draft.model.config.max_positions
+        if len(request.prompt_ids) + settings.max_new_tokens > most:
+            raise RequestError(DRAFT_TOO_SHORT.format(most))
 
     def batch(self) -> Batch:
         if self._batch is None:
@@ -269,7 +257,6 @@ class CheckpointBackend(Backend):
         )
 
     def begin_run(self) -> None:
-        """Let the run use as many threads as there are idle cores."""
         threads = self._checkpoint.model.threads
         if threads is not None:
             threads.begin_run()
@@ -282,7 +269,6 @@ class CheckpointBackend(Backend):
 
 
 def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
-    """Raise RequestError if a token id is outside the vocabulary or the answer does not fit."""
     from mars_runtime.decoders.base import check_prompt
     from mars_runtime.errors import DecodeError
 
@@ -307,7 +293,7 @@ def check_fits(model: CausalModel, request: AnyRequest, capacity: int) -> None:
 
 
 def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
-    """Add the default draft model of ``target`` to speculative settings that name none, so that a
+    """Name the default draft model of ``target`` in speculative settings that name none, so that a
     trace always names it.
     """
     if not settings.facts.needs_draft_model or settings.draft:
@@ -333,41 +319,9 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
     return DraftModels(find, checkpoint.block_size)
 
 
-def _check_draft(models: DraftModels, request: AnyRequest) -> None:
-    from mars_runtime.errors import DecodeError
-
-    settings = request.settings
-    if isinstance(request, CustomDecoderRequest) or not settings.facts.needs_draft_model:
-        return
-    try:
-        draft = models.find(settings.draft)
-    except DecodeError as error:
-        raise RequestError(str(error)) from None
-    most, length = draft.model.config.max_positions, len(request.prompt_ids)
-    if length + settings.max_new_tokens > most:
-        raise RequestError(
-            f"The draft model supports {most} tokens, prompt and answer together: shorten the "
-            "prompt or request fewer tokens."
-        )
-
-
-def _is_available(models: DraftModels, settings: DecodeSettings) -> bool:
-    from mars_runtime.errors import DecodeError
-
-    if not settings.facts.needs_draft_model:
-        return True
-    try:
-        models.find("")
-    except DecodeError:
-        return False
-    return True
-
-
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Choose the maximum number of CPU threads; ``model/threads.py`` may lower it for a run.
-
-    It is 1 for a small model, because the operations of its forward pass are too short to split. A
-    native model never uses more; a PyTorch model may use more for long forward passes.
+    """Return the maximum number of CPU threads: 1 for a small model, whose operations are too short
+    to split.
     """
     model, most = checkpoint.model, _default_threads()
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
@@ -376,10 +330,7 @@ def num_threads(checkpoint: Checkpoint) -> int:
 
 @cache
 def _default_threads() -> int:
-    """Return PyTorch's initial number of threads, at most one for each usable core.
-
-    It is cached because a number set in one thread applies to all threads that start later.
-    """
+    """Cached, because a number set in one thread applies to all threads that start later."""
     import torch
 
     from mars_runtime.model.threads import limit_threads
@@ -389,9 +340,7 @@ def _default_threads() -> int:
 
 
 def where(error: BaseException) -> str:
-    """Return a traceback as one log line, innermost frame first, without exception messages, which
-    may contain a prompt.
-    """
+    """Return a traceback as one log line, without messages, which may contain a prompt."""
     links = [error]
     while (cause := links[-1].__cause__ or links[-1].__context__) and cause not in links:
         links.append(cause)
@@ -404,7 +353,6 @@ def where(error: BaseException) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """Return the message for a decoder's error. Errors of this package already have one."""
     if type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return str(error)
     if is_memory_short(error):

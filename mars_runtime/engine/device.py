@@ -1,9 +1,8 @@
-"""Carries out the turns of the scheduler on the device and measures their time.
+"""Carries out the turns of the scheduler on the device and measures their time. Only the worker
+thread uses this module.
 
-Only the worker thread uses this module. If several runs share a forward pass, each run gets a Step
-with the seconds of the whole pass, because each run waited that long. A Prefill has the total time
-of the prompt's chunks; copying keys and values from the prefix cache counts as prefill. Not timed:
-moving paused rows, allocating rows, storing ended rows in the prefix cache, the checks of a step.
+Runs that share a forward pass each get its whole seconds, because each waited that long. Prefill
+includes copies from the prefix cache. Not timed: moving, allocating and storing rows, and checks.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Device:
         self._num_joined = 0
 
     def carry_out(self, turn: DeviceTurn[Run]) -> dict[Run, End]:
-        """Carry out the turn and return the End of each run that ended with it."""
+        """Carry out the turn and return the End of each run that ended with it. Does not raise."""
         try:
             if turn.kind == "step":
                 return self._step(turn.lanes)
@@ -95,10 +94,9 @@ class Device:
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
 
     def _open(self, run: Run) -> None:
-        """Create the decoder of a run and the decoders of the other lanes in its race.
+        """Create the decoders of a run and of the other lanes in its race.
 
-        Lanes of a race are compared, so all must reuse the same number of cached prompt tokens: the
-        smallest that any lane could reuse, before the first lane adds to the prefix cache. A single
+        Lanes of a race are compared, so all reuse the same number of cached prompt tokens. A single
         exclusive run is timed and reuses nothing.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
@@ -115,7 +113,7 @@ class Device:
         return EventStream.of(self._backend.decode(run.request, lambda: run.settings))
 
     def _prefill(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
-        """Prefill the next chunk of a prompt; the chunk is short if other runs wait to decode."""
+        """The chunk is short if other runs wait to decode."""
         batch, request = self._open_batch(), run.request
         assert isinstance(request, Request), "a shared run has a Request"
         if run not in self._numbers:
@@ -136,7 +134,6 @@ class Device:
         return {}
 
     def _step(self, runs: tuple[Run, ...]) -> dict[Run, End]:
-        """Run one forward pass that these runs share, and add its Step to each of them."""
         batch = self._open_batch()
         numbers = [self._numbers[run] for run in runs]
         batch.gather(numbers)

@@ -1,8 +1,7 @@
 """Engine in this process: serves many runs on one model with one worker thread.
 
-Only the worker thread uses the device and measures time. No clock includes waiting, the pauses of
-slow motion, or the readers of events. If the worker dies or hangs in a forward pass, every run ends
-with an error and ``is_alive`` becomes false.
+Only the worker thread uses the device and measures time. If it dies or hangs in a forward pass,
+every run ends with an error and ``is_alive`` becomes false.
 """
 
 from __future__ import annotations
@@ -65,10 +64,6 @@ class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
 
 
 class BaseEngine(ABC):
-    """Serves runs on one model, in this process (``Engine``) or on a device that is leased for each
-    run (``leased/``).
-    """
-
     def __init__(self, max_runs: int, max_waiting: int) -> None:
         self._scheduler: Scheduler[Run] = Scheduler(max_runs, max_waiting)
         self._observers: list[Observer] = []
@@ -91,16 +86,14 @@ class BaseEngine(ABC):
 
     @property
     def busy_limits(self) -> tuple[float, int]:
-        """The limits of tau, and of B in lossless mode, that the queue imposes (``busy.py``)."""
+        """The limits of tau, and of B in lossless mode, that the queue imposes."""
         return 1.0, MAX_BLOCK_SIZE
 
     def observe(self, observer: Observer) -> None:
-        """Call ``observer`` with every event of every run from now on."""
         self._observers.append(observer)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine accepts requests."""
         return not self._is_closed
 
     @property
@@ -114,13 +107,13 @@ class BaseEngine(ABC):
 
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
-        """Return the costs of forward passes on this device, or None if they were not measured.
-        Blocks until the warm-up is complete.
+        """Block until the warm-up is complete; return the costs of forward passes on this device,
+        or None if they were not measured.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End all runs and the engine within one forward pass. Further calls do nothing."""
+        """End all runs and the engine within one forward pass."""
 
     @abstractmethod
     def _check(self, request: AnyRequest) -> None:
@@ -130,7 +123,7 @@ class BaseEngine(ABC):
     def _serve(
         self, requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
     ) -> Sequence[Run]:
-        """Start runs that are scheduled together; a single one may share forward passes."""
+        """Start runs that are scheduled together."""
 
     def _enqueue(
         self, kind: type[R], requests: Sequence[AnyRequest], pace: float, is_shared: bool = False
@@ -151,7 +144,7 @@ class BaseEngine(ABC):
         return runs
 
     def _end(self, run: Run, end: End) -> None:
-        """End a run. Call with the lock held."""
+        """Call with the lock held."""
         run.add(end)
         self._scheduler.finish(run.job, run)
         run.announce_end()
@@ -159,8 +152,8 @@ class BaseEngine(ABC):
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Start a run, which shares forward passes with other runs unless ``is_alone``.
 
-        pace: slow motion: after each forward pass the run pauses ``pace`` times as long as the pass
-            took. No measured time includes the pauses.
+        pace: after each forward pass the run pauses ``pace`` times as long (slow motion, not
+            timed).
         is_alone: for timing; the prefix cache is not used either.
 
         Raises EngineBusy, EngineError, RequestError or SettingsError.
@@ -177,19 +170,15 @@ class BaseEngine(ABC):
         pace: float = 0.0,
         owner: str = "",
     ) -> Run:
-        """Start a run of any decoder (see CustomDecoderRequest), which uses the device exclusively.
-
-        The worker thread calls ``decode``. The run ends with ``limit`` if any row ended at its
-        limit, else with ``repeats`` if any row repeated itself, else with ``eos``. Raises the same
-        errors as ``submit``.
+        """Start a run of any decoder, which uses the device exclusively. The worker thread calls
+        ``decode``. The run ends with ``limit`` if any row did, else with ``repeats`` if any did,
+        else with ``eos``. Raises the same errors as ``submit``.
         """
         return self._serve([CustomDecoderRequest(decode, settings, deadline, owner)], pace)[0]
 
     def race(self, requests: Sequence[AnyRequest], pace: float = 0.0) -> Sequence[Run]:
-        """Start several runs that take turns: the run with the least device time so far is next.
-
-        They share no forward passes and reuse the same number of cached prompt tokens. A single
-        request is served as by ``submit``. Raises the same errors.
+        """Start runs that take turns: the one with the least device time so far is next. They share
+        no forward passes and reuse the same number of cached prompt tokens. Raises the same errors.
         """
         if not 1 <= len(requests) <= MAX_LANES:
             raise RequestError(f"A race must have 1 to {MAX_LANES} runs, got {len(requests)}.")
@@ -200,7 +189,7 @@ class BaseEngine(ABC):
 
 
 class Engine(BaseEngine):
-    """Serves runs on one model. Close the engine, or use it in a ``with`` statement.
+    """Close the engine, or use it in a ``with`` statement.
 
     max_runs: maximum number of active jobs; lower if memory is short. max_waiting: of queued jobs.
     max_turn_seconds: after these seconds of a turn the worker counts as hanging.
@@ -236,12 +225,11 @@ class Engine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """False once the engine is closed, or its worker has died or hangs."""
         return not self._is_closed and not self._is_forked
 
     @property
     def _is_forked(self) -> bool:
-        """Whether this is a child process, which has no worker; locks may be held forever."""
+        """A forked process has no worker, and its locks may be held forever."""
         return os.getpid() != self._process
 
     @property
@@ -281,9 +269,7 @@ class Engine(BaseEngine):
         return self._backend.costs
 
     def close(self) -> None:
-        """End all runs and the worker within one forward pass. During the warm-up, wait for at most
-        ``CLOSE_SECONDS``; do nothing in a forked process.
-        """
+        """During the warm-up, wait at most ``CLOSE_SECONDS``; do nothing in a forked process."""
         if self._is_forked:
             return
         with self._condition:
@@ -298,8 +284,8 @@ class Engine(BaseEngine):
             atexit.unregister(self._end_worker)
 
     def _end_worker(self) -> None:
-        """Close the engine at exit and wait for the worker, unless it hangs: ending a daemon thread
-        in a native call unwinds the frames of PyTorch, which aborts the process.
+        """Wait for the worker at exit: ending a daemon thread in a native call unwinds the frames
+        of PyTorch, which aborts the process.
         """
         self.close()
         if not self._is_forked:
@@ -318,7 +304,7 @@ class Engine(BaseEngine):
         self.close()
 
     def _work(self) -> None:
-        """Take turns until the engine is closed. Every run gets an End even if the thread fails."""
+        """Every run gets an End even if the thread fails."""
         last = End("error", DEAD)
         try:
             self._prepare()
@@ -362,8 +348,8 @@ class Engine(BaseEngine):
     def _watch(self) -> None:
         """End the runs of a hanging worker, but keep their device memory, which it may still use.
 
-        Time in which the whole process was suspended (a paused container, a sleeping laptop) does
-        not count: it is the delay with which this thread wakes up.
+        The delay with which this thread wakes up is subtracted: the process was suspended (a paused
+        container, a sleeping laptop).
         """
         beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
         deadline, paused, checked = math.inf, 0.0, time.monotonic()
@@ -383,7 +369,7 @@ class Engine(BaseEngine):
             self._is_over.set()
 
     def _next_turn(self) -> DeviceTurn[Run] | None:
-        """Sleep until a turn is due and return it; return None once the engine is closed."""
+        """Sleep until a turn is due; return None once the engine is closed."""
         with self._condition:
             while not self._is_closed:
                 now = time.monotonic()
@@ -404,6 +390,6 @@ class Engine(BaseEngine):
         self._next_deadline = self._scheduler.next_deadline()
 
     def _finish(self, run: Run, end: End) -> None:
-        """Release the row of a run and end it. Call with the lock held."""
+        """Call with the lock held."""
         self._device.release(run)
         self._end(run, end)

@@ -1,4 +1,4 @@
-"""Header of a run's trace: checkpoint, device, versions and date."""
+"""Header of a run's trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")
-"""Programs for which a header stores the version, because results and times depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,9 @@ def make_header(
     context: Context = ALONE,
     room: int = 0,
 ) -> Header:
-    """Return the header for the trace of ``request``, with the current date.
-
-    about: the checkpoint if it is loaded in this process, else its facts.
-    costs: the costs measured by the engine, if the checkpoint is loaded in this process.
+    """about: the checkpoint if it is loaded in this process, else its facts.
+    costs: as measured by the engine. room: the engine's capacity.
     context: the conversation before the prompt, and the given beginning of the answer.
-    room: the engine's capacity.
     """
     facts = about if isinstance(about, Facts) else facts_of(about, costs)
     return Header(

@@ -1,4 +1,4 @@
-"""Memory for an engine's keys and values: number and length of its rows, fixed at the start."""
+"""Memory for an engine's keys and values, planned once at the start."""
 
 from __future__ import annotations
 
@@ -13,31 +13,25 @@ if TYPE_CHECKING:
     from mars_runtime.model.build import Model
 
 CPU_BYTES = 2**30
-"""Memory for keys and values on a CPU, in bytes."""
 CUDA_SHARE = 0.5
-"""Share of the free GPU memory, after loading the weights, that is used for keys and values.
-
-The rest of the free memory is for races and custom decoder runs, which allocate their own caches.
+"""Share of the free GPU memory for keys and values; the rest is for races and custom decoder runs,
+which allocate their own caches.
 """
 PREFIX_CACHE_SHARE = 0.25
-"""Share of the memory for keys and values that the prefix cache may use (``prefix_cache.py``)."""
+"""Share of that memory for the prefix cache."""
 MIN_ROW_TOKENS = 1024
-"""Minimum length of a row in tokens, unless the model's maximum is lower.
-
-If memory is short, the number of rows is reduced first.
-"""
+"""If memory is short, the number of rows is reduced before the length falls below this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """``num_rows`` rows of ``capacity`` tokens each, prompt and answer together."""
+    """``num_rows`` rows of ``capacity`` tokens, prompt and answer together."""
 
     num_rows: int
     capacity: int
 
 
 def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
-    """Plan up to ``max_rows`` rows, each as long as the model and ``num_bytes`` allow."""
     num_tokens = num_bytes // slot_bytes(model)
     max_length = model.config.max_positions
     min_length = min(max_length, MIN_ROW_TOKENS) + MAX_FED
@@ -46,9 +40,8 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
 
 
 def new_prefix_cache(model: Model, num_bytes: int) -> BlockPrefixCache | None:
-    """Return a prefix cache, or None for a CPU model that is not bitwise: the last bits of its
-    output, which decide near ties, would depend on whether a prefix was cached. On a GPU they vary
-    anyway.
+    """Return None for a CPU model that is not bitwise: its near ties would depend on whether a
+    prefix was cached.
     """
     if not model.is_bitwise and model.device.type == "cpu":
         return None
@@ -58,7 +51,6 @@ def new_prefix_cache(model: Model, num_bytes: int) -> BlockPrefixCache | None:
 
 
 def slot_bytes(model: Model) -> int:
-    """Return the size in bytes of the keys and values of one token."""
     return BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.cache_dtype)
 
 

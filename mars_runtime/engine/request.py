@@ -1,4 +1,4 @@
-"""Requests to the engine: what to decode, with which settings, and until when."""
+"""Requests to the engine."""
 
 from __future__ import annotations
 
@@ -24,20 +24,17 @@ MAX_DEADLINE = 86_400.0
 
 
 class RequestError(MarsError, ValueError):
-    """A request cannot be served; the message is one sentence that explains what to do."""
+    """A request cannot be served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt to decode.
+    """One prompt to decode. Raises RequestError.
 
     deadline: maximum seconds from submission to the end, including waiting and pauses.
-    is_checked: whether steps include AR's choices (RowStep.checks). They are computed after each
-        forward pass, outside its time, but delay the next one.
+    is_checked: whether steps include AR's choices (RowStep.checks), computed outside their time.
     reuses: whether the prefix cache is used; an exclusive run never uses it.
-    owner: the client, such as an address. The scheduler is fair among owners.
-
-    Raises RequestError.
+    owner: the client, such as an address.
     """
 
     prompt_ids: Sequence[int]
@@ -58,12 +55,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class CustomDecoderRequest:
-    """A decoder of any type, with any number of rows, that uses the device exclusively.
+    """A decoder with any number of rows that uses the device exclusively. Raises RequestError.
 
-    decode: receives the model, its vocabulary, the source of settings, and the costs of forward
-        passes on this device (None if not measured). It yields a Prefill and Steps.
-
-    Raises RequestError.
+    decode: yields a Prefill and Steps; the costs are None if not measured.
     """
 
     decode: CustomDecode

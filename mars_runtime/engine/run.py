@@ -1,8 +1,4 @@
-"""Handle of a running request: read its events, change its settings, cancel it.
-
-Any thread may use a handle. It refers to no tensor, cache or decoder, so storing it after the run
-has ended takes only the memory of its events.
-"""
+"""Handle of a running request. Any thread may use it."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ MAX_PACE = 10_000.0
 
 
 class WakeCondition(threading.Condition):
-    """Lock that guards the state shared by the worker and the runs; it also wakes the worker.
+    """Lock that guards the state shared by the worker and the runs.
 
     has_news: whether another thread changed something since the worker last checked.
     """
@@ -27,21 +23,17 @@ class WakeCondition(threading.Condition):
     has_news = False
 
     def wake(self) -> None:
-        """Wake the worker. Call with the lock held."""
+        """Call with the lock held."""
         self.has_news = True
         self.notify_all()
 
 
 class Run(Lane):
-    """A request being served. Iterating yields every event as it is added and ends with the End.
+    """Iterating yields every event as it is added; the last is the End. Polling ``events_since`` a
+    few times a second does not slow down the worker, iterating does.
 
-    clock: device time so far in seconds, without waiting.
     num_sharing: number of other runs that shared its latest forward pass.
-    submitted, began: times on the monotonic clock; began is None before the first turn.
     is_cut: set by its reader when a stop string or stop token ended the answer.
-
-    A reader that draws should poll ``events_since`` a few times a second instead, which does not
-    slow down the worker thread.
     """
 
     def __init__(
@@ -72,9 +64,8 @@ class Run(Lane):
 
     @property
     def settings(self) -> DecodeSettings:
-        """Settings that apply from the next forward pass on; they can be replaced at any time.
-
-        Assigning raises SettingsError, also for more new tokens than at the start.
+        """Settings that apply from the next forward pass on. Assigning raises SettingsError, also
+        for more new tokens than at the start.
         """
         return self._settings
 
@@ -93,10 +84,7 @@ class Run(Lane):
 
     @property
     def pace(self) -> float:
-        """Slow motion of the job: it pauses ``pace`` times as long as each forward pass takes.
-
-        Assigning raises SettingsError if the value is out of range.
-        """
+        """Slow motion of the job (see ``BaseEngine.submit``). Assigning raises SettingsError."""
         return self.job.pace
 
     @pace.setter
@@ -108,19 +96,16 @@ class Run(Lane):
 
     @property
     def num_ahead(self) -> int:
-        """Number of jobs that must end before this run starts."""
         with self._condition:
             return self._scheduler.num_ahead(self.job)
 
     @property
     def is_held_up(self) -> bool:
-        """Whether the run is active but waits while another job uses the device exclusively."""
         with self._condition:
             return self._scheduler.is_held_up(self.job)
 
     @property
     def is_hurried(self) -> bool:
-        """Whether the slow motion of the run is suspended because other jobs are queued."""
         with self._condition:
             return self._scheduler.is_hurried(self.job)
 
@@ -137,13 +122,13 @@ class Run(Lane):
         self._on_change()
 
     def _on_change(self) -> None:
-        """React to a new setting, pace or cancellation; a run on a leased device overrides this."""
+        """Called after a new setting, pace or cancellation."""
 
     def events_since(self, index: int) -> tuple[Event, ...]:
         return tuple(self._events[index:])
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end, at most ``timeout`` seconds; return whether the run has ended."""
+        """Return whether the run has ended, after at most ``timeout`` seconds."""
         return self._over.wait(timeout)
 
     def __iter__(self) -> Iterator[Event]:
@@ -159,10 +144,7 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """Append an event and wake the readers. Only the engine calls this.
-
-        Events after the End are ignored; a hanging worker may still send some.
-        """
+        """Ignores events after the End, which a hanging worker may still send."""
         with self._news:
             if self._events and isinstance(self._events[-1], End):
                 return
@@ -176,15 +158,10 @@ class Run(Lane):
 
 
 Observer = Callable[[Run, Event], None]
-"""Callback for every event of every run.
-
-The engine's worker usually calls it between two forward passes, so it must return immediately and
-must not raise.
-"""
+"""Called by the worker between two forward passes, so it must return immediately and not raise."""
 
 
 def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
-    """Return the runs that were cancelled or have passed their deadlines, with their End events."""
     ends = []
     for run in runs:
         if run.is_cancelled:
@@ -196,7 +173,6 @@ def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
 
 
 def check_pace(pace: float) -> float:
-    """Return ``pace`` as a float. Raises SettingsError if it is out of range."""
     is_real = isinstance(pace, (int, float)) and not isinstance(pace, bool)
     if not is_real or not 0 <= pace <= MAX_PACE:
         raise SettingsError(f"The pace must be a number from 0 (full speed) to {MAX_PACE:g}.")

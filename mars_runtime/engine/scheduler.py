@@ -1,23 +1,17 @@
-"""Scheduler: decides which job uses the device next.
+"""Scheduler: decides which job uses the device next. Has no thread, model or clock.
 
-Bookkeeping without a thread, model, tensor or clock; times are seconds on one monotonic clock. A
-job is the unit of scheduling. A shared job is a single run: all ready shared jobs take part in the
-same forward pass, and between forward passes one prompt is prefilled in chunks. Any other job (the
-lanes of a race, a custom decoder run) is exclusive. Within a race the lane with the least device
-time is next. Rules against starvation:
+A shared job is a single run: all ready shared jobs take part in the same forward pass, and between
+    forward passes one prompt is prefilled in chunks. Any other job (the lanes of a race, a custom
+    decoder run) is exclusive. Rules against starvation:
 
-- Jobs are served in order of submission, up to ``max_active`` at a time. Ready jobs take turns; the
-  least recently served one is next.
-- The order is fair among owners: the n-th job of one owner is not served before the n-th job of
-  another (start-time fair queuing, Goyal, Vin and Cheng 1997, all jobs with weight one), and no
-  owner can fill the queue. So a new owner waits only for jobs that have begun, however many jobs
-  another owner submits.
-- Slow motion: after a forward pass of s seconds, a job with pace N pauses for N * s seconds, during
-  which other jobs use the device. It is suspended while the queue is not empty.
-- An exclusive job at full speed never pauses, so it uses the device until it ends, except for the
-  forward passes of jobs in slow motion. It begins when the earlier shared jobs at full speed have
-  ended, and later jobs at full speed wait for it. So a steady stream of shared jobs cannot starve
-  exclusive ones, and vice versa.
+- Up to ``max_active`` jobs take turns; the least recently served ready job is next.
+- The n-th job of one owner is not served before the n-th job of another (start-time fair queuing,
+  Goyal, Vin and Cheng 1997, all jobs with weight one), and no owner can fill the queue.
+- Slow motion: after a forward pass of s seconds, a job with pace N pauses for N * s seconds. It is
+  suspended while the queue is not empty.
+- An exclusive job at full speed uses the device until it ends, except for the forward passes of
+  jobs in slow motion. It begins when the earlier shared jobs at full speed have ended, and later
+  jobs at full speed wait for it.
 """
 
 from __future__ import annotations
@@ -30,16 +24,17 @@ from typing import Any, Generic, Literal, TypeVar
 
 MAX_OWNERS = 1000  # maximum number of owners remembered after their jobs have ended
 Kind = Literal["alone", "read", "step"]
-"""The next event of a lane of an exclusive job; a chunk of a prompt; a shared forward pass."""
+"""An event of a lane of an exclusive job; a chunk of a prompt; a shared forward pass."""
 
 
 class FullError(Exception):
-    """The job is rejected because the queue is full, or full for this owner."""
+    """The queue is full, or full for this owner."""
 
 
 class Lane:
-    """One run of a job. clock: device time so far in seconds, without waiting.
+    """One run of a job.
 
+    clock: device time so far in seconds, without waiting.
     is_read: whether its prompt is prefilled (shared jobs only).
     """
 
@@ -56,10 +51,7 @@ L = TypeVar("L", bound=Lane)
 
 
 class Job(Generic[L]):
-    """Lanes that are scheduled together, with the same pace. A shared job has a single lane.
-
-    owner: the client that submitted the job; all jobs without an owner count as those of one.
-    """
+    """Lanes that are scheduled together, with the same pace. A shared job has a single lane."""
 
     def __init__(
         self, lanes: Sequence[L], pace: float = 0.0, is_shared: bool = False, owner: str = ""
@@ -83,27 +75,20 @@ class Job(Generic[L]):
 
     @property
     def ready_at(self) -> float:
-        """Time at which the pause after the last pass ends in slow motion."""
         return self._rests_since + self.pace * self._last_seconds
 
     def next_lane(self) -> L:
-        """Return the first unfinished lane with the least device time."""
         return min((lane for lane in self.lanes if not lane.is_finished), key=lambda a: a.clock)
 
     def spend(self, lane: L, seconds: float, now: float, has_rest: bool = True) -> None:
-        """Record that ``lane`` used the device for ``seconds`` until ``now``. A pause of slow
-        motion follows, but not after a prefill, which emits no tokens.
-        """
+        """No pause follows a prefill, which emits no tokens."""
         lane.clock += seconds
         self._rests_since, self._last_seconds = now, seconds if has_rest else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTurn(Generic[L]):
-    """What the device does next, and for which lanes.
-
-    is_waited_for: whether other lanes are ready and wait for the end of this turn.
-    """
+    """is_waited_for: whether other lanes are ready and wait for the end of this turn."""
 
     kind: Kind
     lanes: tuple[L, ...]
@@ -111,8 +96,6 @@ class DeviceTurn(Generic[L]):
 
 
 class Scheduler(Generic[L]):
-    """Serves up to ``max_active`` jobs at a time and queues up to ``max_waiting`` more."""
-
     def __init__(self, max_active: int, max_waiting: int) -> None:
         assert max_active >= 1, "max_active must be at least 1"
         assert max_waiting >= 0, "max_waiting must not be negative"
@@ -138,7 +121,7 @@ class Scheduler(Generic[L]):
         return len(self._waiting)
 
     def add(self, job: Job[L]) -> None:
-        """Activate the job of a request, or put it in the queue. Raises FullError."""
+        """Raises FullError."""
         if len(self._active) >= self.max_active and not self._accepts(job.owner):
             raise FullError
         job.number = self._next_number(job.owner)
@@ -148,10 +131,8 @@ class Scheduler(Generic[L]):
             insort(self._waiting, job, key=_number)
 
     def _next_number(self, owner: str) -> int:
-        """Return the number of the owner's next job; jobs with low numbers run first.
-
-        It is higher than that of each earlier job of this owner, and at least the highest number of
-        a job that has had a turn.
+        """Return a number above those of the owner's earlier jobs, and at least the highest of a
+        job that has had a turn.
         """
         if not len(self):
             self._latest.clear()
@@ -171,16 +152,13 @@ class Scheduler(Generic[L]):
         yield from self._waiting
 
     def num_ahead(self, job: Job[L]) -> int:
-        """Return how many jobs must end before the first turn of this one.
-
-        An active exclusive job may still wait for shared jobs.
-        """
+        """Return how many jobs must end before the first turn of this one."""
         if job in self._waiting:
             return 1 + self._waiting.index(job)
         return len(self._blocking(job)) if job is self._first_exclusive() else 0
 
     def is_held_up(self, job: Job[L]) -> bool:
-        """Whether the job is active but waits while another job uses the device exclusively."""
+        """Whether the job is active but another one uses the device exclusively."""
         return (
             job in self._active
             and job is not self._first_exclusive()
@@ -188,11 +166,6 @@ class Scheduler(Generic[L]):
         )
 
     def next_turn(self, now: float) -> DeviceTurn[L] | None:
-        """Return what to do next, or None if no job is ready.
-
-        The least recently served ready job is next. If it is shared, all other ready shared jobs
-        join.
-        """
         ready = [job for job in self._eligible() if self._ready_at(job) <= now]
         if not ready:
             return None
@@ -217,7 +190,6 @@ class Scheduler(Generic[L]):
         return DeviceTurn("step", decoding, is_waited_for=bool(reading))
 
     def is_hurried(self, job: Job[L]) -> bool:
-        """Whether the job's slow motion is suspended because other jobs are queued."""
         return bool(job.pace and self._waiting) and job in self._active
 
     def _is_slow(self, job: Job[L]) -> bool:
@@ -232,12 +204,12 @@ class Scheduler(Generic[L]):
         )
 
     def _blocking(self, exclusive: Job[L] | None) -> list[Job[L]]:
-        """Return the earlier shared jobs at full speed, which must end before the exclusive job."""
+        """Return the jobs that must end before the exclusive job."""
         older = self._active[: self._active.index(exclusive)] if exclusive else []
         return [job for job in older if job.is_shared and not self._is_slow(job)]
 
     def _eligible(self) -> list[Job[L]]:
-        """Return the jobs that may use the device, including those in a pause of slow motion."""
+        """Include jobs in a pause of slow motion."""
         exclusive = self._first_exclusive()
         if exclusive is None:
             return self._active
@@ -246,7 +218,6 @@ class Scheduler(Generic[L]):
         ]
 
     def next_wake(self) -> float:
-        """Return the time of the end of the next pause or of the next deadline, or infinity."""
         rests = (self._ready_at(job) for job in self._eligible())
         return min((*rests, self.next_deadline()))
 
@@ -259,7 +230,7 @@ class Scheduler(Generic[L]):
             yield from (lane for lane in job.lanes if not lane.is_finished)
 
     def finish(self, job: Job[L], lane: L) -> None:
-        """Finish a lane. When its job is finished, the next queued job becomes active."""
+        """When its job is finished, the next queued job becomes active."""
         lane.is_finished = True
         if not job.is_finished:
             return

@@ -1,8 +1,8 @@
-"""Engine on a device that is leased for each run.
+"""Engine on a device that is leased for each run. Jobs share no forward passes.
 
-Every job is one call of a lease (``worker.py``), which decodes it in another process. For each job
-a thread receives the events and adds them to the runs. Jobs share no forward passes. A run that is
-cancelled or passes its deadline ends immediately, regardless of what the other process is doing.
+Every job is one call of a lease (``worker.py``), which decodes it in another process; a thread adds
+the events to the runs. A run that is cancelled or passes its deadline ends immediately, whatever
+the other process is doing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeasedEngine(BaseEngine):
-    """Serves runs of one checkpoint.
-
-    checkpoint: name of the checkpoint that the other process loads.
+    """checkpoint: name of the checkpoint that the other process loads.
     check: raises RequestError for an invalid request.
     max_runs: maximum number of jobs that use or request a device at once.
     """
@@ -64,7 +62,7 @@ class LeasedEngine(BaseEngine):
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
-        """Return the costs of forward passes on the device, or None before its first lease."""
+        """Return None before the first lease."""
         return self._costs
 
     def close(self) -> None:
@@ -87,7 +85,6 @@ class LeasedEngine(BaseEngine):
         return runs
 
     def _follow(self, runs: Sequence[LeasedRun]) -> None:
-        """Wait until the job of these runs may start, and decode it until it ends."""
         end, job = End("error", LOST), runs[0].job
         try:
             with self._condition:
@@ -105,9 +102,7 @@ class LeasedEngine(BaseEngine):
                 self._end_all(runs, end)
 
     def _call(self, runs: Sequence[LeasedRun]) -> None:
-        """Decode these runs in the process of the leased device until that process has finished.
-        Events of runs that have already ended here are dropped.
-        """
+        """Return when the other process has finished; drop events of runs that have ended here."""
         lock = threading.Lock()
         with TemporaryDirectory(prefix="mars-", ignore_cleanup_errors=True) as folder:
             path = Path(folder, "settings")
@@ -144,7 +139,7 @@ class LeasedEngine(BaseEngine):
         run.add(event)
 
     def _enforce_deadlines(self) -> None:
-        """End runs that were cancelled or passed their deadlines, even if their processes hang."""
+        """End overdue runs, even if their processes hang."""
         with self._condition:
             while not self._is_closed:
                 now = time.monotonic()
@@ -157,7 +152,7 @@ class LeasedEngine(BaseEngine):
                 run.cancel()
 
     def _end_all(self, runs: Sequence[Run], end: End) -> None:
-        """End all of ``runs`` that have not finished. Call with the lock held."""
+        """Call with the lock held."""
         for run in runs:
             if not run.is_finished:
                 self._end(run, end)

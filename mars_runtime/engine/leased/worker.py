@@ -1,8 +1,7 @@
 """Messages to and from the process that uses the leased device, and the worker that decodes there.
 
-A worker stores its backends between calls. Every run of a call uses the device exclusively, so no
-thread or queue is needed. A call and its news are pickled. Settings that change during a call come
-through a file, which the worker reads before each forward pass and while a run pauses.
+A call and its news are pickled. Settings that change during a call come through a file, which the
+worker reads before each forward pass and while a run pauses.
 """
 
 from __future__ import annotations
@@ -34,13 +33,10 @@ POLL_SECONDS = 0.02  # seconds between two reads of the settings while a run pau
 SPARE_SECONDS = 2.0  # runs are ended this many seconds before the requested time is over
 OUT_OF_TIME = "The requested GPU time is used up. Request fewer tokens."
 Open = Callable[[str], Backend]
-"""Returns a backend that is ready to decode, for a checkpoint's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """Current settings of the lanes of a call. is_stopped: for each lane, whether it must end."""
-
     pace: float
     settings: tuple[DecodeSettings, ...]
     is_stopped: tuple[bool, ...]
@@ -73,7 +69,7 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """Device time to request. Unused time is not charged, but must be available."""
+        """Device time to request: unused time is not charged, but must be available."""
         pairs = zip(self.lanes, self.shared.settings, strict=True)
         forwards = sum(_seconds(lane, settings.max_new_tokens) for lane, settings in pairs)
         return min(MOST_SECONDS, START_SECONDS + forwards * (1 + self.shared.pace))
@@ -87,10 +83,8 @@ def _seconds(lane: AnyRequest, num_tokens: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Events as (lane number, event), in order; the first message of a call has the costs.
-
-    An empty News lets the consumer close the stream, which it can do only when it receives
-    something.
+    """Events as (lane number, event), in order; the first message of a call has the costs. An empty
+    one lets the consumer close the stream, which it can do only when it receives something.
     """
 
     events: tuple[tuple[int, Event], ...] = ()
@@ -98,14 +92,13 @@ class News:
 
 
 Decode = Callable[[Call], Generator[News, None, None]]
-"""Decodes a call in this process."""
 
 Lease = Callable[[Call], Generator[News, None, None]]
-"""Decodes a call in another process, on a device leased to it; raises LeaseError."""
+"""Decodes a call in another process; raises LeaseError."""
 
 
 class Worker:
-    """Decodes the calls of leases. open_backend: called once per process and checkpoint."""
+    """Its backends stay open between calls, with their caches."""
 
     def __init__(self, open_backend: Open) -> None:
         self._open = open_backend
@@ -190,7 +183,7 @@ class _Lanes:
 
 
 def open_checkpoint(checkpoint: Checkpoint) -> CheckpointBackend:
-    """Return a warmed-up backend in a newly forked process, without a prefix cache, because the
+    """Return a warmed-up backend in a newly forked process. It has no prefix cache, because the
     process may end before the next prompt.
     """
     import torch
