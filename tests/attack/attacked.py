@@ -12,8 +12,6 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 JSON = {"content-type": "application/json"}
-SECONDS = 2.0
-"""The most that the page, a completion or a run of another address takes during an attack."""
 ATTACKER, OTHER = "127.0.0.2", "127.0.0.9"
 Place = tuple[str, int]
 LIMITED = """

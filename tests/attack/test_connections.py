@@ -6,20 +6,13 @@ import socket
 import sys
 import time
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import httpx
 import pytest
 
 from app.ui.files import file_address
 from mars_runtime.serving import limits, server
-from tests.app.scripted_page import (
-    TEXT,
-    ScriptedBackend,
-    eventually,
-    make_handlers,
-    page_served,
-)
+from tests.app.scripted_page import eventually
 from tests.attack.attacked import Place, connection, place_of, resident
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="127.0.0.2, /proc")
@@ -99,15 +92,6 @@ def test_connections_of_an_address_are_bounded(
         assert b" 503 " in refused
         assert b" 200 " in answer(place, "127.0.0.2")
     assert eventually(lambda: b" 200 " in answer(place))
-
-
-def test_behind_a_trusted_proxy_all_share_an_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "MAX_OF_ADDRESS", 2)
-    handlers = make_handlers(tmp_path, ScriptedBackend(TEXT), port=0, num_proxies=1)
-    with page_served(handlers) as url, ExitStack() as stack:
-        crowd(stack, place_of(url), 5)
 
 
 @pytest.fixture
