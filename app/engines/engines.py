@@ -26,7 +26,7 @@ from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import DEAD, BaseEngine, Engine
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
-from mars_runtime.model.fetch import Progress, download, hub_answers
+from mars_runtime.model.fetch import Progress, download, is_offline
 from mars_runtime.model.files import chosen_weights
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.model.source import Source, resolve
@@ -49,7 +49,6 @@ MAX_WAIT_SECONDS = 120.0  # maximum seconds that loading waits for other checkpo
 CHECK_SECONDS = 0.2
 WAITING = "{} is waiting for memory until runs with other models end…"
 LOADING = "load "  # prefix of the names of loading threads
-HUB_SECONDS = 2.0  # maximum time to wait for the Hub before rendering the page without it
 FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")  # in front of a file name, not for visitors
 FAULT = "The model could not be loaded because of an error in the app. Choose another one."
 # Required memory divided by the size of the weights; decoding and other processes need memory too.
@@ -214,15 +213,14 @@ class Engines:
         """entries: the checkpoints that visitors may choose, with the default first."""
         self.settings = settings
         self.metrics = Metrics()
-        listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
-        self._records = {name: CheckpointRecord(entry) for name, entry in listed.items()}
+        if entries is None:
+            entries = read_entries(settings.checkpoint, settings.offered, settings.offline)
+        self._records = {name: CheckpointRecord(entry) for name, entry in entries.items()}
         self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are loaded one at a time
         for record in self._candidates:
             record.was_absent = self._is_absent(record.entry)
-        self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
-        self._asking: threading.Thread | None = None
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -252,12 +250,6 @@ class Engines:
         bundled = [record for record in others if record.entry.path is not None]
         return [wanted, *chat[:1], *bundled[:1]]
 
-    def offered(self) -> list[str]:
-        """Return the names that visitors may choose. Waits at most HUB_SECONDS for the Hub."""
-        if self._asking is not None:
-            self._asking.join(HUB_SECONDS)
-        return list(self.entries)
-
     def entry(self, checkpoint: object) -> Entry:
         """Return the entry of a checkpoint. Raises RefusalError if it is not listed."""
         if not isinstance(checkpoint, str) or checkpoint not in self._records:
@@ -277,26 +269,9 @@ class Engines:
         """Start loading the checkpoint that visitors get first, and start downloading the
         candidates that are preferred to it.
         """
-        if self._asks_hub:
-            self._asking = threading.Thread(target=self._offer_published, daemon=True)
-            self._asking.start()
-        self._begin_candidates()
-
-    def _begin_candidates(self) -> None:
         candidates = [record.entry.name for record in self._candidates]
         for name in reversed(candidates[: candidates.index(self.default) + 1]):
             self.begin(name)
-
-    def _offer_published(self) -> None:
-        """If the Hub responds, add its small checkpoints to those that visitors may choose."""
-        small = {
-            name: CheckpointRecord(entry)
-            for name, entry in registry().items()
-            if entry.is_small_enough and name not in self._records
-        }
-        if small and hub_answers(HUB_SECONDS):
-            # Replace the dictionary instead of changing it: other threads may iterate over it.
-            self._records = {**self._records, **small}
 
     def arrival(self) -> CheckpointLoad | None:
         """Return the ``CheckpointLoad`` of the configured default checkpoint while visitors get a
@@ -401,7 +376,7 @@ class Engines:
         device = choose_device(self.settings.device)
         if must_compile(device, chosen_dtype(source, device, self.settings.dtype)):
             record.was_absent = True
-            self._begin_candidates()
+            self.open()
             load.say(COMPILING)
             has_native()
             load.say(f"Loading {record.entry.name}…")
@@ -455,7 +430,7 @@ class Engines:
         return LoadedModel(entry, checkpoint, engine)
 
 
-def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
+def read_entries(chosen: str, offered: str = "", offline: bool = False) -> dict[str, Entry]:
     """Return the entries of the checkpoints that visitors may load, by name: ``chosen`` first, then
     ``offered`` (``AppSettings``). Raises AppSettingsError.
     """
@@ -469,16 +444,17 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
         )
     if offered.strip() == ALL:
         names = set(known)
-    elif not offered.strip():
-        names = {name for name, entry in known.items() if entry.hub is None}
-    entries = {first.name: first, **{name: known[name] for name in known if name in names}}
-    for entry in entries.values():
+    for name in (first.name, *sorted(names)):
+        entry = known.get(name, first)
         if entry.hub is not None and entry.revision is None:
             log.warning(
                 "%s follows the branch main of %s; pin its revision in %s",
-                *(entry.name, entry.hub, REGISTRY.name),
+                *(name, entry.hub, REGISTRY.name),
             )
-    return entries
+    if not offered.strip():
+        has_hub = not offline and not is_offline()
+        names = {n for n, it in known.items() if it.hub is None or (it.is_small_enough and has_hub)}
+    return {first.name: first, **{name: known[name] for name in known if name in names}}
 
 
 def _collect() -> None:

@@ -180,7 +180,7 @@ def _controls(tab: LiveTab, engines: Engines) -> None:
         elem_classes="segments",
     )
     controls["checkpoint"] = gr.Dropdown(
-        engines.offered(), value=engines.default, label="Model", elem_id="checkpoint"
+        list(engines.entries), value=engines.default, label="Model", elem_id="checkpoint"
     )
     with gr.Accordion("More", open=False, elem_id="more", elem_classes="pop-up"):
         _more(tab, engines)

@@ -40,7 +40,7 @@ def download(
     """
     while source.missing:
         name = source.base or source.name
-        if offline or _is_offline():
+        if offline or is_offline():
             raise CheckpointError(
                 f"The checkpoint {name} is not on this machine and downloads are switched off: "
                 f"unset {' and '.join(OFFLINE)}, then run python -m mars_runtime fetch {name}."
@@ -166,7 +166,7 @@ def hub_answers(seconds: float) -> bool:
     """Return whether the Hub responds within about ``seconds``; False if downloads are disabled."""
     import httpx
 
-    if _is_offline():
+    if is_offline():
         return False
     try:
         httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=seconds)
@@ -175,7 +175,7 @@ def hub_answers(seconds: float) -> bool:
     return True
 
 
-def _is_offline() -> bool:
+def is_offline() -> bool:
     return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in OFFLINE)
 
 
@@ -193,7 +193,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         source = resolve(args.name)
-        if not _is_offline():
+        if not is_offline():
             source = replace(source, missing=source.origins)
         with Console(stderr=True).status("", spinner="line") as status:
             source = download(source, lambda sentence: status.update(escape(sentence)))

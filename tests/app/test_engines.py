@@ -315,27 +315,11 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     assert load_checkpoint("mars-tiny").model is not None
 
 
-@pytest.mark.parametrize(
-    ("answers", "settings", "num_asked"),
-    [
-        (True, {}, 1),
-        (False, {}, 1),
-        (True, {"offline": True}, 0),
-        (True, {"offered": "ar-tiny"}, 0),
-    ],
-)
-def test_small_published_checkpoints_are_offered_where_the_hub_answers(
-    monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
-) -> None:
-    requests: list[float] = []
-    monkeypatch.setattr(module, "hub_answers", lambda seconds: requests.append(seconds) or answers)
-    engines = Engines(AppSettings(checkpoint="mars-tiny", **settings))
-    monkeypatch.setattr(engines, "begin", lambda name: None)
-    engines.open()
+@pytest.mark.parametrize("settings", [{}, {"offline": True}, {"offered": "ar-tiny"}])
+def test_small_published_checkpoints_are_offered_unless_offline(settings: dict[str, Any]) -> None:
+    entries = read_entries("mars-tiny", **settings)
     small = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
-    offered = {name for name in engines.offered() if "b-blk" in name}
-    assert offered == (small if answers and not settings else set())
-    assert len(requests) == num_asked
+    assert {name for name in entries if "b-blk" in name} == (set() if settings else small)
 
 
 @pytest.mark.parametrize(("is_there", "stands_in"), [(True, "chat"), (False, "tiny")])
