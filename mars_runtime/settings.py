@@ -128,7 +128,7 @@ class DecodeSettings:
     Without lossless there are no drafts, so ``mask_layout`` "every" equals "last". With automatic
     B, "every" lets each forward pass choose the tokens that masks follow. Above temperature 0,
     tokens are sampled with noise that depends on (seed, position). ``top_k``, ``top_p`` and
-    ``min_p`` are applied in this order (``predictions.draw_tokens``). The repetition penalty is
+    ``min_p`` are applied in this order (``predictions.filtered``). The repetition penalty is
     that of transformers' ``generate``, the additive penalties are OpenAI's. ``stop_loops`` ends AR
     and lossless decoding at the same token (``loops.py``).
     """

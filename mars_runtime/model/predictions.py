@@ -151,7 +151,7 @@ def proposals_from_logits(
     """
     table = logits.to(torch.float32, copy=True)
     if any(penalties):
-        _penalise(table, penalties)
+        penalise(table, penalties)
     table.index_fill_(-1, forbidden, -math.inf)
     probabilities = table.softmax(-1)
     count = min(NUM_BEST, table.shape[-1])
@@ -194,50 +194,26 @@ def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return best, which.gather(-1, positions // strip) * strip + positions % strip
 
 
-def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    if any(penalty.first_at is not None for penalty in penalties if penalty):
-        penalise(table, penalties)
-    for logits, penalty in zip(table, penalties, strict=True):
-        for slot, addition in zip(logits, penalty.additions if penalty else (), strict=False):
-            ids = to_device(addition.ids, slot.device)
-            slot.index_add_(0, ids, to_device(addition.amounts, slot.device))
-
-
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place."""
-    slots = table.shape[1]
-    ids, first_positions = _occurring(penalties)
-    num_known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]
-    factors = [penalty.factor if penalty else 1.0 for penalty in penalties]
+    """Change fp32 logits [R, H, V] in place."""
     device = table.device
-    token_ids = to_device(ids, device).unsqueeze(1).expand(-1, slots, -1)
-    is_known = to_device(first_positions, device).unsqueeze(1) < to_device(
-        [row[:slots] for row in num_known], device
-    ).unsqueeze(-1)
-    factor = to_device(factors, device, torch.float32).view(-1, 1, 1)
-    logits_at = table.gather(-1, token_ids)
-    less = torch.where(logits_at < 0, logits_at * factor, logits_at / factor)
-    table.scatter_(-1, token_ids, torch.where(is_known, less, logits_at))
-
-
-def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
-    """Return the tokens of each row's text, int64 [R, N], and their first positions, int32 [R, N].
-    Shorter rows repeat their tokens. A row without a penalty has token 0 with the position NEVER.
-    """
-    rows = []
-    for penalty in penalties:
-        ids, first_positions = np.zeros(1, np.int64), np.full(1, NEVER, np.int32)
-        if penalty is not None and penalty.first_at is not None:
+    for logits, penalty in zip(table, penalties, strict=True):
+        if penalty is None:
+            continue
+        if penalty.first_at is not None:
             first_at = penalty.first_at.numpy()
             occurring = np.flatnonzero(first_at != NEVER)
-            if len(occurring):
-                ids, first_positions = occurring, first_at[occurring]
-        rows.append((ids, first_positions))
-    length = max(len(ids) for ids, _ in rows)
-    # ``np.resize`` repeats the tokens of a row up to the length, which does not change the result.
-    ids = np.stack([np.resize(ids, length) for ids, _ in rows])
-    first_positions = np.stack([np.resize(first_positions, length) for _, first_positions in rows])
-    return torch.from_numpy(ids), torch.from_numpy(first_positions)
+            slots = logits[: len(penalty.known)]
+            known = to_device(penalty.known[: len(slots)], device).unsqueeze(1)
+            is_known = to_device(torch.from_numpy(first_at[occurring]), device) < known
+            ids = to_device(torch.from_numpy(occurring), device)
+            factor = to_device(penalty.factor, device, torch.float32)
+            values = slots.index_select(1, ids)
+            less = torch.where(values < 0, values * factor, values / factor)
+            slots.index_copy_(1, ids, torch.where(is_known, less, values))
+        for slot, addition in zip(logits, penalty.additions, strict=False):
+            ids = to_device(addition.ids, device)
+            slot.index_add_(0, ids, to_device(addition.amounts, device))
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
@@ -265,46 +241,28 @@ def certainty(probabilities: Tensor, num_allowed: int) -> Tensor:
 
 
 def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
-    device = table.device
-    top_ps = [draw.top_p if draw else 1.0 for draw in draws]
-    top_ks = [draw.top_k if draw else 0 for draw in draws]
-    min_ps = [draw.min_p if draw else 0.0 for draw in draws]
-    temperatures = [draw.temperature if draw else 0.0 for draw in draws]
-    seeds = [draw.seed if draw else 0 for draw in draws]
-    width = table.shape[1]
-    known = [list(draw.positions) if draw else [] for draw in draws]
-    positions = [(row + [0] * width)[:width] for row in known]
-    return draw_tokens(
-        table,
-        to_device(temperatures, device),
-        to_device(seeds, device),
-        to_device(positions, device),
+    """Return argmax(logits / T + Gumbel noise), [R, H, 1]: a sample from softmax(logits / T).
+
+    table: fp32 logits [R, H, V]. Rows without a draw get their best token.
+    The noise depends only on seed, position and token (Gumbel-max trick), so every forward pass,
+    slot and batch draws the same sample for a position.
+    """
+    device, width = table.device, table.shape[1]
+    rows = [draw or Draw(0.0, 0, ()) for draw in draws]
+    positions = [([*row.positions] + [0] * width)[:width] for row in rows]
+    top_ps, top_ks = [row.top_p for row in rows], [row.top_k for row in rows]
+    min_ps = [row.min_p for row in rows]
+    temperatures = to_device([row.temperature for row in rows], device).float().view(-1, 1, 1)
+    is_drawn = temperatures > 0
+    scaled = filtered(
+        table / temperatures.where(is_drawn, 1.0),
         to_device(top_ps, device) if min(top_ps) < 1.0 else None,
         top_ks if max(top_ks) > 0 else (),
         to_device(min_ps, device) if max(min_ps) > 0.0 else None,
     )
-
-
-def draw_tokens(
-    table: Tensor,
-    temperatures: Tensor,
-    seeds: Tensor,
-    positions: Tensor,
-    top_ps: Tensor | None = None,
-    top_ks: Sequence[int] = (),
-    min_ps: Tensor | None = None,
-) -> Tensor:
-    """Return argmax(logits / T + Gumbel noise), [R, H, 1]: a sample from softmax(logits / T).
-
-    The noise depends only on seed, position and token (Gumbel-max trick), so every forward pass,
-    slot and batch draws the same sample for a position. table: fp32 logits [R, H, V]. temperatures,
-    seeds: [R]; temperature 0 selects the best token. positions: [R, H], absolute.
-    """
-    is_drawn = (temperatures > 0).view(-1, 1, 1)
-    scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
-    scaled = filtered(table / scale, top_ps, top_ks, min_ps)
-    noise = gumbel(seeds.unsqueeze(1), positions, table.shape[-1]).mul_(is_drawn)
-    return scaled.add_(noise).argmax(-1, keepdim=True)
+    seeds = to_device([row.seed for row in rows], device)
+    noise = gumbel(seeds.unsqueeze(1), to_device(positions, device), table.shape[-1])
+    return scaled.add_(noise.mul_(is_drawn)).argmax(-1, keepdim=True)
 
 
 def filtered(
