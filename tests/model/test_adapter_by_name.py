@@ -108,14 +108,6 @@ def test_the_page_serves_an_adapter_of_the_hub_and_nothing_that_a_visitor_names(
     engines.close()
 
 
-def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
-    tiny = resolve("mars-tiny")
-    adapter = adapter_for(tiny.path, "mars-tiny", tmp_path / "mine")
-    checkpoint = resolve(str(adapter))
-    assert (checkpoint.name, checkpoint.path, checkpoint.adapter) == ("mine", tiny.path, adapter)
-    assert checkpoint.entry == tiny.entry
-
-
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
@@ -135,13 +127,6 @@ def test_a_base_that_cannot_be_used_is_one_sentence(
     with pytest.raises(CheckpointError, match=sentence) as caught:
         download(resolve(ADAPTER))
     assert "\n" not in str(caught.value)
-
-
-def test_a_repository_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "made").mkdir()
-    in_hub_cache(tmp_path / "made", tmp_path, ADAPTER)
-    with pytest.raises(CheckpointError, match="is not on this machine and downloads are switched"):
-        download(resolve(ADAPTER))
 
 
 @pytest.mark.parametrize("name", ["nobody", "../base", "a/b/c", "/etc/passwd", "a b/c", "-x/y"])

@@ -7,10 +7,8 @@ compiled for any processor. Its logits are compared here with those of the porta
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +17,7 @@ from pathlib import Path
 import pytest
 from native_models import NEEDED, TARGETS
 
-from mars_runtime.model.native.library import COMPILERS, FLAGS, PACKAGE, SOURCES
+from mars_runtime.model.native.library import COMPILERS, FLAGS, SOURCES
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 SOURCE = Path(__file__).with_name("native") / "kernels.cpp"
@@ -120,22 +118,4 @@ def test_on_an_emulated_arm_processor(name: str, tmp_path: Path, portable: list[
     compile_kernels(processor.flags, program)
     path, logits = checked([EMULATOR, "-cpu", processor.emulated, str(program)])
     assert path == processor.path
-    assert_near(logits, portable)
-
-
-WINE = "wine64"
-
-
-@pytest.mark.slow
-def test_on_windows_as_wine_runs_it(tmp_path: Path, portable: list[float]) -> None:
-    """Its folder has a space and letters outside ASCII. The first build takes minutes."""
-    wine = shutil.which(WINE) or shutil.which(WINE, path="/usr/lib/wine")
-    if wine is None or importlib.util.find_spec(PACKAGE) is None:
-        pytest.skip(f"{WINE} or {PACKAGE} is not installed")
-    program = tmp_path / "Büro 1" / "kernels.exe"
-    program.parent.mkdir()
-    compiler = sys.executable, "-m", PACKAGE, "c++", "-target", "x86_64-windows-gnu"
-    compile_kernels(("-mcpu=x86_64",), program, compiler)
-    path, logits = checked([wine, str(program)])
-    assert path == "portable"
     assert_near(logits, portable)

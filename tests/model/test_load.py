@@ -20,8 +20,6 @@ from mars_runtime.model.adapter import read_tensors
 from mars_runtime.model.config import (
     CheckpointError,
     ModelConfig,
-    expected_names,
-    expected_shape,
 )
 from mars_runtime.model.load import load_checkpoint, read_weights
 from mars_runtime.model.registry import REGISTRY, registry
@@ -52,14 +50,6 @@ def answer(name: str, **options: Any) -> list[int]:
     prompt = checkpoint.tokenizer.encode_prompt("Hello")
     settings = DecodeSettings(max_new_tokens=12)
     return tokens_of(decode(checkpoint.model, checkpoint.tokenizer, [prompt], lambda: settings))[0]
-
-
-def test_a_folder_loads(random_folder: Path) -> None:
-    checkpoint = load_checkpoint(str(random_folder), device="cpu")
-    assert checkpoint.name == random_folder.name
-    assert checkpoint.model.dtype == torch.float32
-    assert checkpoint.block_size == 4
-    assert len(answer(str(random_folder))) == 12
 
 
 def _drop(name: str) -> Callable[[Path], object]:
@@ -166,35 +156,12 @@ def test_no_cuda_device(random_folder: Path) -> None:
         load_checkpoint(str(random_folder), device="cuda")
 
 
-def test_the_registry_of_this_repository() -> None:
-    entries = registry()
-    assert list(entries)[:2] == ["mars-tiny", "ar-tiny"]
-    for entry in entries.values():
-        assert sum(map(bool, (entry.path, entry.hub, entry.gguf))) == 1
-        assert entry.licence
-        assert entry.note
-        assert 1 <= entry.block_size <= 16
-    assert all(entry.hub.startswith("Xalphinions/") for entry in entries.values() if entry.hub)
-    assert REGISTRY.name == "registry.json"
-
-
 def test_entries_say_of_their_adapters_what_these_say() -> None:
     adapted = [entry for entry in registry().values() if entry.adapter]
     assert adapted
     for entry in adapted:
         said = json.loads((REGISTRY.parent / str(entry.adapter) / "adapter.json").read_text())
         assert (entry.block_size, entry.mask_token) == (said["block_size"], said["mask_token"])
-
-
-def test_a_bundled_entry_is_next_to_the_registry(random_folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "registry.json"
-    entry = {"name": "small", "path": "small", "block_size": 8, "licence": "MIT", "note": "n"}
-    path.write_text(json.dumps([entry]))
-    with pytest.raises(CheckpointError, match="restore it from the repository"):
-        load_checkpoint("small", registry_path=path)
-    shutil.copytree(random_folder, tmp_path / "small")
-    checkpoint = load_checkpoint("small", registry_path=path)
-    assert (checkpoint.name, checkpoint.block_size, checkpoint.licence) == ("small", 8, "MIT")
 
 
 @pytest.mark.parametrize("revision", [None, REVISION])
@@ -253,45 +220,13 @@ QWEN = {
 }
 
 
-QWEN3 = {
-    "model_type": "qwen3",
-    "vocab_size": 151936,
-    "hidden_size": 1024,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 3072,
-    "max_position_embeddings": 40960,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000,
-    "rope_scaling": None,
-    "tie_word_embeddings": True,
-    "attention_bias": False,
-    "hidden_act": "silu",
-    "use_sliding_window": False,
-    "sliding_window": None,
-}
-"""As published with Qwen/Qwen3-0.6B."""
-
-
-def test_a_qwen3_has_as_many_parameters_as_transformers_makes() -> None:
-    from transformers import AutoModelForCausalLM, Qwen3Config
-
-    with torch.device("meta"):
-        theirs = AutoModelForCausalLM.from_config(Qwen3Config(**QWEN3))
-    for given in (QWEN3, {key: QWEN3[key] for key in QWEN3 if key != "head_dim"}):
-        config = ModelConfig.from_dict(given)
-        shapes = {name: expected_shape(name, config) for name in expected_names(config)}
-        wanted = {name: tuple(weight.shape) for name, weight in theirs.named_parameters()}
-        assert shapes == wanted
-
-
 def test_the_published_configuration_reads_as_it_says() -> None:
     config = ModelConfig.from_dict(QWEN | {"model_type": "a2d-qwen2"})
     assert (config.head_dim, config.group, config.rope_theta) == (64, 7, 1e6)
     assert config.attention_bias
     assert config.tie_word_embeddings
+    qwen3 = QWEN | {"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16}
+    assert ModelConfig.from_dict(qwen3 | {"head_dim": None}).head_dim == 128
     of_transformers_5 = {key: value for key, value in QWEN.items() if key != "rope_theta"}
     of_transformers_5["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e6}
     assert ModelConfig.from_dict(of_transformers_5).rope_theta == 1e6
@@ -310,6 +245,7 @@ def test_the_published_configuration_reads_as_it_says() -> None:
         ({"mlp_bias": True}, "biases"),
         ({"model_type": "llama", "attention_bias": True}, "biases in its attention"),
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers"),
         ({"vocab_size": "151936"}, "vocab_size"),
         ({"num_key_value_heads": 3}, "must be a multiple of num_key_value_heads"),
         ({"head_dim": 63}, "head_dim in config.json must be even"),
@@ -348,12 +284,9 @@ def check_like_transformers(folder: Path) -> None:
     "changes",
     [
         {"rope_parameters": SLOW, "rope_scaling": FAST},
-        {"rope_parameters": SLOW, "rope_scaling": DEFAULT},
         {"rope_parameters": SLOW, "rope_scaling": DEFAULT, "rope_theta": 777.0},
-        {"rope_parameters": {"rope_type": "linear", "factor": 2.0}, "rope_scaling": FAST},
         {"rope_parameters": SLOW, "rope_scaling": None, "rope_theta": 777.0},
         {"rope_parameters": None, "rope_scaling": DEFAULT, "rope_theta": 777.0},
-        {"rope_parameters": DEFAULT, "rope_theta": 777.0},
     ],
 )
 def test_positions_turn_as_in_transformers(folder, changes, caplog) -> None:
@@ -373,11 +306,9 @@ SCALED_ROPE = {
 }
 
 
-@pytest.mark.parametrize("is_tied", [True, False])
-@pytest.mark.parametrize("changes", [{}, {"rope_scaling": SCALED_ROPE, "rope_theta": 500000.0}])
-@pytest.mark.parametrize("architecture", ["Llama", "Qwen3"])
+@pytest.mark.parametrize(("architecture", "is_tied"), [("Llama", False), ("Qwen3", True)])
 def test_other_architectures_are_computed_as_in_transformers(
-    tmp_path: Path, architecture: str, changes: dict[str, Any], is_tied: bool
+    tmp_path: Path, architecture: str, is_tied: bool
 ) -> None:
     import transformers
 
@@ -390,33 +321,8 @@ def test_other_architectures_are_computed_as_in_transformers(
         **remaining | {"head_dim": 16, "tie_word_embeddings": is_tied, "initializer_range": 0.25}
     )
     hf_model(shape).save_pretrained(tmp_path)
-    if changes:  # as version 4 writes it
-        edit_config(tmp_path, rope_parameters=None, **changes)
-    check_like_transformers(tmp_path)
-
-
-def test_a_folder_without_the_mask_token_loads_and_proposes_one_token(folder: Path) -> None:
-    wanted = answer(str(folder))
-    path = folder / "tokenizer.json"
-    path.write_text(path.read_text().replace("<|mask|>", "<|tool|>"))
-    checkpoint = load_checkpoint(str(folder), device="cpu")
-    assert checkpoint.block_size == 1
-    assert checkpoint.tokenizer.token_bytes(checkpoint.tokenizer.mask_id) == b"<|tool|>"
-    assert answer(str(folder)) == wanted
-
-
-def test_a_head_size_of_null_is_the_usual_one(tmp_path: Path) -> None:
-    """In Llama; transformers cannot build a Qwen2 of it, where it is read as in Llama."""
-    from transformers import AutoModelForCausalLM, LlamaConfig
-
-    write_checkpoint(tmp_path)
-    keys = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-    keys += ("num_key_value_heads", "intermediate_size", "tie_word_embeddings")
-    raw = json.loads((tmp_path / "config.json").read_text())
-    torch.manual_seed(1)
-    shape = LlamaConfig(**{key: raw[key] for key in keys})
-    AutoModelForCausalLM.from_config(shape).save_pretrained(tmp_path)
-    edit_config(tmp_path, head_dim=None)
+    # As version 4 writes it.
+    edit_config(tmp_path, rope_parameters=None, rope_scaling=SCALED_ROPE, rope_theta=500000.0)
     check_like_transformers(tmp_path)
 
 
@@ -471,8 +377,7 @@ def test_a_weight_in_two_files_is_refused(folder: Path) -> None:
         read_weights(folder)  # which a base of an adapter is read by
 
 
-@pytest.mark.parametrize("has_index", [True, False])
-@pytest.mark.parametrize("name", ["optimizer", "z", "consolidated", "model-00001-of-00002"])
+@pytest.mark.parametrize(("name", "has_index"), [("optimizer", False), ("a-00001-of-00002", True)])
 def test_of_several_sets_of_weights_the_one_of_transformers_is_read(
     folder: Path, name: str, has_index: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -140,15 +140,6 @@ def test_what_is_no_number_names_its_row() -> None:
     assert error.value.rows == (1,)
 
 
-def test_slots_of_ragged_rows_may_be_chosen_one_by_one() -> None:
-    model = native_model("llama")
-    hidden, head = model.hidden(ids_of(2, 4), model.new_cache(2, 8)), torch.tensor([[0, 1], [2, 3]])
-    sampling = SamplingMetadata(FORBIDDEN, ["probability"] * 2)
-    actual = model.predict(hidden, head, sampling)
-    whole = model.predict(hidden, slice(None), sampling)
-    assert actual == [whole[0][:2], whole[1][2:]]
-
-
 def test_what_does_not_fit_or_does_not_exist_is_refused() -> None:
     model = native_model("llama")
     cache = model.new_cache(1, 8)

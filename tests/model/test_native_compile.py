@@ -130,23 +130,6 @@ def test_without_a_compiler_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) 
     assert (Path(__file__).parents[2] / "requirements-compiler.txt").is_file()
 
 
-def test_a_library_that_another_process_has_opened_is_not_replaced(
-    compiler: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows refuses to replace it."""
-    replaced = os.replace
-
-    def replace(source: Path, target: Path) -> None:
-        if target.exists():
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-        replaced(source, target)
-
-    monkeypatch.setattr(os, "replace", replace)
-    with ThreadPoolExecutor(8) as pool:
-        (path,) = set(pool.map(lambda _: compile_library(tmp_path / "kept"), range(8)))
-    assert (path.read_text(), runs(compiler)) == ("whole", 1)
-
-
 def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

