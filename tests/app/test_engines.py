@@ -23,6 +23,7 @@ from app.engines.engines import (
     MemoryShortError,
     State,
     UnavailableError,
+    read_entries,
 )
 from app.handlers import Handlers
 from app.settings import AppSettings
