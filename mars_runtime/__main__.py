@@ -33,7 +33,7 @@ COMMANDS = {
     "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),
     "evaluate": (
         "mars_runtime.lab.evaluation.cli",
-        "measure accuracy and tokens per forward pass over τ and B",
+        "measure accuracy and tokens per forward pass of several methods",
     ),
     "verify": ("mars_runtime.lab.verification", "check that lossless decoding emits AR's tokens"),
     "benchmark": (

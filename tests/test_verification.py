@@ -10,18 +10,15 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.lab import verification
-from mars_runtime.lab.evaluation.measure import decode_in_batches
 from mars_runtime.lab.verification import (
     Mismatch,
-    compare_with_ar,
+    compare_all,
     first_difference,
     lossless_methods,
 )
 from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 
-AR = DecodeSettings("ar", 1.0, 1)
-LOSSLESS = DecodeSettings(tau=0.0, lossless=True)
 PROMPTS = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
 
 
@@ -34,19 +31,16 @@ def echo(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterator
         yield Step((step,))
 
 
-def test_a_law_that_is_kept_has_no_mismatch() -> None:
-    expected = decode_in_batches(echo, PROMPTS, AR, 1)
-    held = compare_with_ar(echo, PROMPTS, LOSSLESS, 1, expected)
-    assert (held.num_prompts, held.num_tokens, held.num_forwards) == (3, 9, 3)
-    assert held.mismatches == ()
-
-
-def test_a_law_that_is_broken_says_where() -> None:
-    expected = decode_in_batches(echo, PROMPTS, AR, 1)
+def test_a_broken_law_says_where_and_ar_is_compared_in_batches_only() -> None:
     counts: list[int] = []
-    held = compare_with_ar(echo, PROMPTS, LOSSLESS, 4, expected, counts.append)
-    assert held.mismatches == (Mismatch(prompt=1, place=1, expected=5, found=50),)
-    assert sum(counts) == 3
+    ar, *lossless = compare_all(echo, PROMPTS, 24, lambda label: counts.append)
+    assert (ar.settings.method, ar.batch_size, ar.mismatches) == ("ar", 4, ())
+    assert (ar.num_prompts, ar.num_tokens, ar.num_forwards) == (3, 9, 3)
+    assert len(lossless) == 2 * len(lossless_methods(24))
+    for row in lossless:
+        wrong = (Mismatch(prompt=1, place=1, expected=5, found=50),)
+        assert row.mismatches == (wrong if row.batch_size == 4 else ())
+    assert sum(counts) == 3 * (2 + len(lossless))
 
 
 def test_wrong_arguments_get_one_sentence(

@@ -17,7 +17,7 @@ import pytest
 
 from mars_runtime.__main__ import main
 from mars_runtime.files.outputs import OutputError, only_writer, write_text
-from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.lab.evaluation.measure import LINE
 from tests.attack.attacked import printed
 
 MEASURING = {
@@ -151,19 +151,22 @@ def test_nothing_begun_is_left_on_a_full_disk(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-GOOD = {"num_tokens": 3, "num_forwards": 2, "is_ended": True, "is_right": None, "output_id": "a",
-        "taken": [2, 1], "offered": [4, 4], "text": "x"}  # fmt: skip
+GOOD = {"tokens": [3, 4, 0], "taken": [2, 1], "is_ended": True, "is_looped": False}
+CHANGES = ({"tokens": [3, "4", 0]}, {"tokens": [True, 4, 0]}, {"tokens": []}, {"taken": [2]},
+           {"taken": []}, {"is_ended": "yes"}, {"is_ended": None})  # fmt: skip
+BROKEN = [
+    *(b"\x00\xff\xfe", b"[" * 100_000, b"[]", b"7"),
+    *(b'{"key": ["a"], "outputs": []}', b'{"key": "k", "outputs": 5}'),
+    b'{"key": "k", "outputs": ["text"]}',
+    *(json.dumps({"key": "k", "outputs": [GOOD | change]}).encode() for change in CHANGES),
+]
 
 
-def test_broken_lines_of_finished_cells_are_passed_over(tmp_path: Path) -> None:
-    changes = ({"num_tokens": "3"}, {"num_forwards": 0}, {"is_right": "yes"}, {"text": None})
-    outcomes: list[object] = [5, ["text"], *([{**GOOD, **it}] for it in (*changes, {"later": 1}))]
-    lines = [json.dumps({"key": "k", "outcomes": it}).encode() for it in outcomes]
-    good = json.dumps({"key": "good", "outcomes": [GOOD]}).encode()
-    path = tmp_path / "cells.jsonl"
-    path.write_bytes(b"\n".join([b"\x00\xff\xfe", b"[" * 100_000, b"[]", b"7", *lines, good]))
-    store = CellStore(path)
-    assert (store.get("k"), store.get("a"), bool(store.get("good"))) == (None, None, True)
+def test_damaged_lines_of_stored_outputs_are_told_from_good_ones() -> None:
+    for line in BROKEN:
+        with pytest.raises(ValueError, match=r"validation error"):
+            LINE.validate_json(line, strict=True)
+    assert LINE.validate_json(json.dumps({"key": "k", "outputs": [GOOD]}), strict=True).outputs
 
 
 def ended(words: list[str], out: IO[str], err: IO[str] | int) -> tuple[int, bytes]:

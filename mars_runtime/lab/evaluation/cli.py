@@ -1,8 +1,8 @@
 """``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass.
 
-Every combination of the settings on the command line is measured, for example ``--taus 0.5 0.8 0.95
---block-sizes 2 4 8``. After an interruption, the same command continues the run. Chat models answer
-open-ended requests, which have no checker, so they get no accuracy.
+Every checkpoint decodes the prompts with AR and with all methods, for example ``--methods
+tau={0.5,0.8},B={2,4}`` in bash. After an interruption, the same command continues the run. Chat
+models answer open-ended requests, which have no checker, so they get no accuracy.
 """
 
 from __future__ import annotations
@@ -10,76 +10,60 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from mars_runtime.decoders.methods import AUTO, METHODS
 from mars_runtime.display.terminal import progress_bars
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
-from mars_runtime.lab.evaluation.grid import Grid, GridCell
-from mars_runtime.lab.evaluation.measure import Outcome
+from mars_runtime.lab.evaluation.measure import Cell, CellStore
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
-from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.model.source import resolve
-from mars_runtime.settings import MASK_LAYOUTS, BlockSize
+from mars_runtime.review.methods import read_method
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.system.provenance import provenance
-from mars_runtime.tasks import families_for
+from mars_runtime.tasks import families_for, is_open
 
 if TYPE_CHECKING:
     from mars_runtime.lab.evaluation.run import EvalModel
 
-DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
-
-REQUESTS_GRID = Grid(
-    lossless_block_sizes=(4,), mask_layouts=("last", "every"), has_lookup=True, max_new_tokens=128
-)
+CHECKPOINTS = ("ar-tiny", "mars-tiny")
+TASK_METHODS = ("tau=0.95,B=4", "lossless,B=8")
+REQUEST_METHODS = ("tau=0.95,B=4", "lossless,tau=0.3,B=4", "lossless,B=4",
+    "lossless,B=4,mask_layout=every", "ar,lookup", "lossless,B=4,mask_layout=every,lookup",
+)  # fmt: skip
+TASK_TOKENS, REQUEST_TOKENS = 256, 128
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
-        "evaluate", help="measure accuracy and tokens per forward pass over τ and B"
+        "evaluate", help="measure accuracy and tokens per forward pass of several methods"
     )
     add = parser.add_argument
-    several = partial(add, nargs="*", default=None)
-    checkpoints = f"names or folders ({' '.join(DEFAULT_CHECKPOINTS)})"
-    add("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS), help=checkpoints)
+    checkpoints = f"names or folders ({' '.join(CHECKPOINTS)})"
+    add("--checkpoints", nargs="+", default=list(CHECKPOINTS), help=checkpoints)
     families = "families of prompts (default: tasks and natural text; requests for a chat model)"
-    several("--families", nargs="+", help=families)
-    add("--prompts", type=int, default=50, help="held-out prompts per family")
-    several("--taus", type=float, help="values of τ for MARS (0.95)")
-    several("--block-sizes", type=block_size, help="values of B for MARS (4)")
-    several("--lossless-taus", type=float, help="values of τ for lossless MARS (0)")
-    sizes = "values of B for lossless MARS (8 for tasks, 4 for requests)"
-    several("--lossless-block-sizes", type=block_size, help=sizes)
-    layouts = "mask layouts of lossless MARS (last for tasks, both for requests)"
-    several("--mask-layouts", nargs="+", choices=MASK_LAYOUTS, help=layouts)
-    has_lookup = "also measure prompt lookup (only for requests)"
-    lookup = argparse.BooleanOptionalAction
-    add("--lookup", dest="has_lookup", action=lookup, default=None, help=has_lookup)
-    several(
-        "--methods", nargs="+", choices=METHODS, help="methods to measure in addition to AR (mars)"
+    add("--families", nargs="+", help=families)
+    add("--prompts", type=int, default=50, help="held-out prompts per family (%(default)s)")
+    methods = (
+        f"methods to measure in addition to AR ({' '.join(TASK_METHODS)}; for requests "
+        f"{' '.join(REQUEST_METHODS)})"
     )
-    several("--drafts", nargs="+", help="draft checkpoints for speculative decoding")
-    limit = "maximum number of tokens per answer (256 for tasks, 128 for requests)"
-    add("--max-new-tokens", type=int, default=None, help=limit)
+    add("--methods", nargs="+", help=methods)
+    limit = f"tokens of an answer at most ({TASK_TOKENS}, for requests {REQUEST_TOKENS})"
+    add("--max-new-tokens", type=int, help=limit)
     batch = "prompts per batch; affects only memory and time (%(default)s)"
     add("--batch-size", type=int, default=16, help=batch)
     add("--seed", type=int, default=0, help="selects the prompts")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--threads", type=int, default=None, help="CPU threads")
+    add("--threads", type=int, help="CPU threads")
     add("--out", type=path_of, default=Path("runs/evaluation.json"))
     add("--restart", action="store_true", help="discard stored measurements and start again")
-
-
-def block_size(text: str) -> BlockSize:
-    return AUTO if text == AUTO else int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,10 +71,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         return run_or_report(lambda: _run(args, console))
     except KeyboardInterrupt:
-        console.print(
-            "Stopped. Run the same command again to continue.",
-            style="yellow",
-        )
+        console.print("Stopped. Run the same command again to continue.", style="yellow")
         return 130
 
 
@@ -101,18 +82,18 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         )
         for name in args.checkpoints
     }
-    grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in to_evaluate.items()}
+    methods = {name: methods_of(args, name, sets) for name, sets in to_evaluate.items()}
     at_least_one(args, "batch_size", "threads")
     check_file(args.out)
     _check_replaceable(args.out)
-    cells = args.out.with_name(args.out.stem + ".cells.jsonl")
-    check_file(cells)
-    cells.touch()
-    with only_writer(cells):
-        store = CellStore(cells, is_fresh=args.restart)
-        results: dict[GridCell, Sequence[Outcome]] = {}
+    stored = args.out.with_name(args.out.stem + ".cells.jsonl")
+    check_file(stored)
+    stored.touch()
+    with only_writer(stored):
+        store = CellStore(stored, is_fresh=args.restart)
+        results: dict[Cell, Sequence[report.Outcome]] = {}
         for name, prompt_sets in to_evaluate.items():
-            results |= _evaluated(name, grids[name], prompt_sets, store, args, console)
+            results |= _evaluated(name, methods[name], prompt_sets, store, args, console)
         content = document(results, arguments_of(args))
         write_text(args.out, json.dumps(content, ensure_ascii=False, indent=1))
         console.print(report.table(results).to_rich(), crop=False)
@@ -122,41 +103,38 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 def _evaluated(
     name: str,
-    grid: Grid,
+    methods: Sequence[DecodeSettings],
     prompt_sets: Sequence[PromptSet],
     store: CellStore,
     args: argparse.Namespace,
     console: Console,
-) -> dict[GridCell, Sequence[Outcome]]:
+) -> dict[Cell, Sequence[report.Outcome]]:
     from mars_runtime.lab.evaluation.run import evaluate, plan_cells
 
-    model, trained = _load(name, args)
-    limited = grid.limited_to(trained, fills_blocks=model.fills_blocks)
-    if replace(limited, methods=grid.methods) != grid:
-        console.print(f"{name} was trained for B up to {trained}. Larger values are skipped.")
-    cells = plan_cells(model, limited, prompt_sets)
-    results: dict[GridCell, Sequence[Outcome]] = {}
+    model = _load(name, args)
+    supported = [settings for settings in methods if model.supports(settings)]
+    if len(supported) < len(methods):
+        console.print(f"{name} was trained for B up to {model.largest}. Other methods are skipped.")
+    cells = plan_cells(model, supported, prompt_sets)
+    results: dict[Cell, Sequence[report.Outcome]] = {}
     with progress_bars(console) as progress:
-        bar = progress.add_task(model.name, total=sum(cell.num_prompts for cell in cells))
+        bar = progress.add_task(model.name, total=sum(cell.num_prompts for cell, _ in cells))
         on_rows = partial(progress.advance, bar)
-        for cell, outcomes in evaluate(model, cells, prompt_sets, store, args.batch_size, on_rows):
+        for cell, outcomes in evaluate(model, cells, store, args.batch_size, on_rows):
             results[cell] = outcomes
-            progress.update(bar, description=cell.label)
+            progress.update(bar, description=f"{cell.method} · {cell.family}")
     return results
 
 
-def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
-    """Return the grid; tasks and requests have different defaults. Raises SettingsError."""
-    default = REQUESTS_GRID if all(prompt_set.is_open for prompt_set in prompt_sets) else Grid()
-    values = {field.name: getattr(args, field.name) for field in fields(Grid)}
-    frozen: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in values.items()
-        if value is not None
-    }
-    grid = replace(default, **frozen)
-    list(grid.settings())  # validates all values
-    return grid
+def methods_of(
+    args: argparse.Namespace, name: str, prompt_sets: Sequence[PromptSet]
+) -> list[DecodeSettings]:
+    """Return AR and the methods to measure, each once. Raises SettingsError."""
+    are_open = all(is_open(prompt_set.family) for prompt_set in prompt_sets)
+    limit = args.max_new_tokens or (REQUEST_TOKENS if are_open else TASK_TOKENS)
+    texts = args.methods or (REQUEST_METHODS if are_open else TASK_METHODS)
+    methods = [read_method(text, name, max_new_tokens=limit) for text in ("ar", *texts)]
+    return list(dict.fromkeys(method.settings for method in methods if method.settings))
 
 
 def _check_replaceable(path: Path) -> None:
@@ -176,14 +154,14 @@ def _check_replaceable(path: Path) -> None:
 
 def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **{"kind": "evaluation", "version": 2},
+        **{"kind": "evaluation", "version": 3},
         **provenance(),
         "asked": arguments,
         **report.to_json(results),
     }
 
 
-def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
+def _load(name: str, args: argparse.Namespace) -> EvalModel:
     import torch
 
     from mars_runtime.lab.evaluation.run import eval_model_of
@@ -191,5 +169,4 @@ def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
-    return eval_model_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
+    return eval_model_of(load_checkpoint(name, device=args.device, dtype=args.dtype))

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mars_runtime import tasks
 from mars_runtime.lab.commands import UsageError
-from mars_runtime.lab.evaluation.grid import digest
 from mars_runtime.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts of one family. Averages exclude natural text and open-ended requests."""
-
     family: str
     tasks: tuple[Task, ...]
 
     @property
     def prompts_id(self) -> str:
-        """Hash of the prompts and their expected answers."""
-        return digest([part for task in self.tasks for part in (task.prompt, task.expected)])
-
-    @property
-    def is_open(self) -> bool:
-        return tasks.is_open(self.family)
+        parts = json.dumps([(task.prompt, task.expected) for task in self.tasks])
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def is_right(self, index: int, text: str, *, is_cut: bool) -> bool | None:
         """Return whether the answer is right, or None if unknown."""

@@ -1,4 +1,4 @@
-"""Evaluate a model on all cells of a grid. Stored results are not measured again."""
+"""Evaluate a model on all cells. Stored outputs are not decoded again; all are judged again."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cache
 
 import torch
 
+from mars_runtime import tasks
 from mars_runtime.decoders import diffusion
 from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.decoders.methods import AUTO
 from mars_runtime.engine.backend import draft_models
 from mars_runtime.engine.costs import measure_costs
-from mars_runtime.errors import DecodeError
-from mars_runtime.lab.evaluation.grid import Grid, GridCell
-from mars_runtime.lab.evaluation.measure import Decode, Outcome, decode_in_batches, outcome_of
+from mars_runtime.lab.evaluation.measure import Cell, CellStore, Decode, decode_in_batches
 from mars_runtime.lab.evaluation.prompts import PromptSet
-from mars_runtime.lab.evaluation.store import CellStore
+from mars_runtime.lab.evaluation.report import Outcome
 from mars_runtime.model.files import fingerprint
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.runs.events import Event
@@ -26,8 +26,9 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class EvalModel:
-    """The functions of a checkpoint that an evaluation needs. fills_blocks: whether it was trained
-    for block diffusion.
+    """The functions of a checkpoint that an evaluation needs.
+
+    largest: its largest B. fills_blocks: whether it was trained for block diffusion.
     """
 
     name: str
@@ -36,11 +37,20 @@ class EvalModel:
     encode_prompt: Callable[[str], Sequence[int]]
     decode: Decode
     to_text: Callable[[Sequence[int]], str]
+    largest: int
     fills_blocks: bool = False
+
+    def supports(self, settings: DecodeSettings) -> bool:
+        if settings.facts.is_reference:
+            return True
+        size = settings.block_size
+        is_trained = self.largest > 1 if size == AUTO else size <= self.largest
+        return is_trained and settings.facts.is_alone == self.fills_blocks
 
 
 def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
-    tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    drafting = draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
@@ -50,12 +60,10 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
 
     def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
         if settings.facts.is_alone:
-            return _filled(checkpoint, prompts, settings)
+            size = checkpoint.diffusion_size
+            return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
         known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
-        return decode(
-            *(checkpoint.model, tokenizer, prompts, lambda: settings, known),
-            draft_models=drafting,
-        )
+        return decode(*(model, tokenizer, prompts, lambda: settings, known), draft_models=drafting)
 
     def to_text(tokens: Sequence[int]) -> str:
         return tokenizer.decode([token for token in tokens if token not in tokenizer.eos_ids])
@@ -63,81 +71,66 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
     return EvalModel(
         name=checkpoint.name,
         fingerprint=fingerprint(checkpoint.weight_files),
-        dtype=checkpoint.model.arithmetic,
+        dtype=model.arithmetic,
         encode_prompt=tokenizer.encode_prompt,
         decode=decode_batch,
         to_text=to_text,
+        largest=checkpoint.diffusion_size or checkpoint.block_size,
         fills_blocks=checkpoint.diffusion_size > 0,
     )
 
 
-def _filled(
-    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
-) -> Iterable[Event]:
-    if len(prompts) > 1 or not checkpoint.diffusion_size:
-        raise DecodeError(
-            "Block diffusion needs a batch size of 1 and a checkpoint trained for block diffusion."
-        )
-    model, tokenizer, size = checkpoint.model, checkpoint.tokenizer, checkpoint.diffusion_size
-    return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
-
-
-def plan_cells(model: EvalModel, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
+def plan_cells(
+    model: EvalModel, methods: Iterable[DecodeSettings], prompt_sets: Sequence[PromptSet]
+) -> list[tuple[Cell, PromptSet]]:
     return [
-        GridCell(
-            checkpoint=model.name,
-            fingerprint=model.fingerprint,
-            dtype=model.dtype,
-            family=prompts.family,
-            prompts_id=prompts.prompts_id,
-            num_prompts=len(prompts.tasks),
-            settings=settings,
+        (
+            Cell(
+                checkpoint=model.name,
+                fingerprint=model.fingerprint,
+                dtype=model.dtype,
+                family=prompts.family,
+                prompts_id=prompts.prompts_id,
+                num_prompts=len(prompts.tasks),
+                settings=settings,
+            ),
+            prompts,
         )
-        for settings in grid.settings()
+        for settings in methods
         for prompts in prompt_sets
     ]
 
 
-def evaluate_cell(
-    model: EvalModel,
-    cell: GridCell,
-    prompts: PromptSet,
-    batch_size: int,
-    on_rows: Callable[[int], None] = lambda count: None,
-) -> tuple[Outcome, ...]:
-    """Decode and grade all prompts of a cell. Answers to open-ended requests are cut at a
-    repetition loop, because loops are easy to predict and would inflate the figures.
-    """
-    ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
-    shared = 1 if cell.settings.facts.is_alone else batch_size
-    outputs = decode_in_batches(model.decode, ids, cell.settings, shared, on_rows)
-    if prompts.is_open:
-        outputs = [output.without_loop() for output in outputs]
-    texts = [model.to_text(output.tokens) for output in outputs]
-    return tuple(
-        outcome_of(output, text, prompts.is_right(index, text, is_cut=not output.is_ended))
-        for index, (output, text) in enumerate(zip(outputs, texts, strict=True))
-    )
-
-
 def evaluate(
     model: EvalModel,
-    cells: Sequence[GridCell],
-    prompt_sets: Sequence[PromptSet],
+    cells: Sequence[tuple[Cell, PromptSet]],
     store: CellStore,
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
-) -> Iterator[tuple[GridCell, tuple[Outcome, ...]]]:
-    """Measure all cells without a stored result; store each outcome and yield every cell with its
-    outcomes. on_rows: called with the number of prompts decoded or found in the store.
+) -> Iterator[tuple[Cell, list[Outcome]]]:
+    """Yield every cell with its outcomes. Answers to open-ended requests are cut at a repetition
+    loop, because loops are easy to predict and would inflate the figures.
     """
-    by_family = {prompts.family: prompts for prompts in prompt_sets}
-    for cell in cells:
-        outcomes = store.get(cell.key)
-        if outcomes is None:
-            prompts = by_family[cell.family]
-            outcomes = evaluate_cell(model, cell, prompts, batch_size, on_rows)
-            store.put(cell.key, outcomes, label=cell.label)
+    for cell, prompts in cells:
+        outputs = store.get(cell)
+        if outputs is None:
+            ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
+            shared = 1 if cell.settings.facts.is_alone else batch_size
+            rows = decode_in_batches(model.decode, ids, cell.settings, shared, on_rows)
+            is_open = tasks.is_open(cell.family)
+            outputs = tuple(row.without_loop() if is_open else row for row in rows)
+            store.put(cell, outputs)
         else:
-            on_rows(len(outcomes))
-        yield cell, outcomes
+            on_rows(len(outputs))
+        yield (
+            cell,
+            [
+                Outcome(
+                    output,
+                    prompts.is_right(
+                        index, model.to_text(output.tokens), is_cut=not output.is_ended
+                    ),
+                )
+                for index, output in enumerate(outputs)
+            ],
+        )
