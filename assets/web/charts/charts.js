@@ -18,8 +18,7 @@ export class Charts {
   requested = ""; // the state of the run with which the figures were requested last
 
   /**
-   * @param {HTMLElement} root
-   * @param {HTMLElement} element
+   * @param {HTMLElement} root @param {HTMLElement} element
    * @param {(lane: Lane, pass: number) => void} choose called with the pass that the visitor clicked
    */
   constructor(root, element, choose) {
@@ -33,9 +32,7 @@ export class Charts {
   }
 
   /**
-   * @param {HTMLElement} root
-   * @param {string} key
-   * @param {string} title
+   * @param {HTMLElement} root @param {string} key @param {string} title
    * @param {(lanes: Lane[], c: Colours) => Figure} figure
    * @param {(event: Json) => void} [clicked] given for a figure by pass: called with a clicked point
    */
@@ -56,10 +53,7 @@ export class Charts {
     return { plot, veil, chosen, contained, isByPass: Boolean(clicked) };
   }
 
-  /**
-   * @param {Run | null} run
-   * @param {Playhead | null} playhead
-   */
+  /** @param {Run | null} run @param {Playhead | null} playhead */
   show(run, playhead) {
     this.run = run;
     this.playhead = playhead;
@@ -108,12 +102,7 @@ function passesOfRun(lanes, c) {
   return passesFigure(main, c, lanes.some((lane) => lane.isAr && lane !== main)); // prettier-ignore
 }
 
-/**
- * Places a mark over a span of the horizontal axis; null hides the mark.
- * @param {HTMLElement} mark
- * @param {PlotNode} node
- * @param {Span | null} span
- */
+/** @param {HTMLElement} mark @param {PlotNode} node @param {Span | null} span */
 function placeMark(mark, node, span) {
   const { xaxis, yaxis } = node._fullLayout ?? {};
   mark.hidden = !span || !xaxis || !yaxis;

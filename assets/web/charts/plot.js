@@ -21,8 +21,7 @@ let loading = null;
 
 /**
  * Loads Plotly once for all views of the page. Resolves to null if it cannot be loaded.
- * @param {string} url
- * @returns {Promise<Plotly | null>}
+ * @param {string} url @returns {Promise<Plotly | null>}
  */
 export function loadPlotly(url) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
@@ -49,9 +48,7 @@ export class Plot {
 
   /**
    * @param {HTMLElement} root the element of the view, whose data-plotly is the URL of Plotly
-   * @param {string} key
-   * @param {string} title
-   * @param {(c: Colours) => Figure | null} figure
+   * @param {string} key @param {string} title @param {(c: Colours) => Figure | null} figure
    * @param {Record<string, (event: Json) => void>} [on]
    */
   constructor(root, key, title, figure, on = {}) {
@@ -149,10 +146,7 @@ export const label = (text, x, y, color, more = {}) => ({
   ...more,
 });
 
-/**
- * Returns a text without markup that Plotly would interpret.
- * @param {string} text
- */
+/** Returns a text without markup that Plotly would interpret. @param {string} text */
 export const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 
 const LABEL = 0.2; // height of a label as a share of the figure's height

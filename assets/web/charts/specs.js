@@ -20,8 +20,7 @@ const colourOf = (c, mark) =>
 
 /**
  * Returns the bars of tokens per pass as one path for each source of tokens: Plotly would draw an element for each bar.
- * @param {Step[]} steps
- * @param {Colours} c
+ * @param {Step[]} steps @param {Colours} c
  */
 function bars(steps, c) {
   /** @type {Record<string, string>} */
@@ -52,8 +51,7 @@ const moment = (x, color) => ({
 
 /**
  * Returns the figure of tokens per pass. Vertical lines mark changes of settings.
- * @param {Lane} lane
- * @param {Colours} c
+ * @param {Lane} lane @param {Colours} c
  * @param {boolean} hasAr whether plain AR, which writes one token per pass, runs too
  */
 export function passesFigure(lane, c, hasAr) {
@@ -94,11 +92,7 @@ export function passesFigure(lane, c, hasAr) {
 /** @type {(at: number, steps: Step[]) => Json} on which side of a vertical line its label is */
 const side = (at, steps) => (at > 0.6 * Math.max(LEAST, steps.length) ? { xanchor: "right", xshift: -4 } : {});
 
-/**
- * Returns the figure of tokens by measured time, with a named line for each lane. The time starts after prefill.
- * @param {Lane[]} all
- * @param {Colours} c
- */
+/** @param {Lane[]} all @param {Colours} c */
 export function timeFigure(all, c) {
   const lanes = all.map(upToLoop);
   const most = 1.1 * Math.max(10, ...lanes.map(({ tokens }) => tokens.length));

@@ -30,10 +30,7 @@ export function isDarkAround() {
   return (parent && isLight(getComputedStyle(parent).color)) ?? window.matchMedia(DARK).matches;
 }
 
-/**
- * Calls `changed` when the theme around this document may have changed.
- * @param {() => void} changed
- */
+/** Calls `changed` when the theme around this document may have changed. @param {() => void} changed */
 export function watchAround(changed) {
   window.matchMedia(DARK).addEventListener("change", changed);
   const parent = frame()?.ownerDocument;

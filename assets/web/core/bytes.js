@@ -1,13 +1,9 @@
-// Converts bytes of a byte-level vocabulary to text, and text to a form that can be displayed safely. Pure; no DOM.
+// Pure; no DOM.
 
 /** @param {string} latin1 */
 export const bytesOf = (latin1) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
 
-/**
- * Returns the bytes at the end of `bytes` that belong to an incomplete character.
- * @param {Uint8Array} bytes
- * @returns {Uint8Array<ArrayBuffer>}
- */
+/** Returns the bytes at the end of `bytes` that belong to an incomplete character. @param {Uint8Array} bytes */
 export function incompleteTail(bytes) {
   for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back];
@@ -20,11 +16,7 @@ export function incompleteTail(bytes) {
   return bytes.slice(bytes.length);
 }
 
-/**
- * @param {Uint8Array} first
- * @param {Uint8Array} second
- * @returns {Uint8Array<ArrayBuffer>}
- */
+/** @param {Uint8Array} first @param {Uint8Array} second */
 export function joinBytes(first, second) {
   const all = new Uint8Array(first.length + second.length);
   all.set(first);

@@ -30,10 +30,7 @@ export function coloursOf(root) {
   };
 }
 
-/**
- * Returns a 53-bit hash of a text (cyrb53).
- * @param {string} text
- */
+/** Returns a 53-bit hash of a text (cyrb53). @param {string} text */
 export function hash(text) {
   let [a, b] = [0xdeadbeef, 0x41c6ce57];
   for (let i = 0; i < text.length; i += 1) {

@@ -1,33 +1,19 @@
-// Helpers for the document: create and find elements, change their text, measure positions, handle keys. Strings are
-// always inserted as text, never as markup.
+// Helpers for the document. Strings are always inserted as text, never as markup.
 
 /**
- * Creates an element. given: its class, or its attributes. content: its children.
- * @template {keyof HTMLElementTagNameMap} K
- * @param {K} tag
- * @param {string | Attributes} [given]
- * @param {(string | Node)[]} content
- * @returns {HTMLElementTagNameMap[K]}
+ * @template {keyof HTMLElementTagNameMap} K @param {K} tag @param {string | Attributes} [given]
+ * @param {(string | Node)[]} content @returns {HTMLElementTagNameMap[K]}
  */
 export const make = (tag, given = "", ...content) => filled(document.createElement(tag), given, content);
 
 /**
- * Creates an SVG element. given: its class, or its attributes. content: its children.
- * @template {keyof SVGElementTagNameMap} K
- * @param {K} tag
- * @param {string | Attributes} [given]
- * @param {(string | Node)[]} content
- * @returns {SVGElementTagNameMap[K]}
+ * @template {keyof SVGElementTagNameMap} K @param {K} tag @param {string | Attributes} [given]
+ * @param {(string | Node)[]} content @returns {SVGElementTagNameMap[K]}
  */
 export const shape = (tag, given = "", ...content) =>
   filled(document.createElementNS("http://www.w3.org/2000/svg", tag), given, content);
 
-/**
- * @template {Element} E
- * @param {E} node
- * @param {string | Attributes} given
- * @param {(string | Node)[]} content
- */
+/** @template {Element} E @param {E} node @param {string | Attributes} given @param {(string | Node)[]} content */
 function filled(node, given, content) {
   if (typeof given !== "string") attribute(node, given);
   else if (given) node.setAttribute("class", given);
@@ -38,8 +24,7 @@ function filled(node, given, content) {
 /**
  * Sets only the attributes with a new value, because setting an unchanged attribute would also trigger mutation
  * observers.
- * @param {Element} node
- * @param {Attributes} attributes
+ * @param {Element} node @param {Attributes} attributes
  */
 export function attribute(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -48,12 +33,7 @@ export function attribute(node, attributes) {
   }
 }
 
-/**
- * Creates a button that calls `act` when it is pressed. given: its class, or its attributes.
- * @param {string | Attributes} given
- * @param {string | Node[]} content
- * @param {(event: MouseEvent) => void} act
- */
+/** @param {string | Attributes} given @param {string | Node[]} content @param {(event: MouseEvent) => void} act */
 export function button(given, content, act) {
   const node = make("button", given, ...[content].flat());
   node.type = "button";
@@ -61,12 +41,7 @@ export function button(given, content, act) {
   return node;
 }
 
-/**
- * Creates a toggle button, which calls `act` with its new state.
- * @param {string} text
- * @param {boolean} isOn
- * @param {(isOn: boolean) => void} act
- */
+/** @param {string} text @param {boolean} isOn @param {(isOn: boolean) => void} act */
 export function toggle(text, isOn, act) {
   const node = button({ "aria-pressed": isOn }, text, () => {
     const isNow = node.getAttribute("aria-pressed") !== "true";
@@ -78,9 +53,7 @@ export function toggle(text, isOn, act) {
 
 /**
  * Creates a group that is a single tab stop; the caller handles the arrow keys inside it.
- * @param {string} className
- * @param {string} label
- * @param {(string | Node)[]} content
+ * @param {string} className @param {string} label @param {(string | Node)[]} content
  */
 export const group = (className, label, ...content) =>
   make("div", { class: className, tabindex: 0, role: "group", "aria-label": label }, ...content);
@@ -91,9 +64,7 @@ export const isModified = (event) => event.ctrlKey || event.metaKey || event.alt
 /**
  * Returns the index to which a key moves in a list, null for other keys. targets: the index for each key, clamped to 0
  * to `last`. Prevents the browser's default action for the keys in `targets`.
- * @param {KeyboardEvent} event
- * @param {Record<string, number>} targets
- * @param {number} last
+ * @param {KeyboardEvent} event @param {Record<string, number>} targets @param {number} last
  */
 export function indexForKey(event, targets, last) {
   if (last < 0 || !(event.key in targets)) return null;
@@ -101,12 +72,7 @@ export function indexForKey(event, targets, last) {
   return Math.max(0, Math.min(last, targets[event.key]));
 }
 
-/**
- * Returns the first element that matches a selector. Throws if there is none.
- * @param {ParentNode} root
- * @param {string} selector
- * @returns {HTMLElement}
- */
+/** @param {ParentNode} root @param {string} selector */
 export function find(root, selector) {
   const element = /** @type {HTMLElement | null} */ (root.querySelector(selector));
   if (!element) throw new Error(`There is no element ${selector}.`);
@@ -126,9 +92,7 @@ const PAUSE = 100; // milliseconds between two checks for an element that does n
 /**
  * Calls `query` repeatedly until its result is truthy, then calls `act` with this result. Used for elements that Gradio
  * or a view adds to the page late.
- * @template T
- * @param {() => T | null | undefined} query
- * @param {(result: T) => void} act
+ * @template T @param {() => T | null | undefined} query @param {(result: T) => void} act
  */
 export function whenThere(query, act) {
   const result = query();
@@ -138,8 +102,7 @@ export function whenThere(query, act) {
 
 /**
  * Sets the children of a list. Children that are already at the right index are not moved, so that they keep the focus.
- * @param {Element} list
- * @param {Element[]} nodes
+ * @param {Element} list @param {Element[]} nodes
  */
 export function fill(list, nodes) {
   nodes.forEach((node, i) => {
@@ -150,8 +113,7 @@ export function fill(list, nodes) {
 
 /**
  * Calls `changed` when the theme changes, as long as the view is in the page.
- * @param {Element} root
- * @param {() => void} changed
+ * @param {Element} root @param {() => void} changed
  */
 export function watchTheme(root, changed) {
   const observer = new MutationObserver(() => (root.isConnected ? changed() : observer.disconnect()));
@@ -159,11 +121,7 @@ export function watchTheme(root, changed) {
     observer.observe(node, { attributes: true, attributeFilter: ["class"] });
 }
 
-/**
- * Returns the distance in pixels from the top of a scroller's content to a node in it.
- * @param {Element} scroller
- * @param {Element} node
- */
+/** @param {Element} scroller @param {Element} node */
 export function placeIn(scroller, node) {
   return (
     node.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientTop + scroller.scrollTop
@@ -196,9 +154,7 @@ export async function copied(text) {
 /**
  * Calls `changed`, at the start and at every change, with whether a node is at most `margin` pixels above or below the
  * visible part of the page.
- * @param {Element} node
- * @param {(isInSight: boolean) => void} changed
- * @param {number} [margin]
+ * @param {Element} node @param {(isInSight: boolean) => void} changed @param {number} [margin]
  */
 export function watchSight(node, changed, margin = 0) {
   const options = { rootMargin: `${margin}px 0px` };
@@ -206,11 +162,6 @@ export function watchSight(node, changed, margin = 0) {
   new IntersectionObserver((entries) => changed(Boolean(entries.at(-1)?.isIntersecting)), options).observe(node);
 }
 
-/**
- * Creates an entry of a legend: a sample of a mark, and what the mark means.
- * @param {string} className of the sample
- * @param {string} text
- * @param {string} [sample]
- */
+/** @param {string} className of the sample @param {string} text @param {string} [sample] */
 export const legendItem = (className, text, sample = "text") =>
   make("span", "", make("span", className, sample), ` ${text}`);

@@ -1,5 +1,3 @@
-// Reads a file that the visitor chose, writes CSV tables, and starts downloads.
-
 import { make } from "./dom.js";
 import { COMPUTED } from "./table.js";
 
@@ -39,10 +37,7 @@ function cell(value) {
 /** @type {(text: string, type: string) => Blob} */
 export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
 
-/**
- * @param {string} name
- * @param {Blob} blob
- */
+/** @param {string} name @param {Blob} blob */
 export function download(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
   document.body.append(link);

@@ -1,5 +1,4 @@
-// Computes values from a lane's steps: its figures, its drafts, the passes that each drafter saved, and the position at
-// which the texts of two lanes first differ. Pure; no DOM.
+// Figures and facts of a lane from its steps. Pure; no DOM.
 
 import { loopsAt, upToLoop } from "./loops.js";
 import { FINAL_STOPS } from "./table.js";
@@ -7,7 +6,6 @@ import { FINAL_STOPS } from "./table.js";
 /**
  * Returns the token ids of all drafts that wait for verification after a step, whichever drafter proposed them.
  * @param {Step} step
- * @returns {number[]}
  */
 export function draftIds(step) {
   const byMasks = step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
@@ -15,7 +13,8 @@ export function draftIds(step) {
 }
 
 /**
- * Returns the number of accepted drafts of a step: the emitted tokens whose source is not AR (mars_runtime/runs/annotations.py).
+ * Returns the number of accepted drafts of a step: the emitted tokens whose source is not AR
+ * (mars_runtime/runs/annotations.py).
  * @param {Step} step
  */
 export const acceptedDrafts = ({ sources }) => sources.filter((source) => source !== "ar").length;
@@ -23,8 +22,7 @@ export const acceptedDrafts = ({ sources }) => sources.filter((source) => source
 /**
  * Returns the number of passes that each drafter saved compared with one pass per token, counted until the text begins
  * to repeat itself. In each pass, one token saves nothing: AR's own token or, if all tokens are drafts, the last token.
- * @param {Lane} fullLane
- * @returns {Partial<Record<Source, number>>}
+ * @param {Lane} fullLane @returns {Partial<Record<Source, number>>}
  */
 export function passesSaved(fullLane) {
   const lane = upToLoop(fullLane);
@@ -46,8 +44,7 @@ export function passesSaved(fullLane) {
 /**
  * For block diffusion, returns the state of the current block after the emitted text: for each position the id of the
  * chosen token, or null if the position is still open. Returns [] for other methods and between blocks.
- * @param {Lane} lane
- * @returns {(number | null)[]}
+ * @param {Lane} lane @returns {(number | null)[]}
  */
 export function takenAhead(lane) {
   const last = lane.steps.at(-1);
@@ -67,8 +64,7 @@ export function takenAhead(lane) {
 /**
  * Returns the step that chose a token. In block diffusion this may be an earlier step than the one that emitted the
  * token.
- * @param {Lane} lane
- * @param {Token} token
+ * @param {Lane} lane @param {Token} token
  */
 export function takerOf(lane, { step, position }) {
   const index = step.first + position;
@@ -138,30 +134,19 @@ export const folds = {
   toFirst: (lane) => (lane.steps.length && lane.prefill !== null ? lane.prefill + lane.steps[0].seconds : NaN),
 };
 
-/**
- * Returns the first index from `from` on at which two lanes have different tokens; -1 if there is none.
- * @param {Lane} a
- * @param {Lane} b
- * @param {number} from
- */
+/** @param {Lane} a @param {Lane} b @param {number} from */
 export function divergence(a, b, from) {
   const shared = Math.min(a.tokens.length, b.tokens.length);
   for (let i = from; i < shared; i += 1) if (a.tokens[i].id !== b.tokens[i].id) return i;
   return -1;
 }
 
-/**
- * Returns the position of a lane's last step on a clock; 0 before its first step.
- * @param {Lane} lane
- * @param {Clock} clock
- */
+/** @param {Lane} lane @param {Clock} clock */
 export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
 
 /**
  * Returns how many steps of a lane have ended by a time on a clock (binary search; the ends are in ascending order).
- * @param {Lane} lane
- * @param {number} time
- * @param {Clock} clock
+ * @param {Lane} lane @param {number} time @param {Clock} clock
  */
 export function numUntil(lane, time, clock) {
   let [low, high] = [0, lane.steps.length];
@@ -187,39 +172,23 @@ export function mainLane(run) {
  */
 export const isFirst = ({ name }) => name === "first";
 
-/**
- * Returns about `most` of the steps, evenly spread, and always the last one.
- * @param {Step[]} steps
- * @param {number} most
- */
+/** @param {Step[]} steps @param {number} most */
 export function thinned(steps, most) {
   const stride = Math.max(1, Math.ceil(steps.length / most));
   return steps.filter((_, i) => i % stride === 0 || i === steps.length - 1);
 }
 
-/**
- * Returns the header of a lane. Throws if it was not received yet.
- * @param {Lane} lane
- * @returns {HeaderEvent}
- */
+/** @param {Lane} lane @returns {HeaderEvent} */
 export function headerOf({ header, name }) {
   if (!header) throw new Error(`The lane ${name} has no header yet.`);
   return header;
 }
 
-/**
- * Returns the current settings of a lane. Throws if its header was not received yet.
- * @param {Lane} lane
- * @returns {Settings}
- */
+/** @param {Lane} lane @returns {Settings} */
 export function settingsOf({ settings, name }) {
   if (!settings) throw new Error(`The lane ${name} has no settings yet.`);
   return settings;
 }
 
-/**
- * @template T
- * @param {readonly T[]} list
- * @returns {T}
- */
+/** @template T @param {readonly T[]} list @returns {T} */
 export const lastOf = (list) => list[list.length - 1];

@@ -45,10 +45,7 @@ export class LogReader {
     this.taken += fresh.length;
   }
 
-  /**
-   * Handles a new first line, which begins another run or another part of the same run.
-   * @param {string} head
-   */
+  /** Handles a new first line, which begins another run or another part of the same run. @param {string} head */
   readHead(head) {
     const parsed = JSON.parse(head);
     this.head = head;
@@ -86,10 +83,7 @@ export class LogReader {
 }
 
 export class LineView {
-  /**
-   * @param {HTMLElement} root
-   * @param {Server} server
-   */
+  /** @param {HTMLElement} root @param {Server} server */
   constructor(root, server) {
     this.root = root;
     this.latest = "";
@@ -110,11 +104,7 @@ export class LineView {
   /** @param {Head} _head */
   start(_head) {}
 
-  /**
-   * @param {string} _tag
-   * @param {any} _data
-   * @param {string} _text
-   */
+  /** @param {string} _tag @param {any} _data @param {string} _text */
   line(_tag, _data, _text) {}
 
   clear() {}
@@ -267,10 +257,7 @@ export class PhaseView extends LineView {
     for (const node of this.held) node.style.minHeight = isHeld ? `${node.offsetHeight}px` : "";
   }
 
-  /**
-   * Shows the finding or, if it is empty, the heading of the run.
-   * @param {string} finding
-   */
+  /** Shows the finding or, if it is empty, the heading of the run. @param {string} finding */
   showFinding(finding) {
     put(this.finding, finding || this.heading);
   }
@@ -306,10 +293,8 @@ export class PhaseView extends LineView {
 export const mountOf =
   (View) =>
   /**
-   * @param {HTMLElement} element
-   * @param {{ value: string }} props
-   * @param {(name: string, changed: () => void) => void} watch
-   * @param {Server} [server]
+   * @param {HTMLElement} element @param {{ value: string }} props
+   * @param {(name: string, changed: () => void) => void} watch @param {Server} [server]
    */
   (element, props, watch, server = {}) => {
     const root = find(element, ".mars-race");

@@ -20,8 +20,7 @@ const parts = new WeakMap();
 /**
  * Returns the part of a lane before its text begins to repeat itself. Figures count only this part, because a loop is
  * easy to predict and would inflate them. The last step is cut to its tokens before the loop.
- * @param {Lane} lane
- * @returns {Lane}
+ * @param {Lane} lane @returns {Lane}
  */
 export function upToLoop(lane) {
   const numTokens = loopsAt(lane);
@@ -62,8 +61,7 @@ export function loopText(lanes) {
 /**
  * Returns `sentence`, which describes figures of these lanes. If a text repeats itself, the result begins with the
  * position where the repetition starts.
- * @param {Lane[]} lanes
- * @param {string} sentence
+ * @param {Lane[]} lanes @param {string} sentence
  */
 export function afterLoop(lanes, sentence) {
   const loop = loopText(lanes);

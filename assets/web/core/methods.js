@@ -1,5 +1,3 @@
-// Names and properties of the decoding methods, from the table METHODS (core/table.js).
-
 import { METHODS, SETTINGS } from "./table.js";
 
 /**
@@ -12,10 +10,7 @@ export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
   return isArLookup ? "lookup" : (method ?? "mars");
 }
 
-/**
- * Returns the entry of METHODS for these settings. If this page does not know the method, returns the entry of MARS.
- * @param {Partial<Settings> | null} settings
- */
+/** @param {Partial<Settings> | null} settings */
 export const factsOf = (settings) => METHODS[nameOf(settings ?? {})] ?? METHODS.mars;
 
 /**
@@ -27,10 +22,7 @@ export function isVerified(settings) {
   return Boolean(settings && (isExact || (obeys.includes("lossless") && settings.lossless)));
 }
 
-/**
- * Returns what a method does with these settings: "one token per pass", or what drafts and whether AR verifies it.
- * @param {Settings} settings
- */
+/** @param {Settings} settings */
 export function doesText(settings) {
   const { drafts, isReference, obeys } = factsOf(settings);
   if (isReference) return "one token per pass";

@@ -3,10 +3,7 @@
 
 import { capital, joined } from "./words.js";
 
-/**
- * Describes the position in a run, and which lanes ended before it.
- * @param {Playhead} playhead
- */
+/** @param {Playhead} playhead */
 export function positionText({ run: { lanes }, now, isLive }) {
   const pass = Math.floor(now);
   const most = Math.max(...lanes.map(({ steps }) => steps.length));
@@ -59,10 +56,7 @@ export class Playhead {
     return Math.max(0, ...this.run.lanes.map((lane) => lane.steps[this.shown(lane) - 1]?.clock ?? 0));
   }
 
-  /**
-   * Returns the number of displayed passes of a lane.
-   * @param {Lane} lane
-   */
+  /** Returns the number of displayed passes of a lane. @param {Lane} lane */
   shown(lane) {
     return Math.min(lane.steps.length, Math.floor(this.now));
   }

@@ -24,10 +24,7 @@ export function mountRecordings(address) {
 
 const element = () => document.getElementById("mars-recorded");
 
-/**
- * Calls `act` when the recordings have been loaded or cannot be loaded.
- * @param {() => void} act
- */
+/** Calls `act` when the recordings have been loaded or cannot be loaded. @param {() => void} act */
 export function whenRecorded(act) {
   if (!loading || element()) act();
   else void loading.then(act);
@@ -36,21 +33,14 @@ export function whenRecorded(act) {
 /** @type {Record<string, string> | null} */
 let values = null;
 
-/**
- * Returns a recording as the value of a race view; "" if the page does not contain it.
- * @param {string} name
- */
+/** @param {string} name */
 export function recordedValue(name) {
   const text = element()?.textContent;
   values ??= text ? JSON.parse(text) : null;
   return values?.[name] ?? "";
 }
 
-/**
- * Returns a recording by its name; null if the page does not contain it.
- * @param {string} name
- * @returns {Recording | null}
- */
+/** @param {string} name @returns {Recording | null} */
 export function recording(name) {
   const value = recordedValue(name);
   if (!value) return null;

@@ -9,11 +9,7 @@ const SETS = {
   full: "This browser's storage is full, so this set is lost when you close the page. Export it.",
 };
 
-/**
- * @template T
- * @param {IDBRequest<T>} request
- * @returns {Promise<T>}
- */
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 const settled = (request) =>
   new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
@@ -51,10 +47,7 @@ export class Store {
     this.channel = channelTo(kind.name);
   }
 
-  /**
-   * Calls `listener` when another window of this browser has changed the records.
-   * @param {() => void} listener
-   */
+  /** Calls `listener` when another window of this browser has changed the records. @param {() => void} listener */
   watch(listener) {
     this.channel.onmessage = listener;
   }
@@ -91,10 +84,7 @@ export class Store {
     return settled(database.transaction(this.kind.records).objectStore(this.kind.records).getAll());
   }
 
-  /**
-   * Stores a record. Returns "", or a sentence that explains why the record is only in memory.
-   * @param {R} record
-   */
+  /** Stores a record. Returns "", or a sentence that explains why the record is only in memory. @param {R} record */
   async put(record) {
     const database = await this.open();
     try {
@@ -117,8 +107,7 @@ export class Store {
 
   /**
    * Makes a change and resolves when its transaction has ended, because only then does the browser report a full disk.
-   * @param {IDBDatabase} database
-   * @param {(records: IDBObjectStore) => void} change
+   * @param {IDBDatabase} database @param {(records: IDBObjectStore) => void} change
    */
   write(database, change) {
     return /** @type {Promise<void>} */ (

@@ -32,8 +32,7 @@ export function passesResult({ forwards, baseline, name, differsAt }) {
 /**
  * Returns the result in time, and the two numbers that it is computed from; ["", ""] before anything was measured.
  * mine, other: seconds of the two runs, or of each token. device: "this CPU" or the name of a GPU.
- * @param {Speedup} speedup
- * @param {{ mine: number, other: number, unit: string, device: string }} given
+ * @param {Speedup} speedup @param {{ mine: number, other: number, unit: string, device: string }} given
  * @returns {[value: string, numbers: string]}
  */
 export function timeResult(speedup, { mine, other, unit, device }) {
@@ -49,8 +48,7 @@ export function timeResult(speedup, { mine, other, unit, device }) {
 /**
  * Returns the index of the first token that differs, up to where the texts begin to repeat themselves; -1 if there is
  * none.
- * @param {Lane} lane
- * @param {Lane} other
+ * @param {Lane} lane @param {Lane} other
  */
 export function differsAt(lane, other) {
   const [mine, theirs] = [upToLoop(lane), upToLoop(other)];
@@ -65,11 +63,7 @@ const isComplete = ({ end }) => FINAL.has(end?.reason ?? "");
 /** @param {Lane} lane */
 const nameOf = ({ isAr, title }) => (isAr ? "AR" : title);
 
-/**
- * Returns the device of a run in words.
- * @param {Lane} lane
- * @param {boolean} isRecorded
- */
+/** Returns the device of a run in words. @param {Lane} lane @param {boolean} isRecorded */
 export function deviceOf({ header }, isRecorded) {
   const hardware = header?.hardware || "CPU";
   const device = /\bcores?\b|^CPU$/.test(hardware) ? "CPU" : hardware;
@@ -80,10 +74,7 @@ export function deviceOf({ header }, isRecorded) {
  * Returns the result of a race in its displayed state. kind: "none" before the first pass; "running"; "stopped" if a
  * lane did not complete its text, so there is no verdict; "alone" for one lane; "same" or "different" for texts that
  * are compared. first, rest: the headline. figures: tokens per pass, the lanes that are not in the headline, and time.
- * @param {Lane} main
- * @param {Lane[]} others
- * @param {boolean} [isRecorded]
- * @returns {RaceResult}
+ * @param {Lane} main @param {Lane[]} others @param {boolean} [isRecorded] @returns {RaceResult}
  */
 export function resultOf(main, others, isRecorded = false) {
   const [tokens, forwards] = [folds.tokens(main), folds.forwards(main)];
@@ -151,9 +142,7 @@ function progressText(lanes) {
 
 /**
  * Returns what a pass costs: the milliseconds of a pass, and how many passes of plain AR take as long.
- * @param {Lane} main
- * @param {Lane | undefined} ar
- * @returns {[value: string, numbers: string]}
+ * @param {Lane} main @param {Lane | undefined} ar @returns {[value: string, numbers: string]}
  */
 export function passCost(main, ar) {
   const [mine, theirs] = [main, ar].map((lane) => (lane ? 1000 * folds.secondsPerForward(lane) : NaN));

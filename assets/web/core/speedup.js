@@ -17,10 +17,7 @@ export const UNKNOWN = { kind: "none", ratio: NaN, low: NaN, high: NaN, limit: I
 
 /**
  * Compares the speeds of two runs. limit: the highest possible ratio, such as the ratio of their tokens per pass.
- * @param {Timed} run
- * @param {Timed} baseline
- * @param {number} [limit]
- * @returns {Speedup}
+ * @param {Timed} run @param {Timed} baseline @param {number} [limit] @returns {Speedup}
  */
 export function speedup(run, baseline, limit = Infinity) {
   const margin = Math.hypot(run.spread, baseline.spread, SPEED.apart);
@@ -33,9 +30,9 @@ export function speedup(run, baseline, limit = Infinity) {
 const rateOf = ({ tokens, seconds }) => tokens / seconds;
 
 /**
- * Returns a Speedup from the comparison that the server computed over all rounds (mars_runtime/runs/speedup.py, Rounds).
- * @param {RoundsLine} given
- * @returns {Speedup}
+ * Returns a Speedup from the comparison that the server computed over all rounds (mars_runtime/runs/speedup.py,
+ * Rounds).
+ * @param {RoundsLine} given @returns {Speedup}
  */
 export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
   ...{ kind, ratio: ratio ?? NaN, low: low ?? NaN, high: high ?? NaN, limit: limit ?? Infinity, rounds },
@@ -45,11 +42,7 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
  * Decides how a measured ratio is reported. A ratio clearly above `limit`, which only a busy machine can cause, is not
  * reported; every reported ratio is at most `limit`. kind: "none" (nothing was measured), "short" (too few tokens),
  * "busy", "faster" or "slower" (the whole range is above or below 1), or "same" (the range contains 1).
- * @param {number} ratio
- * @param {number} low
- * @param {number} high
- * @param {number} limit
- * @param {boolean} isShort
+ * @param {number} ratio @param {number} low @param {number} high @param {number} limit @param {boolean} isShort
  * @returns {Speedup}
  */
 function classify(ratio, low, high, limit, isShort) {
@@ -67,9 +60,7 @@ function classify(ratio, low, high, limit, isShort) {
 /**
  * Compares two lanes in their displayed state, counted until a text begins to repeat itself. If the other lane is plain
  * AR, the ratio of their tokens per pass is the limit.
- * @param {Lane} lane
- * @param {Lane} other
- * @returns {Speedup}
+ * @param {Lane} lane @param {Lane} other @returns {Speedup}
  */
 export function laneSpeedup(lane, other) {
   /** @param {Lane} timed */
@@ -82,10 +73,7 @@ export function laneSpeedup(lane, other) {
   return speedup(measured(lane), measured(other), limit);
 }
 
-/**
- * Returns whether a comparison has a factor to report: its whole range is above or below 1.
- * @param {Speedup} given
- */
+/** Returns whether a comparison has a factor to report: its whole range is above or below 1. @param {Speedup} given */
 export const isTimed = ({ kind }) => kind === "faster" || kind === "slower";
 
 /**
@@ -95,20 +83,14 @@ export const isTimed = ({ kind }) => kind === "faster" || kind === "slower";
 export const speedupText = (given) =>
   isTimed(given) ? `${factorText(given.ratio, given)} times as fast` : (SPEED.notes[given.kind] ?? "–");
 
-/**
- * Returns the range of a factor, such as "1.2 to 1.6"; "" if there is no factor.
- * @param {Speedup} given
- */
+/** Returns the range of a factor, such as "1.2 to 1.6"; "" if there is no factor. @param {Speedup} given */
 export function speedupRange(given) {
   if (!isTimed(given)) return "";
   const range = `${factorText(given.low, given)} to ${factorText(given.high, given)}`;
   return given.rounds > 1 ? `median of ${given.rounds} rounds, ${range}` : range;
 }
 
-/**
- * Returns a comparison with its range, such as "1.4 times as fast (1.2 to 1.6)".
- * @param {Speedup} given
- */
+/** Returns a comparison with its range, such as "1.4 times as fast (1.2 to 1.6)". @param {Speedup} given */
 export const speedupSentence = (given) =>
   isTimed(given) ? `${speedupText(given)} (${speedupRange(given)})` : speedupText(given);
 

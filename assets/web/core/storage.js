@@ -1,10 +1,6 @@
-// Access to the browser's local and session storage. If storage is forbidden or full, nothing is stored and no error is
-// thrown.
-
 /**
  * Returns the value stored under a name; empty if there is none.
- * @param {"localStorage" | "sessionStorage"} kind
- * @param {string} name
+ * @param {"localStorage" | "sessionStorage"} kind @param {string} name
  */
 export function stored(kind, name) {
   try {
@@ -16,9 +12,7 @@ export function stored(kind, name) {
 
 /**
  * Stores a value. Returns false if storage is forbidden or full.
- * @param {"localStorage" | "sessionStorage"} kind
- * @param {string} name
- * @param {string} value
+ * @param {"localStorage" | "sessionStorage"} kind @param {string} name @param {string} value
  */
 export function store(kind, name, value) {
   try {
@@ -39,10 +33,7 @@ export function storedBeforeReload(name) {
   return navigation?.type === "navigate" ? "" : stored("sessionStorage", name);
 }
 
-/**
- * Removes everything that was stored.
- * @param {"localStorage" | "sessionStorage"} kind
- */
+/** Removes everything that was stored. @param {"localStorage" | "sessionStorage"} kind */
 export function forget(kind) {
   try {
     window[kind].clear();

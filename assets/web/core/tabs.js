@@ -1,5 +1,4 @@
-// The page's tabs and their addresses, such as #throughput. Gradio renders a tab when it is first
-// opened.
+// Tabs have addresses such as #throughput. Gradio renders a tab when it is first opened.
 
 import { indexForKey, targetOf, whenThere } from "./dom.js";
 
@@ -24,10 +23,7 @@ function knownView(hash) {
 /** @param {string} hash */
 export const hasView = (hash) => knownView(hash) !== null;
 
-/**
- * Returns the view for an address, or the first view.
- * @param {string} hash
- */
+/** Returns the view for an address, or the first view. @param {string} hash */
 export const viewAt = (hash) => knownView(hash) ?? FIRST;
 
 let isOpening = false; // whether this module, not the visitor, is clicking a tab
@@ -49,10 +45,7 @@ function openFold(name) {
   });
 }
 
-/**
- * Opens a tab, or a fold and its tab.
- * @param {string} view
- */
+/** Opens a tab, or a fold and its tab. @param {string} view */
 export function openView(view) {
   addToHistory(view);
   whenThere(
@@ -65,10 +58,7 @@ export function openView(view) {
   );
 }
 
-/**
- * Adds a view to the browser's history, unless it is already the view of the current address.
- * @param {string} view
- */
+/** Adds a view to the browser's history, unless it is already the view of the current address. @param {string} view */
 function addToHistory(view) {
   if (viewAt(location.hash) !== view) history.pushState(null, "", `${location.pathname}${location.search}#${view}`);
 }
@@ -94,10 +84,7 @@ function makeOneTabStop(list) {
 
 const tabsOf = (/** @type {Element} */ list) => /** @type {HTMLElement[]} */ ([...list.querySelectorAll("[role=tab]")]);
 
-/**
- * @param {Element} list
- * @param {KeyboardEvent} event
- */
+/** @param {Element} list @param {KeyboardEvent} event */
 function move(list, event) {
   const all = tabsOf(list);
   const at = all.indexOf(targetOf(event));

@@ -18,8 +18,7 @@ const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filte
 export class Lane {
   /**
    * Builds a lane from raw trace lines, the first of which is its header.
-   * @param {string[]} lines
-   * @param {LaneHead} head
+   * @param {string[]} lines @param {LaneHead} head
    */
   static of(lines, head) {
     const lane = new Lane(head);
@@ -65,10 +64,7 @@ export class Lane {
     this.whole = null; // in a cut lane: the lane from which it was cut
   }
 
-  /**
-   * @param {TraceEvent} event
-   * @param {string} line
-   */
+  /** @param {TraceEvent} event @param {string} line */
   push(event, line) {
     if (event.type === "header") this.readHeader(event);
     else if (event.type === "prefill") this.readPrefill(event);
@@ -104,10 +100,7 @@ export class Lane {
     return ids.slice(ids.length - (this.header?.num_given || 0));
   }
 
-  /**
-   * Decodes one more token. Returns the text that its bytes complete.
-   * @param {number} id
-   */
+  /** Decodes one more token. Returns the text that its bytes complete. @param {number} id */
   decode(id) {
     const bytes = this.bytes(id);
     this.tail = incompleteTail(joinBytes(this.tail, bytes));
@@ -173,12 +166,7 @@ export class Lane {
     });
   }
 
-  /**
-   * @param {Step} step
-   * @param {number} id
-   * @param {number} position
-   * @param {number} count
-   */
+  /** @param {Step} step @param {number} id @param {number} position @param {number} count */
   readToken(step, id, position, count) {
     const isEnd = step.stop === "eos" && position === count - 1;
     const proposal = step.proposals[position];
@@ -202,8 +190,7 @@ export class Lane {
   /**
    * Records a change of settings during the run (a move). Changes in consecutive steps, as from dragging a slider, are
    * recorded as one move.
-   * @param {Step} step
-   * @param {Settings} before
+   * @param {Step} step @param {Settings} before
    */
   readMove(step, before) {
     const last = this.moves[this.moves.length - 1];
@@ -264,11 +251,7 @@ export class Lane {
     return { drafts: read(draftIds(step)), refused: read(refused) };
   }
 
-  /**
-   * Returns the lane as it was after its first `num` steps. The latest cut is cached.
-   * @param {number} num
-   * @returns {Lane}
-   */
+  /** @param {number} num @returns {Lane} */
   at(num) {
     if (num >= this.steps.length) return this;
     if (!this.cut || this.cut.steps.length !== num) {
@@ -295,15 +278,10 @@ export class Lane {
 /**
  * Returns the source of each accepted token. If a line has no sources, all of its tokens are AR's own.
  * @param {RowStep} row
- * @returns {Source[]}
  */
 const sourcesOf = ({ accepted, sources }) => accepted.map((_, i) => SOURCE_LETTERS[sources?.[i] ?? "a"]);
 
-/**
- * Returns the fields of a lane as they were after its first `num` steps.
- * @param {Lane} lane
- * @param {number} num
- */
+/** Returns the fields of a lane as they were after its first `num` steps. @param {Lane} lane @param {number} num */
 function cutOf(lane, num) {
   const steps = lane.steps.slice(0, num);
   const last = steps[num - 1];
@@ -321,8 +299,7 @@ function cutOf(lane, num) {
 
 /**
  * Removes the characters that later tokens appended to the last token with text. Returns that token's index, or -1.
- * @param {Lane} lane
- * @param {Token[]} tokens
+ * @param {Lane} lane @param {Token[]} tokens
  */
 function unjoin(lane, tokens) {
   let [index, length] = [-1, 0];
@@ -336,8 +313,7 @@ function unjoin(lane, tokens) {
 
 /**
  * Returns the bytes of the incomplete character at the end of these tokens; empty if there is none.
- * @param {Lane} lane
- * @param {Token[]} tokens
+ * @param {Lane} lane @param {Token[]} tokens
  */
 function tailOf(lane, tokens) {
   const generated = tokens.slice(-4).filter((token) => !token.isEnd);

@@ -6,11 +6,7 @@
 /** @type {(tag: string, text: string) => string} */
 export const lineOf = (tag, text) => `${tag}\t${text}`;
 
-/**
- * Splits a line into its tag and its text.
- * @param {string} line
- * @returns {[tag: string, text: string]}
- */
+/** Splits a line into its tag and its text. @param {string} line @returns {[tag: string, text: string]} */
 export function parted(line) {
   const tab = line.indexOf("\t");
   return [line.slice(0, tab), line.slice(tab + 1)];
@@ -19,8 +15,7 @@ export function parted(line) {
 /**
  * Returns a whole value: the first line, the lines of the lanes in order, the verdicts on the lanes' answers, and
  * further lines (`more`).
- * @param {RaceHead} head
- * @param {{ name: string, lines: string[], verdict: boolean | null }[]} lanes
+ * @param {RaceHead} head @param {{ name: string, lines: string[], verdict: boolean | null }[]} lanes
  * @param {string[]} [more]
  */
 export function valueOf(head, lanes, more = []) {
@@ -36,8 +31,7 @@ export const statusLine = (note) => lineOf("status", JSON.stringify(note));
 
 /**
  * Parses a whole value into its first line (head) and the tag and text of each further line.
- * @param {string} value
- * @returns {{ head: RaceHead, lines: [tag: string, text: string][] }}
+ * @param {string} value @returns {{ head: RaceHead, lines: [tag: string, text: string][] }}
  */
 export function readValue(value) {
   const [head, ...lines] = value.split("\n");

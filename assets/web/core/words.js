@@ -1,9 +1,6 @@
-// Formats thresholds, figures, counts and sizes as text. Pure functions.
-
 /**
  * Formats a threshold or a share as briefly as possible: 0.95, 1, 0.
- * @param {number} number
- * @param {number} [digits]
+ * @param {number} number @param {number} [digits]
  */
 export function short(number, digits = 2) {
   return String(Number(number.toFixed(digits)));
@@ -19,16 +16,10 @@ export function probability(p) {
 /** @param {number} number */
 const decimals = (number) => (number >= 100 ? 0 : number >= 10 ? 1 : 2);
 
-/**
- * Rounds a number as `figure` prints it.
- * @param {number} number
- */
+/** Rounds a number as `figure` prints it. @param {number} number */
 export const rounded = (number) => Number(number.toFixed(decimals(number)));
 
-/**
- * Formats a number with at most three significant figures and two decimals: 712, 71.2, 7.12.
- * @param {number} number
- */
+/** Formats a number with at most three significant figures and two decimals: 712, 71.2, 7.12. @param {number} number */
 export function figure(number) {
   if (!Number.isFinite(number)) return "–";
   return number >= 100 ? whole(Math.round(number)) : number.toFixed(decimals(number));
@@ -45,19 +36,13 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** @type {(number: number, word: string, words?: string) => string} */
 export const counted = (number, word, words = `${word}s`) => `${whole(number)} ${number === 1 ? word : words}`;
 
-/**
- * Capitalises the first letter of a text; symbols such as τ are not changed.
- * @param {string} text
- */
+/** Capitalises the first letter of a text; symbols such as τ are not changed. @param {string} text */
 export const capitalised = (text) => text.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 
 /** @param {number} seconds */
 export const milliseconds = (seconds) => figure(seconds * 1000);
 
-/**
- * Formats a size in decimal units: 512 bytes, 1.02 MB.
- * @param {number} bytes
- */
+/** Formats a size in decimal units: 512 bytes, 1.02 MB. @param {number} bytes */
 export function memory(bytes) {
   const units = ["bytes", "kB", "MB", "GB"];
   let [size, unit] = [bytes, 0];

@@ -1,5 +1,3 @@
-// Fills "How it works" with its pictures.
-
 import { find, make, put } from "../core/dom.js";
 import { recording, whenRecorded } from "../core/recordings.js";
 import { counted } from "../core/words.js";
@@ -7,9 +5,7 @@ import { Picture } from "./pictures.js";
 
 export const EXPLAINED = "sort-words"; // the recording that the pictures show
 
-/**
- * @param {HTMLElement} element
- */
+/** @param {HTMLElement} element */
 export function mountExplain(element) {
   const root = find(element, ".mars-explain");
   whenRecorded(() => {

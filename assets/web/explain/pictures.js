@@ -27,10 +27,7 @@ function rowOf({ fed, isMask, name, p, kind, fate }) {
 }
 
 export class Picture {
-  /**
-   * @param {Lane} lane
-   * @param {string} kind "ladder", "dial" or "repair"
-   */
+  /** @param {Lane} lane @param {string} kind "ladder", "dial" or "repair" */
   constructor(lane, kind) {
     this.lane = lane;
     this.kind = kind;
@@ -68,10 +65,7 @@ export class Picture {
     if (length) this.show(this.passes[(at + by + length) % length]);
   }
 
-  /**
-   * @param {number} index
-   * @param {number} [tau]
-   */
+  /** @param {number} index @param {number} [tau] */
   show(index, tau = this.tau) {
     Object.assign(this, { index, tau });
     const [rungs, said] = this[/** @type {"ladder" | "dial" | "repair"} */ (this.kind)]();

@@ -4,24 +4,15 @@
 import { draftIds } from "../core/folds.js";
 import { acceptPrefix } from "../folds/whatif.js";
 
-/**
- * Returns the indices of the passes in which AR rejected a draft.
- * @param {Lane} lane
- */
+/** @param {Lane} lane */
 export const repairs = ({ steps }) => steps.flatMap(({ stop, index }) => (stop === "mismatch" ? [index] : []));
 
-/**
- * Returns the drafts that a pass verified.
- * @param {Lane} lane
- * @param {number} index
- */
+/** @param {Lane} lane @param {number} index */
 const draftsOf = ({ steps }, index) => (index ? draftIds(steps[index - 1]) : []);
 
 /**
  * Returns all rows of a pass: its real tokens, which verify the drafts, then its masks.
- * @param {Lane} lane
- * @param {number} index
- * @returns {Rung[]}
+ * @param {Lane} lane @param {number} index @returns {Rung[]}
  */
 export function ladder(lane, index) {
   const { proposals, first, count, drafted, stop } = lane.steps[index];
@@ -44,9 +35,7 @@ export function ladder(lane, index) {
 /**
  * Returns the rows of AR's next token and of the masks, with what would be accepted at a threshold, and the number of
  * them. wrong: the first accepted token that the verified text does not have; meant: the text's token there.
- * @param {Lane} lane
- * @param {number} index
- * @param {number} tau
+ * @param {Lane} lane @param {number} index @param {number} tau
  */
 export function dial(lane, index, tau) {
   const { first, count } = lane.steps[index];
@@ -70,9 +59,7 @@ export function dial(lane, index, tau) {
 
 /**
  * Returns the drafts that a pass verified, each with AR's token at its place.
- * @param {Lane} lane
- * @param {number} index
- * @returns {Rung[]}
+ * @param {Lane} lane @param {number} index @returns {Rung[]}
  */
 export function repair(lane, index) {
   const { count } = lane.steps[index];

@@ -1,5 +1,4 @@
-// Writes runs as files: their names, the lines of the trace, a table of the passes, and a page that replays the run
-// (the server's template with the run's lines).
+// Writes runs as files: the trace, a table of the passes, and a page that replays the run.
 
 import { csvOf } from "../core/files.js";
 import { headerOf, settingsOf } from "../core/folds.js";
@@ -11,11 +10,7 @@ import { dayOf } from "../core/words.js";
 const MOST_NAME = 120; // maximum characters of a file name without its extension
 const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
 
-/**
- * Returns the name of a lane's file, such as mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl.
- * @param {Lane} lane
- * @param {string} extension
- */
+/** @param {Lane} lane @param {string} extension */
 export function fileName(lane, extension) {
   const [header, settings] = [headerOf(lane), settingsOf(lane)];
   const method = !factsOf(settings).obeys.includes("tau")
@@ -33,10 +28,7 @@ export function fileName(lane, extension) {
 /** @param {string[]} lines */
 export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
 
-/**
- * Returns a CSV table with one row per pass of a lane.
- * @param {Lane} lane
- */
+/** @param {Lane} lane */
 export const stepsCsv = (lane) => csvOf([COLUMNS, ...stepRows(lane)]);
 
 /** @param {Lane} lane */

@@ -14,20 +14,14 @@ const BROKEN = "The run in this link cannot be read. Ask for a new link.";
 /** @param {string} fragment */
 const unknown = (fragment) => `This page has nothing at the address ${fragment.slice(0, 40)}. Choose a tab.`;
 
-/**
- * Returns the value of a run for a link, without verdicts and notes.
- * @param {Run} run
- */
+/** @param {Run} run */
 const valueForLink = (run) =>
   valueOf(
     { run: "", lanes: run.head.lanes },
     run.lanes.map(({ name, lines }) => ({ name, lines: lines.map(slim), verdict: null })),
   );
 
-/**
- * Returns a trace line with shorter probabilities and without annotations.
- * @param {string} line
- */
+/** @param {string} line */
 function slim(line) {
   const event = JSON.parse(line);
   if (event.type !== "step") return line;
@@ -42,8 +36,7 @@ function slim(line) {
 /**
  * Shortens the probabilities in a list such as [id, probability, ...], also in lists inside it. Ids, which are
  * integers, are not changed.
- * @param {any} value
- * @returns {any}
+ * @param {any} value @returns {any}
  */
 const shorter = (value) =>
   Array.isArray(value) ? value.map(shorter) : Number.isInteger(value) ? value : Number(value.toPrecision(DIGITS));
@@ -72,8 +65,8 @@ export async function broughtBy(fragment) {
 }
 
 /**
- * Shows the run that a fragment of the page's address contains, or a sentence if it is neither a run nor a view. Returns
- * the run as a value (core/wire.js), "" if there is no run or the run cannot be shown.
+ * Shows the run that a fragment of the page's address contains, or a sentence if it is neither a run nor a view.
+ * Returns the run as a value (core/wire.js), "" if there is no run or the run cannot be shown.
  * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
  * @param {string} fragment
  */
@@ -92,11 +85,7 @@ export async function openLink(view, fragment) {
   return "";
 }
 
-/**
- * Returns the query of a link that sets these controls. names and values are in the same order.
- * @param {string[]} names
- * @param {unknown[]} values
- */
+/** @param {string[]} names @param {unknown[]} values */
 export function queryOf(names, values) {
   const chosen = new Map(names.map((name, i) => [name, String(values[i] ?? "")]));
   if (chosen.get("auto") === "true") chosen.set("block_size", "auto");
@@ -105,10 +94,7 @@ export function queryOf(names, values) {
   return new URLSearchParams([...chosen]).toString();
 }
 
-/**
- * Compresses a text and encodes it in letters, digits, - and _ (URL-safe Base64).
- * @param {string} text
- */
+/** Compresses a text and encodes it in letters, digits, - and _ (URL-safe Base64). @param {string} text */
 export async function pack(text) {
   const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());

@@ -1,5 +1,4 @@
-// The menu that exports files and links. Each line of the menu is an item with a button for each format. The items are
-// created when the menu is opened.
+// The Share menu: each line has a button for each format. Items are created when the menu is opened.
 
 import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
 import { download, textBlob } from "../core/files.js";
@@ -8,10 +7,7 @@ import { SHARE } from "../core/texts.js";
 import { canSaveReplay, fileName, replayHtml, stepsCsv, traceText } from "./files.js";
 import { linkTo } from "./link.js";
 
-/**
- * @param {() => Offer[]} offers
- * @param {string} [name]
- */
+/** @param {() => Offer[]} offers @param {string} [name] */
 export function exportMenu(offers, name = "Export") {
   const panel = make("div", "ex-panel");
   const status = make("p", { class: "ex-said", role: "status" });
@@ -26,10 +22,7 @@ export function exportMenu(offers, name = "Export") {
   return menu;
 }
 
-/**
- * @param {Offer} given
- * @param {HTMLElement} status
- */
+/** @param {Offer} given @param {HTMLElement} status */
 function lineOf({ label, files }, status) {
   const buttons = files.map(({ text, hint, make: makeFile }) => {
     const node = button({ title: hint, "aria-label": `${label}: ${hint}` }, text, async () => {
@@ -50,19 +43,12 @@ function lineOf({ label, files }, status) {
 }
 
 /**
- * Returns a file format of a menu item. text, hint: label and tooltip of its button.
- * @param {string} text
- * @param {string} hint
- * @param {string} name
- * @param {() => Blob | Promise<Blob>} blob
+ * @param {string} text @param {string} hint @param {string} name @param {() => Blob | Promise<Blob>} blob
  * @returns {FileOffer}
  */
 export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
 
-/**
- * Closes a menu on Escape (and moves the focus to its button), when the focus leaves it, and on a press outside it.
- * @param {HTMLDetailsElement} menu
- */
+/** @param {HTMLDetailsElement} menu */
 function closeByItself(menu) {
   menu.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !menu.open) return;
@@ -86,13 +72,7 @@ function closeByItself(menu) {
   });
 }
 
-/**
- * Returns the menu item that exports a lane's files: trace and table.
- * @param {Lane} lane
- * @param {string} label
- * @param {FileOffer[]} [more]
- * @returns {Offer}
- */
+/** @param {Lane} lane @param {string} label @param {FileOffer[]} [more] @returns {Offer} */
 export const laneOffer = (lane, label, more = []) => ({
   label,
   files: [
@@ -105,10 +85,9 @@ export const laneOffer = (lane, label, more = []) => ({
 });
 
 /**
- * Creates the Share menu of a race view: links, files of each lane, and a page that replays the run. more: further items
- * of a lane.
- * @param {View} view
- * @param {(lane: Lane) => FileOffer[]} more
+ * Creates the Share menu of a race view: links, files of each lane, and a page that replays the run. more: further
+ * items of a lane.
+ * @param {View} view @param {(lane: Lane) => FileOffer[]} more
  */
 export const runMenu = (view, more) =>
   exportMenu(() => {
@@ -131,9 +110,7 @@ export const runMenu = (view, more) =>
 /**
  * Returns the menu item with links: a link that fills in the page's controls, if the page has any, and a link that
  * replays the run, if it has finished.
- * @param {View} view
- * @param {Run | null} run
- * @returns {Offer[]}
+ * @param {View} view @param {Run | null} run @returns {Offer[]}
  */
 function linkOffer({ server }, run) {
   const { shareSetup } = window.mars;

@@ -5,13 +5,10 @@ const MOST = 1500; // differences after which the rest of both lists counts as d
 
 /**
  * Returns the aligned segments in order. kind: which list has the segment ("both", "first" or "second"). a, b: index of
- * the segment's beginning in the first and the second list. num: its length.
- *
- * Finds the fewest differences (Myers, "An O(ND) Difference Algorithm and Its Variations"). `levels[d]` has, for each
- * diagonal k = x - y at index k + d, the farthest x that is reached with d differences; -1 if none is.
- * @param {readonly unknown[]} first
- * @param {readonly unknown[]} second
- * @returns {Segment[]}
+ * the segment's beginning in the first and the second list. num: its length. Finds the fewest differences (Myers, "An
+ * O(ND) Difference Algorithm and Its Variations"). `levels[d]` has, for each diagonal k = x - y at index k + d, the
+ * farthest x that is reached with d differences; -1 if none is.
+ * @param {readonly unknown[]} first @param {readonly unknown[]} second
  */
 export function aligned(first, second) {
   const [m, n] = [first.length, second.length];
@@ -37,9 +34,7 @@ export function aligned(first, second) {
  * isFirst: whether the difference is an item of the first list. x is -1 if the position is not reached.
  * @param {Int32Array} level
  * @param {number} d number of differences of `level`
- * @param {number} k
- * @param {number} m
- * @param {number} n
+ * @param {number} k @param {number} m @param {number} n
  */
 function stepTo(level, d, k, m, n) {
   const [below, above] = [level[k - 1 + d] ?? -1, level[k + 1 + d] ?? -1];
@@ -50,9 +45,7 @@ function stepTo(level, d, k, m, n) {
 
 /**
  * Follows the differences back from the farthest position.
- * @param {Int32Array[]} levels
- * @param {{ x: number, y: number, m: number, n: number }} end
- * @returns {Segment[]}
+ * @param {Int32Array[]} levels @param {{ x: number, y: number, m: number, n: number }} end
  */
 function segmentsOf(levels, { x, y, m, n }) {
   /** @type {Segment[]} */

@@ -1,5 +1,4 @@
-// Compares the cells of a grid with plain AR: agreement, the first different words, the points of the chart, and the
-// result in one sentence. Pure; no DOM.
+// Compares the cells of a grid with plain AR. Pure; no DOM.
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
@@ -10,8 +9,7 @@ import { capitalised, figure, short, whole } from "../core/words.js";
  * Compares a lane's text with AR's. place: index of the first different token, -1 if there is none so far. isSame:
  * whether both texts are complete and equal. A text that has ended differs from a text that continues, as in
  * first_divergence on the server.
- * @param {Lane} lane
- * @param {Lane} ar
+ * @param {Lane} lane @param {Lane} ar
  */
 export function parting(lane, ar) {
   const place = divergence(lane, ar, 0);
@@ -30,8 +28,7 @@ export const AGREEMENT = "Agreement: the share of the text before its first diff
 
 /**
  * Returns the share of a text before its first difference from AR's; NaN before both have ended.
- * @param {Lane} lane
- * @param {Lane} ar
+ * @param {Lane} lane @param {Lane} ar
  */
 export function agreement(lane, ar) {
   if (!isDone(lane) || !isDone(ar)) return NaN;
@@ -47,10 +44,7 @@ export const percent = (share) => (Number.isFinite(share) ? `${Math.floor(100 * 
 
 const NUM_SHOWN = 6; // tokens of the first difference that are shown
 
-/**
- * @param {Lane} lane
- * @param {number} place
- */
+/** @param {Lane} lane @param {number} place */
 function wordsAt(lane, place) {
   const tokens = lane.tokens.slice(place, place + NUM_SHOWN);
   const text = tokens.map((token) => token.text).join("");
@@ -59,9 +53,7 @@ function wordsAt(lane, place) {
 
 /**
  * Returns the first words of a text that differ from AR's, and AR's words at this place.
- * @param {Lane} lane
- * @param {Lane} ar
- * @returns {string[]} lines
+ * @param {Lane} lane @param {Lane} ar
  */
 export function differenceLines(lane, ar) {
   const { place, isSame } = parting(lane, ar);
@@ -78,11 +70,7 @@ const REFERENCES = { ar: "AR", lookup: "AR + lookup" };
 /** @param {Pick<Cell, "name" | "row" | "blockSize">} cell */
 export const cellName = ({ name, row, blockSize }) => (row ? `${rowName(row)}, B ${blockSize}` : REFERENCES[name]);
 
-/**
- * Returns the description of a cell, as lines.
- * @param {Cell} cell
- * @param {Cell} ar
- */
+/** Returns the description of a cell, as lines. @param {Cell} cell @param {Cell} ar */
 export function cellLines(cell, ar) {
   const { lane, rounds } = cell;
   if (!lane.steps.length) return [cellName(cell), "has not run yet"];
@@ -98,10 +86,9 @@ export function cellLines(cell, ar) {
 }
 
 /**
- * Returns a cell's position on the horizontal axis: its tokens per pass, or its speed relative to AR with its range, also
- * if the range contains 1. NaN if it is unknown.
- * @param {Cell} cell
- * @param {boolean} isSpeed
+ * Returns a cell's position on the horizontal axis: its tokens per pass, or its speed relative to AR with its range,
+ * also if the range contains 1. NaN if it is unknown.
+ * @param {Cell} cell @param {boolean} isSpeed
  */
 export function acrossOf({ name, lane, rounds }, isSpeed) {
   const exact = isSpeed ? (name === "ar" ? 1 : NaN) : folds.perForward(lane);
@@ -113,8 +100,7 @@ export function acrossOf({ name, lane, rounds }, isSpeed) {
 /**
  * Returns the result of a grid in one sentence: the setting that wrote AR's text in the fewest passes. Lossless cells
  * come first, because they always write that text. Returns "" until AR and such a cell have ended.
- * @param {Cell[]} cells
- * @param {Cell} ar
+ * @param {Cell[]} cells @param {Cell} ar
  */
 export function gridFinding(cells, ar) {
   const done = cells.filter(({ lane }) => isDone(lane));

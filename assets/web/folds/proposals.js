@@ -3,10 +3,7 @@
 import { FINAL, draftIds, lastOf } from "../core/folds.js";
 import { factsOf, isVerified } from "../core/methods.js";
 
-/**
- * Returns whether a step's method drafts tokens and verifies all of them.
- * @param {Step} step
- */
+/** Returns whether a step's method drafts tokens and verifies all of them. @param {Step} step */
 export const isLossless = (step) => isVerified(step.settings) && !factsOf(step.settings).isReference;
 
 /**
@@ -24,8 +21,7 @@ export function endIds(lanes) {
 
 /**
  * Returns how many drafts of the previous step were input of step `index`, which compares them with AR's choices.
- * @param {Lane} lane
- * @param {number} index
+ * @param {Lane} lane @param {number} index
  */
 export function numChecked(lane, index) {
   const [before, step] = [lane.steps[index - 1], lane.steps[index]];
@@ -36,23 +32,13 @@ export function numChecked(lane, index) {
 }
 
 /**
- * Returns what became of proposal `i` of a step:
- * - own: AR's own choice, which is accepted at any confidence
- * - taken: accepted because of its confidence
- * - confirmed: a draft that AR agreed with
- * - replaced: AR's token, emitted in place of a different draft
- * - drafted: waits for verification by the next step
- * - refused: the first proposal below the threshold
- * - unseen: after a refused proposal
- * - outbid: not drafted because prompt lookup proposed more tokens
- * - dropped: after a wrong draft
- * - past: after EOS
- * @param {Step} step
- * @param {number} i
- * @param {number} numDrafts
- * @param {number | undefined} draft
+ * Returns what became of proposal `i` of a step: - own: AR's own choice, which is accepted at any confidence - taken:
+ * accepted because of its confidence - confirmed: a draft that AR agreed with - replaced: AR's token, emitted in place
+ * of a different draft - drafted: waits for verification by the next step - refused: the first proposal below the
+ * threshold - unseen: after a refused proposal - outbid: not drafted because prompt lookup proposed more tokens -
+ * dropped: after a wrong draft - past: after EOS
+ * @param {Step} step @param {number} i @param {number} numDrafts @param {number | undefined} draft
  * @param {Set<number>} ends
- * @returns {string}
  */
 function fate(step, i, numDrafts, draft, ends) {
   const isOver = FINAL.has(step.stop);
@@ -81,9 +67,7 @@ export const isDropped = (step) =>
 /**
  * Compares a proposal with the token that the run wrote at its position: "same", "other", "unwritten" if there is no
  * token yet, or "unknown" if the run's text before it differs from the text that the proposal continued (not isSame).
- * @param {Token | undefined} token
- * @param {number} id
- * @param {boolean} isSame
+ * @param {Token | undefined} token @param {number} id @param {boolean} isSame
  */
 function verdictOf(token, id, isSame) {
   if (!isSame) return "unknown";
@@ -95,9 +79,7 @@ function verdictOf(token, id, isSame) {
  * Returns every proposal of step `index` in order. place: its index among the lane's tokens. token: the token that the
  * run wrote at that index. draft: id of the draft that AR replaced. verdict: result of `verdictOf`, null for an emitted
  * token.
- * @param {Lane} lane
- * @param {number} index
- * @param {Set<number>} [ends]
+ * @param {Lane} lane @param {number} index @param {Set<number>} [ends]
  */
 export function proposalRows(lane, index, ends = new Set()) {
   const step = lane.steps[index];

@@ -8,8 +8,7 @@ import { isDropped, isLossless, numChecked } from "./proposals.js";
 /**
  * Returns how many proposals are accepted from left to right: the first one always, further ones while their confidence
  * is at least tau. NaN is not accepted.
- * @param {readonly number[]} confidences
- * @param {number} tau
+ * @param {readonly number[]} confidences @param {number} tau
  */
 export function acceptPrefix(confidences, tau) {
   let count = 0;
@@ -23,10 +22,7 @@ export function acceptPrefix(confidences, tau) {
 /**
  * Returns the number of tokens that a recorded pass would accept with another threshold `tau` or, if its method
  * verifies drafts, the number of tokens that it would draft.
- * @param {Lane} lane
- * @param {number} index
- * @param {number} tau
- * @param {Set<number>} ends
+ * @param {Lane} lane @param {number} index @param {number} tau @param {Set<number>} ends
  */
 export function countWithTau(lane, index, tau, ends) {
   const step = lane.steps[index];
@@ -47,10 +43,7 @@ export function countWithTau(lane, index, tau, ends) {
 
 /**
  * Returns the number of drafts that the masks of a step propose with threshold `tau`, not counting AR's own token.
- * @param {Lane} lane
- * @param {Step} step
- * @param {number} tau
- * @param {Set<number>} ends
+ * @param {Lane} lane @param {Step} step @param {number} tau @param {Set<number>} ends
  */
 function maskDrafts(lane, step, tau, ends) {
   const firstOwn = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, step.index);
@@ -59,10 +52,7 @@ function maskDrafts(lane, step, tau, ends) {
 
 /**
  * Returns how many proposals are accepted, up to the first one in `ends` at or after the index `from`.
- * @param {Proposal[]} proposals
- * @param {number} tau
- * @param {Set<number>} ends
- * @param {number} [from]
+ * @param {Proposal[]} proposals @param {number} tau @param {Set<number>} ends @param {number} [from]
  */
 export function acceptedUntilEnd(proposals, tau, ends, from = 0) {
   const confidences = proposals.map((proposal) => proposal[1]);

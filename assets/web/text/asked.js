@@ -1,5 +1,4 @@
-// Shows the origin of a result: the prompt, the settings that apply to the whole run, and the conversation. If the
-// page's prompt box now contains another prompt, a note says so.
+// Shows the origin of a result: prompt, settings of the whole run, conversation.
 
 import { joinBytes, withoutBidi } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
@@ -11,10 +10,7 @@ import { laneText } from "./settings.js";
 /** @type {Record<string, string>} */
 const FOREIGN = { true: "The prompt has changed. Press Run.", settings: "The settings have changed. Press Run." };
 
-/**
- * Describes the settings that apply to the whole run.
- * @param {Settings} settings
- */
+/** @param {Settings} settings */
 export function onceText(settings) {
   const parts = [`limit ${counted(settings.max_new_tokens, "token")}`];
   if (settings.temperature) parts.push(`temperature ${short(settings.temperature)}`, `seed ${settings.seed}`);
@@ -23,11 +19,7 @@ export function onceText(settings) {
 
 const MOST_CHARACTERS = 120; // maximum characters of a system prompt that are shown
 
-/**
- * Describes the settings of a run and its system prompt.
- * @param {Lane} main
- * @param {HeaderEvent} header
- */
+/** @param {Lane} main @param {HeaderEvent} header */
 function runText(main, { settings, system }) {
   const text = system && system.length > MOST_CHARACTERS ? `${system.slice(0, MOST_CHARACTERS)}…` : system;
   return joined(
@@ -57,10 +49,7 @@ export class Asked {
    * the text of the page's prompt box, null if there is no such box. recorded: the checkpoint, if the result is the
    * recording with which the page opens, so another prompt is expected. hasMoved: whether the page's controls would now
    * start a run with other settings.
-   * @param {string | null} prompt
-   * @param {string} [settings]
-   * @param {string | null} [wanted]
-   * @param {string} [recorded]
+   * @param {string | null} prompt @param {string} [settings] @param {string | null} [wanted] @param {string} [recorded]
    * @param {boolean} [hasMoved]
    */
   draw(prompt, settings = "", wanted = null, recorded = "", hasMoved = false) {
@@ -77,9 +66,7 @@ export class Asked {
   /**
    * Draws the prompt of a race from the first header that has arrived. Until a header arrives, reserves space for the
    * prompt, so that the page does not jump.
-   * @param {Lane[]} lanes
-   * @param {string | null} wanted
-   * @param {string} recorded
+   * @param {Lane[]} lanes @param {string | null} wanted @param {string} recorded
    * @param {Record<string, any> | null} controls
    */
   drawRun(lanes, wanted, recorded, controls) {
@@ -113,10 +100,7 @@ export function isOtherRun(lanes, controls) {
   );
 }
 
-/**
- * Describes the position of a result in its conversation; empty if there is no conversation.
- * @param {HeaderEvent | null | undefined} header
- */
+/** @param {HeaderEvent | null | undefined} header */
 export function contextText(header) {
   const [num, out] = [header?.history?.length || 0, header?.num_left_out || 0];
   if (!num && !out) return "";

@@ -7,10 +7,7 @@ export class Fences {
   isOpen = false;
   line = "";
 
-  /**
-   * Appends a token. Returns whether any part of it is fenced code or a fence.
-   * @param {string} text
-   */
+  /** Appends a token. Returns whether any part of it is fenced code or a fence. @param {string} text */
   append(text) {
     let isCode = this.isOpen;
     for (const letter of text) {

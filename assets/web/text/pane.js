@@ -41,8 +41,7 @@ export class TextPane {
   comparison = null; // with the displayed part of `against`
 
   /**
-   * @param {Lane} lane
-   * @param {TextReport} [report]
+   * @param {Lane} lane @param {TextReport} [report]
    * @param {{ against?: Lane | null, name?: string, marks?: TextMarks, isFollowing?: boolean }} [options]
    */
   constructor(lane, report = {}, { against = null, name = "", marks = "passes", isFollowing = false } = {}) {
@@ -139,8 +138,7 @@ export class TextPane {
 
   /**
    * Compares the text with `against`. The search for the first difference continues where it stopped last time.
-   * @param {Lane} shown
-   * @param {Lane | null} shownOther
+   * @param {Lane} shown @param {Lane | null} shownOther
    */
   compare(shown, shownOther) {
     const { lane, against } = this;
@@ -204,9 +202,7 @@ const outputOf = (lane) => [...lane.givenIds(), ...lane.ids];
 /**
  * Compares two texts. isShown: whether both have reached the first different token, `place`. isSame: whether both ended
  * without a difference.
- * @param {Lane[]} lanes
- * @param {number} place
- * @returns {Compared}
+ * @param {Lane[]} lanes @param {number} place @returns {Compared}
  */
 function compared(lanes, place) {
   const lengths = lanes.map((lane) => lane.givenIds().length + lane.tokens.length);

@@ -1,5 +1,3 @@
-// Describes why a pass accepted no more tokens, and where a token came from.
-
 import { acceptedDrafts, draftIds, takerOf } from "../core/folds.js";
 import { factsOf, isVerified } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
@@ -10,10 +8,7 @@ const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seven
 /** @param {number} i */
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
-/**
- * @param {Lane} lane
- * @param {Step} step
- */
+/** @param {Lane} lane @param {Step} step */
 export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const waiting = draftIds(step).length;
@@ -46,10 +41,7 @@ function agreedText(num) {
   return num === 1 ? "AR agreed with the draft." : `AR agreed with all ${num} drafts.`;
 }
 
-/**
- * Describes what became of the guesses that a pass of Jacobi decoding verified.
- * @param {Step} step
- */
+/** Describes what became of the guesses that a pass of Jacobi decoding verified. @param {Step} step */
 function guessText(step) {
   const num = step.proposals.length - 1;
   const confirmed = acceptedDrafts(step);
@@ -60,8 +52,7 @@ function guessText(step) {
 /**
  * Describes how many positions a pass of block diffusion filled, and how many tokens it emitted: those with no open
  * position before them.
- * @param {Step} step
- * @param {number} filled
+ * @param {Step} step @param {number} filled
  */
 function fillText(step, filled) {
   const over = { eos: " The text ended here.", limit: " The token limit was reached." }[step.stop] ?? "";
@@ -73,8 +64,7 @@ function fillText(step, filled) {
 
 /**
  * Describes who proposed a token and when; empty for plain AR, which has no drafts.
- * @param {Lane} lane
- * @param {Token} token
+ * @param {Lane} lane @param {Token} token
  */
 export function sourceText(lane, token) {
   const { step, position } = token;

@@ -1,5 +1,3 @@
-// Describes the settings of lanes, and what a change of settings changed.
-
 import { factsOf, nameOf } from "../core/methods.js";
 import { LIMITS } from "../core/table.js";
 import { joined, short } from "../core/words.js";
@@ -7,10 +5,7 @@ import { joined, short } from "../core/words.js";
 /** @param {Settings} settings */
 const blockText = (settings) => `B ${settings.block_size}`;
 
-/**
- * Describes the threshold and, if it adapts, the rule by which it adapts.
- * @param {Settings} settings
- */
+/** @param {Settings} settings */
 function tauText({ tau, tau_policy: policy, agreement_target: target, lossless }) {
   if (lossless || !policy || policy === "fixed") return `τ ${short(tau)}`;
   return `${policy === "entropy" ? "τ by entropy" : `τ for ${short(target)} agreement`}, at least ${short(tau)}`;
@@ -36,10 +31,7 @@ export function settingsText(settings) {
 /** @param {Lane} lane */
 export const laneText = ({ settings }) => joined(settingsText(settings), penaltyText(settings));
 
-/**
- * Describes the repetition penalty; empty if there is none, as in traces of versions without this setting.
- * @param {Settings | null} settings
- */
+/** @param {Settings | null} settings */
 function penaltyText(settings) {
   const penalty = settings?.repetition_penalty ?? 1;
   return penalty === 1 ? "" : `repetition penalty ${short(penalty)}`;
@@ -56,10 +48,7 @@ function draftText({ draft, masked, block_size, tau }) {
   return parts.join(" · ");
 }
 
-/**
- * Describes which settings a move changed, in a few words that fit in a text's margin.
- * @param {{ settings: Settings, before: Settings }} given
- */
+/** @param {{ settings: Settings, before: Settings }} given */
 export function moveText({ settings, before }) {
   const parts = [];
   if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);

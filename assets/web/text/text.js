@@ -38,12 +38,7 @@ export class TokenView {
   /** @type {HTMLElement | undefined} */
   landed;
 
-  /**
-   * @param {HTMLElement} element
-   * @param {Lane} lane
-   * @param {boolean} isFollowing
-   * @param {TextReport} report
-   */
+  /** @param {HTMLElement} element @param {Lane} lane @param {boolean} isFollowing @param {TextReport} report */
   constructor(element, lane, isFollowing, report) {
     this.element = element;
     element.translate = false; // a browser's translation would replace the spans
@@ -70,10 +65,7 @@ export class TokenView {
     return this.groups.chunks;
   }
 
-  /**
-   * Draws the new steps of the lane, and shows those up to the displayed one.
-   * @param {Lane} shownLane
-   */
+  /** Draws the new steps of the lane, and shows those up to the displayed one. @param {Lane} shownLane */
   append(shownLane) {
     const { lane } = this;
     const before = this.tokens.length;
@@ -135,10 +127,7 @@ export class TokenView {
     this.element.scrollTop = 0;
   }
 
-  /**
-   * Shows the passes of the displayed lane and hides later ones.
-   * @param {Lane} shownLane
-   */
+  /** Shows the passes of the displayed lane and hides later ones. @param {Lane} shownLane */
   show(shownLane) {
     for (const index of [this.shown.shortened, shownLane.shortened]) {
       if (index >= 0) put(this.tokens[index], withoutBidi((shownLane.tokens[index] || this.lane.tokens[index]).text));
@@ -182,10 +171,7 @@ export class TokenView {
     return node;
   }
 
-  /**
-   * Redraws a token after a later token has appended a joiner or accent to its text.
-   * @param {number} index
-   */
+  /** Redraws a token after a later token has appended a joiner or accent to its text. @param {number} index */
   complete(index) {
     const node = this.tokens[index];
     put(node, withoutBidi(this.lane.tokens[index].text));
@@ -280,18 +266,12 @@ export class TokenView {
     element.addEventListener("blur", () => this.leave("keyboard"));
   }
 
-  /**
-   * Chooses a token and its pass.
-   * @param {number} index
-   */
+  /** @param {number} index */
   press(index) {
     this.report.choose?.(this.lane, this.lane.tokens[index].step.index, index);
   }
 
-  /**
-   * @param {HTMLElement} target
-   * @param {string} how
-   */
+  /** @param {HTMLElement} target @param {string} how */
   point(target, how) {
     const index = target.rvToken;
     if (index === undefined) return this.leave("pointer");
@@ -320,8 +300,7 @@ export class TokenView {
 
   /**
    * Marks the chosen pass and token, and scrolls to them; -1 removes the mark.
-   * @param {number} step
-   * @param {number} [token]
+   * @param {number} step @param {number} [token]
    */
   choose(step, token = -1) {
     this.chosen?.classList.remove("rv-chosen");
@@ -339,11 +318,7 @@ export class TokenView {
     this.at = index;
   }
 
-  /**
-   * Handles keys: left and right arrows move by token, up and down arrows by pass. Enter chooses the token, Escape
-   * leaves the text.
-   * @param {KeyboardEvent} event
-   */
+  /** @param {KeyboardEvent} event */
   key(event) {
     const { tokens, steps } = this.shown;
     const last = tokens.length - 1;
@@ -378,10 +353,7 @@ export class TokenView {
     this.point(node, "keyboard");
   }
 
-  /**
-   * Scrolls a node into view without moving the page, and stops following the end.
-   * @param {HTMLElement} node
-   */
+  /** Scrolls a node into view without moving the page, and stops following the end. @param {HTMLElement} node */
   reveal(node) {
     const { element } = this;
     const top = placeIn(element, node);
@@ -407,10 +379,7 @@ class Groups {
   /** @type {Group} */
   group;
 
-  /**
-   * @param {HTMLElement} element
-   * @param {HTMLElement} tail
-   */
+  /** @param {HTMLElement} element @param {HTMLElement} tail */
   constructor(element, tail) {
     this.element = element;
     this.tail = tail; // the node after the last displayed pass
@@ -435,10 +404,7 @@ class Groups {
     this.segment.append(this.group.node);
   }
 
-  /**
-   * Adds the nodes of a pass. The last node contains the pass's text.
-   * @param {HTMLElement[]} nodes
-   */
+  /** Adds the nodes of a pass. The last node contains the pass's text. @param {HTMLElement[]} nodes */
   add(nodes) {
     if (this.group.nodes.length === GROUP) this.newGroup();
     this.group.node.append(...nodes);
@@ -494,10 +460,7 @@ function markDirection(group) {
   group.classList.toggle("rv-rtl", isRightToLeft(group.textContent || ""));
 }
 
-/**
- * @param {HTMLElement} node
- * @param {boolean} isHidden
- */
+/** @param {HTMLElement} node @param {boolean} isHidden */
 function hide(node, isHidden) {
   if (node.hidden !== isHidden) node.hidden = isHidden;
 }
@@ -534,9 +497,7 @@ const INKED = /\S$/;
 /**
  * Returns the index of the token below which a group's number of tokens is drawn: the group's last token with visible
  * characters. Returns -1 if no token is visible or the text since the previous number is too narrow.
- * @param {Token[]} tokens
- * @param {number} first
- * @param {number} count
+ * @param {Token[]} tokens @param {number} first @param {number} count
  * @param {number} [before] index of the token with the previous number, -1 for none
  */
 export function countPlace(tokens, first, count, before = -1) {

@@ -22,10 +22,7 @@ const SILENT = { token() {}, leave() {}, choose() {} };
 // Shows a picture of recorded passes. Each beat shows a pass, counted from the last pass that repaired a draft, or a
 // threshold.
 export class PictureScene {
-  /**
-   * @param {HTMLElement} element
-   * @param {SceneSpec} spec
-   */
+  /** @param {HTMLElement} element @param {SceneSpec} spec */
   constructor(element, { recording: name, picture = "", beats = [] }) {
     const recorded = recording(name);
     this.beats = recorded ? beats : [];
@@ -67,10 +64,7 @@ class Column {
     this.view = new TokenView(this.text, lane, true, SILENT);
   }
 
-  /**
-   * @param {Lane} shown
-   * @param {boolean} [isTimed]
-   */
+  /** @param {Lane} shown @param {boolean} [isTimed] */
   draw(shown, isTimed = false) {
     if (!this.lane.header) return;
     this.view.append(shown);
@@ -104,10 +98,7 @@ export class RaceScene {
   /** @type {LiveRun | null} */
   live = null;
 
-  /**
-   * @param {HTMLElement} element
-   * @param {SceneSpec} spec
-   */
+  /** @param {HTMLElement} element @param {SceneSpec} spec */
   constructor(element, spec) {
     this.spec = spec;
     this.clock = CLOCKS[spec.clock || "passes"];
@@ -169,8 +160,7 @@ export class RaceScene {
   /**
    * Shows a beat, a part of the race that ends at a certain pass. isPlayed: whether the race is played up to there from
    * the current position; otherwise the end of the beat is shown at once.
-   * @param {number} index
-   * @param {boolean} isPlayed
+   * @param {number} index @param {boolean} isPlayed
    */
   beat(index, isPlayed) {
     if (this.live) this.useRecording();
@@ -229,10 +219,7 @@ export class RaceScene {
     if (this.recorded) this.ask(this.recorded.prompt);
   }
 
-  /**
-   * Runs a prompt live, with the recording's model and settings.
-   * @param {string} prompt
-   */
+  /** @param {string} prompt */
   ask(prompt) {
     if (!this.recorded) return;
     this.leave();
@@ -272,10 +259,7 @@ export class RaceScene {
 // The audience's prompts: a box, and the page's examples, which run live next to plain AR. Without a server the
 // recording stays.
 export class AskScene extends RaceScene {
-  /**
-   * @param {HTMLElement} element
-   * @param {SceneSpec} spec
-   */
+  /** @param {HTMLElement} element @param {SceneSpec} spec */
   constructor(element, spec) {
     super(element, spec);
     const box = make("input", { placeholder: SENTENCES.ask, "aria-label": SENTENCES.askName });

@@ -56,11 +56,7 @@ class Presenter {
     );
   }
 
-  /**
-   * @param {string[]} words the button's text and its tooltip
-   * @param {() => void} act
-   * @param {string} [className]
-   */
+  /** @param {string[]} words the button's text and its tooltip @param {() => void} act @param {string} [className] */
   button([text, key], act, className = "") {
     return button({ class: className, title: key }, text, () => {
       act();
@@ -107,9 +103,7 @@ class Presenter {
   /**
    * Shows a stop at a beat. isPlayed: whether to animate the beat, as when the presenter moves forward; never animates
    * if the system asks for reduced motion.
-   * @param {number} stop
-   * @param {number} beat
-   * @param {boolean} [isPlayed]
+   * @param {number} stop @param {number} beat @param {boolean} [isPlayed]
    */
   go(stop, beat, isPlayed = true) {
     const { headline, says, scene } = this.tour[stop];
