@@ -119,7 +119,7 @@ def without_near_duplicates(texts: Iterable[str]) -> Iterator[str]:
     seen: set[Hashable] = set()
     for text in texts:
         parts = words(text)
-        keys = {tuple(parts[:NUM_FIRST_WORDS]), frozenset(parts)}
+        keys: set[Hashable] = {tuple(parts[:NUM_FIRST_WORDS]), frozenset(parts)}
         if seen.isdisjoint(keys):
             yield text
         seen |= keys
