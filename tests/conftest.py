@@ -38,26 +38,13 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 
 
-# Files that run its models, which take three seconds to import.
-TRANSFORMERS = {
-    "benchmark/test_benchmark.py",
-    "benchmark/test_peers.py",
-    "integrations/test_custom_generate.py",
-    "integrations/test_mask_adapter.py",
-    "model/test_adapter.py",
-    "model/test_gguf.py",
-    "model/test_load.py",
-    "model/test_transformer.py",
-    "model/test_smollm2.py",
-    "test_law_penalty.py",
-    "test_law_sampling.py",
-    "test_laws.py",
-    "test_laws_qwen3.py",
-    "training/test_adapter_training.py",
-    "training/test_distill.py",
-    "training/test_streams.py",
-    "training/test_train.py",
-}
+TESTS = Path(__file__).parent
+
+
+@cache
+def runs_transformers(path: Path) -> bool:
+    """Whether a file runs its models, which take three seconds to import, or may train for it."""
+    return "transformers" in path.read_text("utf-8")
 
 
 UNIT_FOLDERS = {"decoders", "evaluation", "review", "tasks"}
@@ -69,11 +56,14 @@ NOT_UNIT = re.compile(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need no browser, no server and little time."""
-    root = Path(__file__).parent
+    """Mark the tests that need no browser, no server and little time.
+
+    Those that run transformers come first, because two processes run them all.
+    """
+    items.sort(key=lambda item: not runs_transformers(item.path))
     for item in items:
         folder = item.path.parent
-        is_near = folder == root or folder.name in UNIT_FOLDERS
+        is_near = folder == TESTS or folder.name in UNIT_FOLDERS
         is_late = {"slow", "gpu", "timed"} & {mark.name for mark in item.iter_markers()}
         if is_near and not is_late and not NOT_UNIT.fullmatch(item.path.name):
             item.add_marker(pytest.mark.unit)
@@ -86,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return twice the number of cores, because tests also wait.
+    """Return half as many again as there are cores, because tests also wait.
 
     A single file, and tests that need a quiet machine, run in this process: return 0.
     """
@@ -94,18 +84,21 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     is_single = len(files) == 1 and files.pop().endswith(".py")
     if is_single or config.option.markexpr in ("slow", "gpu", "timed"):
         return 0
-    return min(2 * (os.cpu_count() or 1), 16)
+    return min(3 * (os.cpu_count() or 1) // 2, 16)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file goes to one process, and ``TRANSFORMERS`` all to the same."""
+    """A file goes to one process, those that run transformers to two: the laws and the others."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduler(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            return "transformers" if file.removeprefix("tests/") in TRANSFORMERS else file
+            file: str = super()._split_scope(nodeid)
+            path = config.rootpath / file
+            if not runs_transformers(path):
+                return file
+            return "laws" if path.parent == TESTS else "transformers"
 
     return Scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -125,7 +118,7 @@ def pytest_runtest_setup() -> None:
         torch.set_num_threads(1)
 
 
-PAGES = Path(__file__).parent / "app"
+PAGES = TESTS / "app"
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the last test with a page

@@ -47,13 +47,13 @@ def test_rows_are_cleared_moved_and_swapped_with_all_that_they_wrote() -> None:
     assert (cache.store[:, 0, :3] == 4.0).all()
     assert not cache.store[:, 0, 3:].any()
     cache = BlockKVCache((2, 3, 64, 2, 4))
-    cache.store[:, 0, :40], cache.store[:, 2, :9] = 3.0, 5.0
-    cache.cursors = [9, 1, 2]
+    cache.store[:, 0, :60], cache.store[:, 2, :9] = 3.0, 5.0
+    cache.cursors = [60, 1, 2]
     cache.swap(0, 2)
-    assert cache.cursors == [2, 1, 9]
-    assert (cache.store[:, 2, :40] == 3.0).all()
+    assert cache.cursors == [2, 1, 60]
+    assert (cache.store[:, 2, :60] == 3.0).all()
     assert (cache.store[:, 0, :9] == 5.0).all()
-    assert not cache.store[:, 0, 9:40].any()
+    assert not cache.store[:, 0, 9:60].any()
     assert not cache.store[:, 1].any()
 
 

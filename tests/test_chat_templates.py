@@ -73,15 +73,6 @@ def test_a_last_answer_is_continued_as_in_transformers(pairs: dict[str, Pair], n
         check(*pairs[name], messages, add_generation_prompt=True)
 
 
-def test_what_a_template_does_not_print_cannot_be_continued(tmp_path: Path) -> None:
-    template = (
-        "{% for message in messages if message.role == 'user' %}{{ message.content }}{% endfor %}"
-    )
-    tokenizer = Tokenizer.from_dir(write_family(tmp_path, "named", chat_template=template))
-    with pytest.raises(TextError, match="cannot be continued"):
-        tokenizer.encode_chat([("user", "a"), ("assistant", "b")], continue_final_message=True)
-
-
 NAMES = [*SPECIALS, *{token for _, added, _ in FAMILIES.values() for token in added}]
 PIECES = st.sampled_from(
     [*NAMES, "<|", "|>", "<", "[", "im_", "end", "/think>", "\n", " ", "\udc00"]
@@ -158,6 +149,13 @@ def test_a_template_that_cannot_be_used_gets_a_sentence(
     assert reason in str(caught.value)
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_template_does_not_print_cannot_be_continued(tmp_path: Path) -> None:
+    template = "{% for message in messages[:1] %}{{ message.content }}{% endfor %}"
+    tokenizer = Tokenizer.from_dir(write_family(tmp_path, "named", chat_template=template))
+    with pytest.raises(TextError, match="cannot be continued"):
+        tokenizer.encode_chat([("user", "a"), ("assistant", "b")], continue_final_message=True)
 
 
 # BOS and EOS.
@@ -278,7 +276,7 @@ def test_given_answers_stay_unless_the_template_changes_them(
     pairs: dict[str, Pair], name: str
 ) -> None:
     ours, _ = pairs[name]
-    for text, is_copied in (("hello", True), (" hello", name not in ("llama3", "gemma"))):
+    for text, is_copied in (("hello", True), (" hello", name != "llama3")):
         spelled = tuple(token for character in text for token in ours.encode(character))
         actual = ours.encode_prompt("Why?", [Turn("A fox", spelled)])
         turns = [("user", "A fox"), ("assistant", text), ("user", "Why?")]

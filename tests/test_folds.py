@@ -89,13 +89,12 @@ def test_only_the_row_that_repeats_itself_is_cut_in_a_batch() -> None:
         replace(step, rows=(*step.rows, *other[place : place + 1]))
         for place, step in enumerate(looping_run())
     ]
-    actual = folds.totals([*both, End("limit")])
+    prefills = [Prefill(5, 0.25, 4000), Prefill(2, 0.5, 9000)]
+    actual = folds.totals([*prefills, *both, End("limit")])
+    assert (actual.prefill_seconds, actual.peak_cache_bytes) == (0.75, 9000)
     assert (actual.num_tokens, actual.num_forwards, actual.num_row_forwards) == (80, 11, 16)
-    assert (actual.counted_tokens, actual.counted_forwards, actual.counted_row_forwards) == (
-        10,
-        5,
-        8,
-    )
+    assert (actual.counted_tokens, actual.counted_forwards) == (10, 5)
+    assert actual.counted_row_forwards == 8
     assert actual.seconds - actual.loop_seconds == pytest.approx(3 * 0.5 + 2 * 0.25)
     assert actual.tokens_per_second == pytest.approx(10 / 2.0)
     assert actual.effective_tpf == 10 / 8
@@ -141,37 +140,6 @@ def test_given_text_comes_before_the_first_piece() -> None:
     assert folds.given_text(trace) == "so "
     assert folds.text_pieces(trace) == ["☺bc", "d", ""]
     assert folds.text(trace) == "so ☺bcd"
-
-
-BATCH_SETTINGS = DecodeSettings()
-
-
-def took(row: int, start: int, count: int, cache: tuple[int, int, int], stop: Stop) -> RowStep:
-    cursor, pending, fed = cache
-    accepted = tuple(range(start, start + count))
-    proposals = tuple(Proposal(token, 0.9, ()) for token in accepted)
-    return RowStep(row, start, cursor, pending, fed, proposals, accepted, 0, BATCH_SETTINGS, stop)
-
-
-BATCH_EVENTS: list[Event] = [
-    Prefill(5, 0.25, 4000),
-    Step((took(0, 0, 1, (2, 1, 1), "block"), took(1, 0, 1, (3, 1, 1), "block")), 0.5),
-    Step((took(0, 1, 3, (3, 1, 4), "block"), took(1, 1, 1, (4, 1, 4), "threshold")), 1.0),
-    Step((took(1, 2, 2, (4, 2, 4), "eos"),), 1.0),
-    Step((took(0, 4, 1, (3, 4, 4), "limit"),), 0.5),
-    Prefill(2, 0.25, 9000),
-    Step((took(2, 0, 1, (2, 1, 1), "limit"),), 1.0),
-    End("limit"),
-]
-
-
-def test_totals() -> None:
-    actual = folds.totals(BATCH_EVENTS)
-    assert (actual.num_tokens, actual.num_forwards) == (10, 5)
-    assert actual.num_row_forwards == 7
-    assert (actual.seconds, actual.prefill_seconds, actual.peak_cache_bytes) == (4.0, 0.5, 9000)
-    assert actual.tokens_per_second == 2.5
-    assert actual.effective_tpf == pytest.approx(10 / 7)
 
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -194,48 +192,6 @@ def test_only_these_files_know_gradio() -> None:
             banned |= {"torch"}
         wrong += [f"{place}: {root}" for root in _roots(path) & banned]
     assert not wrong, f"these must not import that: {wrong}"
-
-
-OURS = {"app", "mars_runtime", *sys.stdlib_module_names}
-DOCUMENTED = {"torch.backends.quantized.engine"}
-"""Settings that are made by assigning to an attribute."""
-
-
-def test_no_library_is_patched_outside_gradio_compat() -> None:
-    """No attribute of an imported library, its modules or classes is assigned to."""
-    wrong = []
-    for path in [ROOT / "app.py", *_modules(ROOT / "app"), *_modules(RUNTIME)]:
-        if path == ROOT / "app" / "gradio_compat.py":
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = {
-            (alias.asname or alias.name).partition(".")[0]
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0)
-            for alias in node.names
-            if (getattr(node, "module", None) or alias.name).partition(".")[0] not in OURS
-        }
-        wrong += [
-            f"{_name(path)}:{node.lineno}: {target}"
-            for node in ast.walk(tree)
-            for target in map(ast.unparse, _assigned(node))
-            if re.split(r"\W", target)[0] in imported and target not in DOCUMENTED
-        ]
-    assert not wrong, f"these patch a library: {wrong}"
-
-
-def _assigned(node: ast.AST) -> list[ast.expr]:
-    """The attributes that a statement or a call assigns to."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
-        return node.args[:1]
-    if isinstance(node, ast.Assign | ast.Delete):
-        actual = node.targets
-    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-        actual = [node.target]
-    else:
-        return []
-    targets = [part for item in actual for part in getattr(item, "elts", [item])]
-    return [target for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
 
 
 def test_gradio_is_used_by_its_public_names_outside_gradio_compat() -> None:

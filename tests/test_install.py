@@ -162,11 +162,3 @@ def test_a_missing_module_is_found_in_the_extra_that_installs_it() -> None:
     names = {extra: {Requirement(group).name for group in groups[extra]} for extra in EXTRAS}
     for extra, modules in EXTRAS.items():
         assert names[extra] - {"mars-live"} == {name.replace("_", "-") for name in modules}
-
-
-def test_extras_that_need_others_name_them() -> None:
-    groups = project()["optional-dependencies"]
-    assert groups.keys() == {"app", "serve", "ray", "lab", "compiler"}
-    names = [Requirement(item) for group in groups.values() for item in group]
-    referred = {extra for name in names if name.name == "mars-live" for extra in name.extras}
-    assert referred <= groups.keys()

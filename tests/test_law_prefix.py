@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 from typing import Any
 
 import pytest
@@ -117,18 +117,7 @@ def test_nothing_is_kept_where_the_last_bits_would_tell(random_folder: object) -
     assert new_prefix_cache(checkpoint.model, 2**24) is None
 
 
-QUESTIONS = (
-    "What is 17 plus 25?",
-    "Sort these words: pear, apple, fig.",
-    "Tell me a tale of a fox.",
-    "And how does it end?",
-    "Count from 3 to 9.",
-    "What was my first question?",
-    "Say it again in other words.",
-    "Name three colours.",
-    "Which of them is the sky's?",
-    "Thank you. Goodbye!",
-)
+QUESTIONS = ["What is 17 plus 25?", "Tell me a tale of a fox.", "And how does it end?"]
 
 
 def check_ten_turns(checkpoint: Checkpoint, limit: int) -> None:
@@ -138,7 +127,7 @@ def check_ten_turns(checkpoint: Checkpoint, limit: int) -> None:
         pytest.skip("this machine has no C++ compiler")
     store, way = new_prefix_cache(model, 2**28), replace(TREES, max_new_tokens=limit)
     text, num_before, ar = list[int](), 0, replace(AR, max_new_tokens=limit)
-    for question in QUESTIONS:
+    for question in islice(cycle(QUESTIONS), 10):
         text += tokenizer.encode_prompt(question)
         steps, num_reused = answer(model, text, way, store, tokenizer, len(text) + limit)
         assert num_reused >= num_before // BLOCK * BLOCK

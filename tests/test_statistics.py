@@ -45,8 +45,8 @@ def test_bootstrap_of_a_mean_agrees_with_the_normal_interval_and_repeats():
     actual = statistics.mean(values)
     half = 1.96 * 0.5 / math.sqrt(200)
     assert actual.value == 0.5
-    assert actual.low == pytest.approx(0.5 - half, abs=0.015)
-    assert actual.high == pytest.approx(0.5 + half, abs=0.015)
+    assert actual.low == pytest.approx(0.5 - half, abs=0.006)
+    assert actual.high == pytest.approx(0.5 + half, abs=0.006)
     assert statistics.mean(values) == actual
 
 

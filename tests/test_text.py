@@ -45,13 +45,6 @@ def control_ids(tokenizer: Tokenizer) -> set[int]:
     return {tokenizer.mask_id, tokenizer.pad_id, im_start(tokenizer), tokenizer.end_id}
 
 
-def test_control_tokens_are_found(tokenizer: Tokenizer) -> None:
-    assert len(control_ids(tokenizer)) == 4
-    assert tokenizer.eos_ids == {tokenizer.end_id}
-    assert tokenizer.forbidden_ids == control_ids(tokenizer) - tokenizer.eos_ids
-    assert tokenizer.token_bytes(tokenizer.mask_id) == b"<|mask|>"
-
-
 @given(text=TEXTS)
 def test_every_text_comes_back_without_control_tokens(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)

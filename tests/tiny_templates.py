@@ -53,15 +53,6 @@ QWEN3 = (
     "{%- if enable_thinking is defined and not enable_thinking %}{{- '\\n</think>\\n\\n' }}"
     "{%- endif %}{%- endif %}"
 )
-GEMMA = (
-    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}"
-    "{{ raise_exception('System role not supported') }}{% endif %}{% for message in messages %}"
-    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate.') }}{% endif %}"
-    "{% set role = 'model' if message['role'] == 'assistant' else message['role'] %}"
-    "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"
-)
 MISTRAL = (
     "{%- set begin = '' %}{%- set turns = messages %}{%- if messages[0].role == 'system' %}"
     "{%- set begin = messages[0].content + '\n\n' %}{%- set turns = messages[1:] %}{%- endif %}"
@@ -79,11 +70,6 @@ FAMILIES: dict[str, tuple[Any, Sequence[str], dict[str, str]]] = {
         {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"},
     ),
     "qwen3": (QWEN3, ["<think>", "</think>"], {"eos_token": "<|im_end|>"}),
-    "gemma": (
-        GEMMA,
-        ["<s>", "</s>", "<start_of_turn>", "<end_of_turn>"],
-        {"bos_token": "<s>", "eos_token": "<end_of_turn>"},
-    ),
     "mistral": (
         MISTRAL,
         ["<s>", "</s>", "[INST]", "[/INST]"],
