@@ -102,7 +102,7 @@ def test_a_child_answers_on_the_threads_of_this_process(child: ChildPeer):
 def test_a_child_that_fails_is_reported(child: ChildPeer, prompt: int, says: str):
     with pytest.raises(RuntimeError, match=says):
         child.ask([prompt])
-    with pytest.raises(RuntimeError, match=r"llama\.cpp has ended"):
+    with pytest.raises(RuntimeError, match="has ended"):
         child.ask([7])
 
 

@@ -21,13 +21,14 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 Fields = dict[str, Any]
 
 
 class TimedTokens:
-    """The tokens of an answer, and when each arrived, in seconds since the creation.
+    """The tokens of an answer, and when each arrived, in seconds since ``start``.
 
     request: ``prompt`` (token ids), ``max_new_tokens``, ``eos_ids`` and ``threads``.
     """
@@ -43,6 +44,11 @@ class TimedTokens:
         self.tokens.append(token)
         self.moments.append(time.perf_counter() - self.start)
         return token in self._eos_ids or len(self.tokens) >= self._max
+
+
+Answer = Callable[[Fields, TimedTokens], None]
+Engine = tuple[Answer, dict[str, str]]
+"""A function that answers a request, and the versions of its packages."""
 
 
 def dense_model(path: Path, dtype: str) -> Any:
@@ -61,190 +67,162 @@ def dense_model(path: Path, dtype: str) -> Any:
     return kind.from_pretrained(place, dtype=getattr(torch, dtype), **more).eval()
 
 
-class Transformers:
-    def __init__(self, options: Fields) -> None:
-        import torch
-        import transformers
+def transformers(options: Fields) -> Engine:
+    import torch
+    import transformers as lib
 
-        self._torch, self._lib = torch, transformers
-        self._model = dense_model(Path(options["model"]), options["dtype"]).to(options["device"])
-        # Replace the generation defaults of the checkpoint, such as sampling and penalties.
-        self._model.generation_config = transformers.GenerationConfig()
-        self.versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+    model = dense_model(Path(options["model"]), options["dtype"]).to(options["device"])
+    model.generation_config = lib.GenerationConfig()  # not the checkpoint's sampling and penalties
 
-    def answer(self, request: Fields, record: TimedTokens) -> None:
-        class GenerateStreamer:
-            def __init__(self) -> None:
-                self.has_prompt = False
+    def answer(request: Fields, record: TimedTokens) -> None:
+        calls: list[Any] = []
 
-            def put(self, value: Any) -> None:
-                if self.has_prompt:
-                    record.add(int(value))
-                self.has_prompt = True  # generate passes the prompt in its first call
+        def put(value: Any) -> None:
+            if calls:  # generate passes the prompt in its first call
+                record.add(int(value))
+            calls.append(value)
 
-            def end(self) -> None:
-                """Do nothing; generate requires this method."""
-
-        self._torch.set_num_threads(request["threads"])
-        ids = self._torch.tensor([request["prompt"]], device=self._model.device)
-        config = self._lib.GenerationConfig(
+        torch.set_num_threads(request["threads"])
+        ids = torch.tensor([request["prompt"]], device=model.device)
+        config = lib.GenerationConfig(
             do_sample=False,
             max_new_tokens=request["max_new_tokens"],
             eos_token_id=request["eos_ids"] or None,
             pad_token_id=0,
         )
-        mask = self._torch.ones_like(ids)
-        with self._torch.inference_mode():
-            self._model.generate(
-                ids, attention_mask=mask, generation_config=config, streamer=GenerateStreamer()
-            )
+        streamer = SimpleNamespace(put=put, end=lambda: None)
+        mask = torch.ones_like(ids)
+        with torch.inference_mode():
+            model.generate(ids, attention_mask=mask, generation_config=config, streamer=streamer)
+
+    return answer, {"transformers": lib.__version__, "torch": torch.__version__}
 
 
-class LlamaCpp:
-    def __init__(self, options: Fields) -> None:
-        import llama_cpp
-        import numpy as np
+def llama_cpp(options: Fields) -> Engine:
+    import llama_cpp as lib
+    import numpy as np
 
-        self._lib, self._array = llama_cpp, np.ctypeslib.as_array
-        self._silent = llama_cpp.llama_log_callback(lambda level, text, user: None)
-        llama_cpp.llama_log_set(self._silent, ctypes.c_void_p(0))
-        llama_cpp.llama_backend_init()
-        defaults = llama_cpp.llama_model_default_params()
-        self._model = llama_cpp.llama_model_load_from_file(options["model"].encode(), defaults)
-        if not self._model:
-            raise ValueError("llama.cpp cannot read this file")
-        params = llama_cpp.llama_context_default_params()
-        params.n_ctx = params.n_batch = options["num_tokens"]
-        self._context = llama_cpp.llama_init_from_model(self._model, params)
-        vocabulary = llama_cpp.llama_model_get_vocab(self._model)
-        self._shape = (llama_cpp.llama_vocab_n_tokens(vocabulary),)
-        system = llama_cpp.llama_print_system_info().decode().strip()
-        self.versions = {"llama_cpp_python": llama_cpp.__version__, "llama.cpp": system}
+    silent = lib.llama_log_callback(lambda level, text, user: None)
+    lib.llama_log_set(silent, ctypes.c_void_p(0))
+    lib.llama_backend_init()
+    defaults = lib.llama_model_default_params()
+    model = lib.llama_model_load_from_file(options["model"].encode(), defaults)
+    if not model:
+        raise ValueError("llama.cpp cannot read this file")
+    params = lib.llama_context_default_params()
+    params.n_ctx = params.n_batch = options["num_tokens"]
+    context = lib.llama_init_from_model(model, params)
+    shape = (lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)),)
 
-    def answer(self, request: Fields, record: TimedTokens) -> None:
-        lib, threads = self._lib, request["threads"]
-        lib.llama_set_n_threads(self._context, threads, threads)
-        lib.llama_memory_clear(lib.llama_get_memory(self._context), True)
+    def answer(request: Fields, record: TimedTokens, _kept: Any = silent) -> None:
+        threads = request["threads"]
+        lib.llama_set_n_threads(context, threads, threads)
+        lib.llama_memory_clear(lib.llama_get_memory(context), True)
         fed, is_complete = request["prompt"], False
         while not is_complete:
             ids = (lib.llama_token * len(fed))(*fed)
-            if lib.llama_decode(self._context, lib.llama_batch_get_one(ids, len(fed))) != 0:
+            if lib.llama_decode(context, lib.llama_batch_get_one(ids, len(fed))) != 0:
                 raise ValueError("llama_decode of llama.cpp failed")
-            logits = self._array(lib.llama_get_logits_ith(self._context, -1), self._shape)
+            logits = np.ctypeslib.as_array(lib.llama_get_logits_ith(context, -1), shape)
             fed = [int(logits.argmax())]
             is_complete = record.add(fed[0])
 
+    system = lib.llama_print_system_info().decode().strip()
+    return answer, {"llama_cpp_python": lib.__version__, "llama.cpp": system}
 
-class OpenVino:
-    """OpenVINO GenAI on a GGUF file, with one pipeline per number of threads.
+
+def openvino(options: Fields) -> Engine:
+    """OpenVINO GenAI with one pipeline per number of threads.
 
     It computes in fp32: on processors with AMX the default is bf16, which is slower for single
     tokens and changes the text. The attention backend is SDPA, which caches no prefixes.
     """
+    import numpy as np
+    import openvino_genai as lib
+    from openvino import Tensor
 
-    def __init__(self, options: Fields) -> None:
-        import numpy as np
-        import openvino
-        import openvino_genai
+    class PipelineStreamer(lib.StreamerBase):  # type: ignore[misc]  # has no types
+        def __init__(self, record: TimedTokens) -> None:
+            super().__init__()
+            self.record = record
 
-        class PipelineStreamer(openvino_genai.StreamerBase):  # type: ignore[misc]  # has no types
-            def __init__(self, record: TimedTokens) -> None:
-                super().__init__()
-                self.record = record
+        def write(self, tokens: int | list[int]) -> Any:
+            for token in tokens if isinstance(tokens, list) else [tokens]:
+                self.record.add(token)
+            return lib.StreamingStatus.RUNNING
 
-            def write(self, tokens: int | list[int]) -> Any:
-                for token in tokens if isinstance(tokens, list) else [tokens]:
-                    self.record.add(token)
-                return openvino_genai.StreamingStatus.RUNNING
+        def end(self) -> None:
+            """Do nothing; the pipeline requires this method."""
 
-            def end(self) -> None:
-                """Do nothing; the pipeline requires this method."""
+    @lru_cache
+    def pipeline(threads: int) -> Any:
+        properties: Fields = {"ATTENTION_BACKEND": "SDPA", "INFERENCE_PRECISION_HINT": "f32"}
+        properties["INFERENCE_NUM_THREADS"] = threads
+        return lib.LLMPipeline(options["model"], "CPU", **properties)
 
-        @lru_cache
-        def pipeline(threads: int) -> Any:
-            return openvino_genai.LLMPipeline(
-                options["model"],
-                "CPU",
-                ATTENTION_BACKEND="SDPA",
-                INFERENCE_PRECISION_HINT="f32",
-                INFERENCE_NUM_THREADS=threads,
-            )
-
-        self._pipeline, self._streamer = pipeline, PipelineStreamer
-        self._tensor, self._array = openvino.Tensor, np.array
-        self._config = openvino_genai.GenerationConfig
-        self.versions = {"openvino_genai": openvino_genai.__version__}
-
-    def answer(self, request: Fields, record: TimedTokens) -> None:
-        pipeline = self._pipeline(request["threads"])
-        config = self._config(
-            max_new_tokens=request["max_new_tokens"],
-            do_sample=False,
-            stop_token_ids=set(request["eos_ids"]),
-        )
+    def answer(request: Fields, record: TimedTokens) -> None:
+        own = pipeline(request["threads"])
+        stop = set(request["eos_ids"])
+        limit = request["max_new_tokens"]
+        config = lib.GenerationConfig(max_new_tokens=limit, do_sample=False, stop_token_ids=stop)
         record.start = time.perf_counter()  # exclude the creation of the pipeline
-        prompt = self._tensor(self._array([request["prompt"]]))
-        pipeline.generate(prompt, config, self._streamer(record))
+        own.generate(Tensor(np.array([request["prompt"]])), config, PipelineStreamer(record))
+
+    return answer, {"openvino_genai": lib.__version__}
 
 
-class OnnxRuntime:
+def onnxruntime(options: Fields) -> Engine:
     """onnxruntime-genai on the dequantised weights of a GGUF file, with a model per thread count.
 
     Its model builder quantises matrices to 4 bits and the output head to 8 bits, in groups of 32
     with an offset, as in a Q4_1 file.
     """
+    import onnxruntime_genai as lib
+    import transformers
 
-    def __init__(self, options: Fields) -> None:
-        import onnxruntime_genai
-        import transformers
+    path = Path(options["model"])
+    folder = tempfile.TemporaryDirectory()
+    dense, built = f"{folder.name}/dense", f"{folder.name}/onnx"
+    model = dense_model(path, "float32")
+    # The loaded weights are dense, but transformers cannot save a model marked as quantised.
+    model.hf_quantizer = None
+    del model.config.quantization_config
+    model.save_pretrained(dense)
+    tokenizer: Any = transformers.AutoTokenizer
+    tokenizer.from_pretrained(path.parent, gguf_file=path.name).save_pretrained(dense)
+    command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", dense]
+    command += ["-o", built, "-c", dense, "-p", "int4", "-e", "cpu"]
+    command += ["--extra_options", "algo_config=rtn_last", "is_symmetric=false"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"its model builder failed: {last}")
 
-        path = Path(options["model"])
-        self._folder = tempfile.TemporaryDirectory()
-        dense, built = f"{self._folder.name}/dense", f"{self._folder.name}/onnx"
-        model = dense_model(path, "float32")
-        # The loaded weights are dense, but transformers cannot save a model marked as quantised.
-        model.hf_quantizer = None
-        del model.config.quantization_config
-        model.save_pretrained(dense)
-        tokenizer: Any = transformers.AutoTokenizer
-        tokenizer.from_pretrained(path.parent, gguf_file=path.name).save_pretrained(dense)
-        command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", dense]
-        command += ["-o", built, "-c", dense, "-p", "int4", "-e", "cpu"]
-        command += ["--extra_options", "algo_config=rtn_last", "is_symmetric=false"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise ValueError(f"its model builder failed: {last}")
+    @lru_cache
+    def model_of(threads: int, _kept: Any = folder) -> Any:
+        config = lib.Config(built)
+        session = {"session_options": {"intra_op_num_threads": threads}}
+        config.overlay(json.dumps({"model": {"decoder": session}}))
+        return lib.Model(config)
 
-        @lru_cache
-        def model_of(threads: int) -> Any:
-            config = onnxruntime_genai.Config(built)
-            session = {"session_options": {"intra_op_num_threads": threads}}
-            config.overlay(json.dumps({"model": {"decoder": session}}))
-            return onnxruntime_genai.Model(config)
-
-        self._lib, self._model_of = onnxruntime_genai, model_of
-        self.versions = {"onnxruntime_genai": onnxruntime_genai.__version__}
-
-    def answer(self, request: Fields, record: TimedTokens) -> None:
-        model = self._model_of(request["threads"])
-        params = self._lib.GeneratorParams(model)
+    def answer(request: Fields, record: TimedTokens) -> None:
+        own = model_of(request["threads"])
+        params = lib.GeneratorParams(own)
         max_length = len(request["prompt"]) + request["max_new_tokens"]
         params.set_search_options(do_sample=False, max_length=max_length)
         record.start = time.perf_counter()  # exclude the creation of the model
-        generator = self._lib.Generator(model, params)
+        generator = lib.Generator(own, params)
         generator.append_tokens(request["prompt"])
         is_complete = False
         while not is_complete:
             generator.generate_next_token()
             is_complete = record.add(int(generator.get_next_tokens()[0]))
 
+    return answer, {"onnxruntime_genai": lib.__version__}
 
-ENGINES: dict[str, Callable[[Fields], Any]] = {
-    "transformers": Transformers,
-    "llama_cpp": LlamaCpp,
-    "openvino": OpenVino,
-    "onnxruntime": OnnxRuntime,
+
+ENGINES: dict[str, Callable[[Fields], Engine]] = {
+    engine.__name__: engine for engine in (transformers, llama_cpp, openvino, onnxruntime)
 }
 
 
@@ -258,12 +236,12 @@ def main() -> None:
 
     options = json.loads(sys.argv[1])
     try:
-        engine = ENGINES[options["engine"]](options)
-        send(versions=engine.versions)
+        answer, versions = ENGINES[options["engine"]](options)
+        send(versions=versions)
         for line in sys.stdin:
             request = json.loads(line)
             record = TimedTokens(request)
-            engine.answer(request, record)
+            answer(request, record)
             seconds = time.perf_counter() - record.start
             send(tokens=record.tokens, moments=record.moments, seconds=seconds)
     except Exception as error:

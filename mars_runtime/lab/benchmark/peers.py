@@ -10,6 +10,7 @@ import json
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,7 @@ SCRIPT = Path(__file__).with_name("peer_process.py")
 
 
 def methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """Return the measured methods of this runtime by name: AR, lossless with the page's settings,
-    AR with prompt lookup, and unverified MARS. Raises SettingsError.
-    """
+    """AR, lossless with the page's settings, AR with prompt lookup, and unverified MARS."""
     chosen = (
         DecodeSettings("ar", 1.0, 1),
         RECOMMENDED,
@@ -123,49 +122,37 @@ class ChildPeer:
             "dtype": str(dtype).removeprefix("torch."),
             "device": str(device),
         }
-        self._name = engine.name
-        self._max_new_tokens = max_new_tokens
-        self._eos_ids = sorted(checkpoint.tokenizer.eos_ids)
+        eos_ids = sorted(checkpoint.tokenizer.eos_ids)
+        self._request = {"max_new_tokens": max_new_tokens, "eos_ids": eos_ids}
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         command = [interpreter, str(script), json.dumps(options)]
+        advice = (
+            f"Pass the Python of an environment where `pip install {engine.package}` succeeded."
+        )
         try:
             self._child = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=quiet, text=True, encoding="utf-8"
             )
         except OSError as error:
-            raise CheckpointError(
-                f"{engine.option} {interpreter} cannot be run. Pass the Python of an environment "
-                f"that has {engine.package}."
-            ) from error
-        first = self._read()
-        if "versions" not in first:
+            fault = f"{engine.option} {interpreter} cannot be run"
+            raise CheckpointError(f"{fault}. {advice}") from error
+        try:
+            self.versions: dict[str, str] = self._read("versions")["versions"]
+        except RuntimeError as error:
             self.close()
-            reason = first.get("error", "it has ended")
-            raise CheckpointError(
-                f"{engine.option} {interpreter} cannot decode {checkpoint.name} ({reason}). Pass "
-                f"the Python of an environment where `pip install {engine.package}` succeeded."
-            )
-        self.versions: dict[str, str] = first["versions"]
+            fault = f"{engine.option} {interpreter} cannot decode {checkpoint.name} ({error})"
+            raise CheckpointError(f"{fault}. {advice}") from error
 
     def ask(self, prompt: Sequence[int]) -> TimedAnswer:
         """Answer a prompt on as many threads as torch uses here. Raises RuntimeError if the child
         failed.
         """
-        request = {
-            "prompt": list(prompt),
-            "max_new_tokens": self._max_new_tokens,
-            "eos_ids": self._eos_ids,
-            "threads": torch.get_num_threads(),
-        }
+        request = {"prompt": list(prompt), "threads": torch.get_num_threads(), **self._request}
         assert self._child.stdin is not None, "the child was started with a pipe"
-        try:
+        with suppress(OSError):  # a child that has ended cannot answer either
             self._child.stdin.write(json.dumps(request) + "\n")
             self._child.stdin.flush()
-            answer = self._read()
-        except OSError:
-            answer = {}
-        if "tokens" not in answer:
-            raise RuntimeError(answer.get("error", f"{self._name} has ended unexpectedly."))
+        answer = self._read("tokens")
         chunks = tuple(Chunk(moment, 1) for moment in answer["moments"])
         return TimedAnswer(tuple(answer["tokens"]), chunks, answer["seconds"])
 
@@ -173,8 +160,10 @@ class ChildPeer:
         self._child.kill()
         self._child.communicate()
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, key: str) -> dict[str, Any]:
         assert self._child.stdout is not None, "the child was started with a pipe"
         line = self._child.stdout.readline()
         parsed: dict[str, Any] = json.loads(line) if line else {}
+        if key not in parsed:
+            raise RuntimeError(parsed.get("error", "it has ended"))
         return parsed
