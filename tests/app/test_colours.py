@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -36,25 +36,19 @@ def contrast(first: str, second: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-RUNS = [f"run-{place}" for place in range(1, 7)]
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_is_readable_and_steps_and_runs_differ(theme: str) -> None:
     colours = palette(theme)
-    for step in range(1, 5):
-        assert contrast(colours["ramp-ink"], colours[f"ramp-{step}"]) >= 4.5
-    assert contrast(colours["ramp-ink-5"], colours["ramp-5"]) >= 4.5
-    for name in ("ink", "muted", "mars", "ar", "warm", "error", *RUNS):
+    runs = [f"run-{place}" for place in range(1, 7)]
+    for step in range(1, 6):
+        ink = colours["ramp-ink" if step < 5 else "ramp-ink-5"]
+        assert contrast(ink, colours[f"ramp-{step}"]) >= 4.5
+    for name in ("ink", "muted", "mars", "ar", "warm", "error", *runs):
         assert contrast(colours[name], colours["surface"]) >= 4.5
-    levels = [luminance(colours[f"ramp-{step}"]) for step in range(1, 6)]
-    assert levels == sorted(levels, reverse=theme == "light")
-    for first, other in pairwise(levels):
-        low, high = sorted((first, other))
-        assert (high + 0.05) / (low + 0.05) >= 1.5
+    steps = [colours[f"ramp-{step}"] for step in range(1, 6)]
+    assert steps == sorted(steps, key=luminance, reverse=theme == "light")
+    assert all(contrast(first, other) >= 1.5 for first, other in pairwise(steps))
     assert colours["run-1"] == colours["mars"]
-    worn = [colours[name] for name in (*RUNS, "ar", "warm", "error")]
-    for place, first in enumerate(worn):
-        for other in worn[place + 1 :]:
-            apart = [abs(int(first[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
-            assert sum(apart) >= 60
+    worn = [bytes.fromhex(colours[name][1:]) for name in (*runs, "ar", "warm", "error")]
+    for first, other in combinations(worn, 2):
+        assert sum(abs(a - b) for a, b in zip(first, other, strict=True)) >= 60

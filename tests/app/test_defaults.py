@@ -23,13 +23,10 @@ from app.settings import AppSettings
 from app.ui.controls import DEFAULTS, read_controls
 from app.ui.examples import REQUESTS
 from app.ui.recordings import load
-from mars_runtime.__main__ import main
 from mars_runtime.model.registry import registry
 from mars_runtime.review.methods import read_method
 from mars_runtime.runs import folds
-from mars_runtime.runs.trace import read_trace
 from mars_runtime.settings import RECOMMENDED
-from tests.tiny_checkpoint import write_checkpoint
 from tools.record_runs import SCENARIOS
 
 LIMITS = Limits(8000, 512, 8)
@@ -51,7 +48,7 @@ def opening(handlers: Handlers) -> dict[str, Any]:
 
 
 def test_what_changes_the_text_is_the_same_everywhere(
-    handlers: Handlers, opening: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    handlers: Handlers, opening: dict[str, Any]
 ) -> None:
     throughput = {
         "rows": 1, "tau": 0.3, "block_size": 4, "lossless": True, "follows": False, "rounds": 3,
@@ -61,17 +58,12 @@ def test_what_changes_the_text_is_the_same_everywhere(
         "prompt": "One.", "rows": [0.5], "columns": [2], "max_new_tokens": 9,
         "checkpoint": "scripted",
     }  # fmt: skip
-    folder = str(write_checkpoint(tmp_path / "random"))
-    request = ("--prompt", "Hi", "--max-new-tokens", "2", "--json")
-    assert main(["generate", "--checkpoint", folder, *request]) == 0
-    command = read_trace(capsys.readouterr().out.splitlines()).header
     ar = dict(handlers.grid.validate(grid).order.turns(0)[0])["ar"]
     actual = {
         "live": read_controls(LiveOrder, opening, LIMITS).settings,
         "throughput": handlers.throughput.validate(throughput).order.settings,
         "grid": ar,
         "review": read_method("lossless", "scripted").settings,
-        "command": command.settings,
         "endpoint": RECOMMENDED,
     }
     for name in ("temperature", "top_p", "seed", "repetition_penalty"):
@@ -81,7 +73,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
         for arguments in (ONE, BOTH):
             values = {argument.name: argument.default for argument in arguments}
             assert values[name] == getattr(DEFAULTS, name)
-    for place in ("live", "throughput", "review", "command", "endpoint"):
+    for place in ("live", "throughput", "review", "endpoint"):
         assert actual[place].lossless, place
 
 

@@ -24,7 +24,6 @@ import pytest
 from scripted_page import (
     TEXT,
     ScriptedBackend,
-    controls,
     eventually,
     make_handlers,
     page_served,
@@ -32,7 +31,6 @@ from scripted_page import (
 from visitor import Visitor, assert_serves
 
 from app.api import runs
-from app.api.runs import compare
 from app.gradio_compat import GradioQueue
 from app.handlers import Handlers
 from app.server import ServedPage
@@ -77,14 +75,16 @@ def num_runs(handlers: Handlers) -> int:
     return served.engine.num_running + served.engine.num_waiting
 
 
-def call(address: str, num_tokens: int, name: str = "generate", **headers: str) -> tuple[int, str]:
-    """Call an endpoint; its answer holds the id of the event."""
+def call(
+    address: str, num_tokens: int, name: str = "generate", seen: str = "", **more: str
+) -> tuple[int, str]:
+    """Call an endpoint; its answer holds the id of the event. seen: what proxies saw."""
     body: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
     body |= {"method": "ar"} if name == "generate" else {}
     request = urllib.request.Request(
         f"{address}gradio_api/call/v2/{name}",
-        json.dumps({**body, "max_new_tokens": num_tokens}).encode(),
-        {"content-type": "application/json", **headers},
+        json.dumps({**body, **more, "max_new_tokens": num_tokens}).encode(),
+        {"content-type": "application/json", "x-forwarded-for": seen},
     )
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -153,48 +153,27 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
         assert_serves(visitors[3])
 
 
-@pytest.fixture(scope="module")
-def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
-    """A page with one slot and with the checkpoint "chat" never loaded."""
-    source = fake_source.FakeHub()
-    folder = tmp_path_factory.mktemp("loading")
-    handlers, _ = fake_source.make_handlers(folder, source, port=0, max_runs=1, max_waiting=1)
-    with serving(handlers) as (page, _):
-        yield page
-        source.go.set()
-
-
-@pytest.mark.parametrize("name", ["generate", "batch"])
 def test_callers_who_leave_while_it_loads_hold_no_places(
-    loading: ServedPage, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as there are places; the checkpoint they asked for never comes."""
+    """As many as there are places; the checkpoint they asked for never comes. They read what they
+    wait for."""
     monkeypatch.setattr(runs, "HEARTBEAT_SECONDS", 0.2)
-    for _ in range(3):
-        status, reported = call(loading.url, 8, name)
-        assert status == 200
-        address = f"{loading.url}gradio_api/call/{name}/{json.loads(reported)['event_id']}"
-        with urllib.request.urlopen(address, timeout=60) as answer:
-            answer.readline()
-    assert eventually(lambda: not GradioQueue(loading.blocks).events(), 10)
-    late = Visitor(loading.url)
-    assert late.run(checkpoint="tiny")[0] == 200
-    assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
-
-
-def test_callers_read_what_they_wait_for(tmp_path: Path) -> None:
     source = fake_source.FakeHub()
-    handlers, _ = fake_source.make_handlers(tmp_path, source, max_seconds=20)
-    values = {**controls(max_new_tokens=4), "checkpoint": "chat", "method": "mars"}
-    answers = compare(handlers.engines, handlers.book, values)
-    first = next(answers)
-    source.go.set()
-    *_, last = answers
-    handlers.engines.close()
-    assert "Downloading chat" in json.dumps(first)
-    assert first.keys() == last.keys()
-    assert '"ended": "limit"' in json.dumps(last)
-    assert "Fetching" not in json.dumps(last)
+    made, _ = fake_source.make_handlers(tmp_path, source, port=0, max_runs=1, max_waiting=1)
+    with serving(made) as (page, _):
+        for name in ("generate", "batch", "compare"):
+            status, reported = call(page.url, 8, name, checkpoint="chat")
+            assert status == 200
+            address = f"{page.url}gradio_api/call/{name}/{json.loads(reported)['event_id']}"
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                answer.readline()
+                assert "Downloading chat" in answer.readline().decode()
+        assert eventually(lambda: not GradioQueue(page.blocks).events(), 10)
+        late = Visitor(page.url)
+        assert late.run(checkpoint="tiny")[0] == 200
+        assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
+        source.go.set()
 
 
 @pytest.mark.parametrize(("num_proxies", "is_distinct"), [(0, False), (1, True)])
@@ -206,7 +185,7 @@ def test_callers_are_distinguished_by_what_a_trusted_proxy_saw(
     caps = {"num_proxies": num_proxies, "max_runs_per_address": 1}
     with serving(make_handlers(tmp_path, backend, port=0, **caps)) as (page, _):
         codes = [
-            call(page.url, 200, name, **{"x-forwarded-for": f"6.6.6.6, 10.0.0.{number}"})[0]
+            call(page.url, 200, name, f"6.6.6.6, 10.0.0.{number}")[0]
             for number, name in enumerate(("generate", "compare", "traces", "batch"))
         ]
     assert codes == [200, *[200 if is_distinct else 429] * 3]

@@ -38,7 +38,6 @@ def saved(page: playwright.Page, kind: str, lane: int) -> str:
     "value",
     [
         race_scenes.finished(race_scenes.MATHS, right=True),
-        race_scenes.finished(race_scenes.LOSSLESS),
         race_scenes.finished(race_scenes.BRANCH),
         race_scenes.stopped(),
     ],
