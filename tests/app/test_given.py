@@ -58,23 +58,14 @@ def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
     assert caught.value.field == "given"
 
 
-@pytest.mark.parametrize(
-    ("token", "sentence"),
-    [
-        (EOS, "This token ends the text"),
-        (MASK, "Control tokens"),
-        (256, "Control tokens"),
-        (SIZE, "another model"),
-        (-1, "another model"),
-    ],
-)
+@pytest.mark.parametrize("token", [EOS, MASK, 256, SIZE, -1])
 def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
-    handlers: Handlers, backend: ScriptedBackend, token: int, sentence: str
+    handlers: Handlers, backend: ScriptedBackend, token: int
 ) -> None:
     values = controls(given=[72, token])
-    assert sentence in lines_of(last(handlers.live.run("a", values)))[1][0][1]["message"]
-    actual = list(handlers.live.run_from_view("a", asked(given=[72, token]), controls()))
-    assert [(value, sentence in said) for value, said in actual] == [(None, True)]
+    said = lines_of(last(handlers.live.run("a", values)))[1][0][1]["message"]
+    posted = asked(given=[72, token])
+    assert list(handlers.live.run_from_view("a", posted, controls())) == [(None, said)]
     assert backend.num_forwards == 0
 
 

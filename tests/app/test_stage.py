@@ -40,7 +40,7 @@ def _quickly(scripted_backend: ScriptedBackend) -> None:
 
 @pytest.fixture(scope="module")
 def page(address: str) -> Iterator[playwright.Page]:
-    with opened(f"{address}?max_new_tokens=40") as made:
+    with opened(f"{address}?max_new_tokens=40&system=<b>Be brief.</b>") as made:
         wait_loaded(made)
         yield made
 
@@ -89,7 +89,8 @@ def test_a_result_carries_its_prompt_and_says_when_another_is_typed_or_chosen(
 ) -> None:
     run(page, "Say <b>it</b>.\nTwice.")
     assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
-    assert "limit 40 tokens" in page.inner_text(f"{ROOT} .rv-once")
+    for setting in ("limit 40 tokens", "<b>Be brief.</b>"):
+        assert setting in page.inner_text(f"{ROOT} .rv-once")
     wait_foreign(page, False)
     page.fill(BOX, "Say something else.")
     wait_foreign(page, True)
