@@ -100,16 +100,8 @@ def test_a_conversation_continues_from_the_output_of_the_turn_before(place: Plac
 
 def test_fields_that_change_nothing_are_ignored(place: Place) -> None:
     more: dict[str, Any] = {
-        "store": True,
-        "tools": [],
-        "tool_choice": "auto",
-        "parallel_tool_calls": True,
-        "text": {"format": {"type": "text"}, "verbosity": "medium"},
-        "reasoning": {"effort": None},
-        "include": ["reasoning.encrypted_content"],
-        "truncation": "auto",
-        "background": False,
-        "previous_response_id": None,
-        "user": "me",
-    }
+        "store": True, "tools": [], "tool_choice": "auto", "reasoning": {"effort": None},
+        "text": {"format": {"type": "text"}, "verbosity": "medium"}, "truncation": "auto",
+        "include": ["reasoning.encrypted_content"], "background": False, "user": "me",
+    }  # fmt: skip
     assert respond(place, **more).output_text == place.text_for()
