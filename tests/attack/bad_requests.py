@@ -82,7 +82,7 @@ GETS = [
 
 
 def odd_visits(config: dict[str, Any]) -> Iterator[Visit]:
-    """Every route of a page with this config; keys of bodies missing, odd or unknown. No run begins."""
+    """Every route of a page with this config, with keys missing, odd or unknown. No run begins."""
     event = next(it for it in config["dependencies"] if not it["queue"] and it["inputs"])
     part = next(it for it in config["components"] if it["props"].get("server_fns"))
     data = [None] * len(event["inputs"])
