@@ -14,12 +14,11 @@ HIDDEN = {"command", "out", "restart", "transformers", "llama_cpp", "openvino", 
 """Arguments that are not stored with a result, because they are paths on one machine."""
 
 
-class UsageError(ValueError):
-    """Invalid arguments of a command. The message describes the problem and the solution."""
+class UsageError(ValueError): ...
 
 
 def run_or_report(work: Callable[[], int]) -> int:
-    """Return the exit code of ``work``; on a user error print the message and return 2."""
+    """Return the exit code of ``work``; 2 and a message on a user error."""
     from mars_runtime.errors import DecodeError
     from mars_runtime.model.config import CheckpointError
 

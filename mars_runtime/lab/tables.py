@@ -15,13 +15,10 @@ from mars_runtime.runs.statistics import Estimate
 
 Row = TypeVar("Row")
 NONE = "–"
-"""The text of a cell without a figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of plain text. lines: one tuple of cells per row."""
-
     title: str
     columns: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
@@ -30,14 +27,11 @@ class Table:
     def of(
         cls, title: str, records: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
     ) -> Table:
-        """Build a table with one row per record. columns: name -> function that returns a record's
-        cell.
-        """
         lines = tuple(tuple(cell(record) for cell in columns.values()) for record in records)
         return cls(title, tuple(columns), lines)
 
     def to_rich(self) -> Group:
-        """Return the table for a terminal, with intervals on a second line to save width."""
+        """Put intervals on a second line to save width."""
         table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for index, column in enumerate(self.columns):
             justify: Literal["left", "right"] = "left" if index == 0 else "right"
@@ -52,22 +46,20 @@ class Table:
 
 
 def percent(estimate: Estimate | None) -> str:
-    """Format a share as a percentage with its interval, such as ``93.1 [88.0, 96.2]``."""
+    """Format as ``93.1 [88.0, 96.2]``."""
     return _interval(estimate.scaled(100), ".1f") if estimate else NONE
 
 
 def points(estimate: Estimate | None) -> str:
-    """Format a difference of shares in percentage points, such as ``+1.2 [-0.3, +2.7]``."""
+    """Format in percentage points, as ``+1.2 [-0.3, +2.7]``."""
     return _interval(estimate.scaled(100), "+.1f") if estimate else NONE
 
 
 def number(estimate: Estimate | None) -> str:
-    """Format a number with its interval, such as ``1.93 [1.88, 1.99]``."""
     return _interval(estimate, ".2f") if estimate else NONE
 
 
 def share(value: float | None) -> str:
-    """Format a share as a percentage with one decimal, or with none if it is 0 % or 100 %."""
     if value is None:
         return NONE
     return f"{value * 100:.0f} %" if value in (0.0, 1.0) else f"{value * 100:.1f} %"
@@ -78,7 +70,7 @@ def _in_two_lines(cell: str) -> str:
 
 
 def _parts(cell: str) -> list[str]:
-    """Return the parts of a cell that must not be wrapped: intervals and single words."""
+    """Return what must not be wrapped: intervals and single words."""
     return [
         part
         for line in cell.split("\n")

@@ -1,6 +1,4 @@
-"""``python -m mars_runtime verify lossless``: check that lossless decoding emits AR's tokens, for
-single prompts and batches. The exit code is 1 if a token differs.
-"""
+"""``python -m mars_runtime verify lossless``: check that lossless decoding emits AR's tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +27,6 @@ from mars_runtime.tasks import families_for
 
 BATCH_SIZES = (1, 4)
 Begin = Callable[[str], Callable[[int], None]]
-"""A function that starts a progress bar with a label and returns a function to advance it."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -103,9 +100,6 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def lossless_methods(max_new_tokens: int) -> list[DecodeSettings]:
-    """Return settings with low and high τ, few and many masks, both mask layouts, and prompt
-    lookup.
-    """
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
     every = replace(plain, mask_layout="every")
     return [
@@ -119,9 +113,7 @@ def lossless_methods(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first difference between two answers. place: its position. expected, found: the tokens,
-    None if an answer has already ended.
-    """
+    """The first difference. expected, found: the tokens, None if an answer has already ended."""
 
     prompt: int
     place: int
@@ -145,7 +137,6 @@ def compare_all(
     max_new_tokens: int,
     begin: Begin = lambda label: lambda count: None,
 ) -> list[MethodComparison]:
-    """Compare AR in batches and all lossless methods with AR one prompt at a time."""
     ar = DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens)
     expected = decode_in_batches(decode, prompts, ar, 1, begin("AR"))
     comparisons = []

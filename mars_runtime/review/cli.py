@@ -59,7 +59,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command and return its exit code; 2 after an error that the user can correct."""
     try:
         system = check_system(args.system)
         items = [replace(item, system=item.system or system) for item in prompts_of(args.prompts)]
@@ -115,8 +114,7 @@ def _begun(
     args: argparse.Namespace, methods: Sequence[ReviewMethod], decoders: Decoders
 ) -> tuple[Item, ...]:
     """Write the header of a new set, or cut half a line that an interrupted command left. Return
-    the prompts that the set has. Raises SetError.
-    """
+    the prompts that the set has."""
     path: Path = args.out
     names = dict.fromkeys(method.checkpoint for method in methods)
     weights = {name: decoders.weights(name) for name in names}
@@ -134,8 +132,6 @@ def _begun(
 
 
 class Decoders:
-    """Loads each checkpoint and its engine on first use; ``stack`` closes the engines."""
-
     def __init__(self, device: str, dtype: str, stack: ExitStack) -> None:
         self._device, self._dtype, self._stack = device, dtype, stack
         self._loaded: dict[str, tuple[Checkpoint, Engine]] = {}
@@ -148,7 +144,6 @@ class Decoders:
         return self._loaded[name]
 
     def weights(self, name: str) -> str:
-        """Return the fingerprint of a checkpoint's weights. Raises CheckpointError."""
         return fingerprint(self._get(name)[0].weight_files)
 
     def answers(
@@ -168,9 +163,7 @@ class Decoders:
     def _traces(
         self, item: Item, methods: Sequence[ReviewMethod], faults: list[str]
     ) -> Iterator[Trace | None]:
-        """Decode the answers to a prompt one after the other, so that a method's answer and its
-        times do not depend on the other methods.
-        """
+        """Decode one after the other, so that no method affects another's answer and times."""
         for method in methods:
             checkpoint, engine = self._get(method.checkpoint)
             tokenizer, settings = checkpoint.tokenizer, method.settings

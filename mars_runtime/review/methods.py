@@ -1,7 +1,4 @@
-"""Methods that a set compares: a checkpoint with decoding settings.
-
-Users write methods in a short form: ``tau=0.8``, ``lossless,B=8``, ``ar,checkpoint=mars-tiny``.
-"""
+"""Methods in the short form ``tau=0.8``, ``lossless,B=8``, ``ar,checkpoint=mars-tiny``."""
 
 from __future__ import annotations
 
@@ -31,11 +28,7 @@ UNREPEATABLE = (
 
 @dataclass(frozen=True, slots=True)
 class ReviewMethod:
-    """One method of a set.
-
-    name: the method as the user wrote it. checkpoint, settings: how to decode; "" and None if the
-    answers were imported as text.
-    """
+    """name: as the user wrote it. checkpoint, settings: "" and None for imported answers."""
 
     name: str
     checkpoint: str = ""
@@ -43,15 +36,10 @@ class ReviewMethod:
 
 
 def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
-    """Parse a method in short form: words separated by commas. Raises SettingsError.
-
-    A word is the name of a decoding method, the name of a boolean setting to switch on, or
-    ``name=value`` for a setting, ``B`` or ``checkpoint``. ``lossless`` without tau means tau = 0.
-    ``ar,lookup`` means AR with prompt lookup. Settings that can give different texts in different
-    runs are rejected.
-
-    checkpoint, usual: the checkpoint and the settings that apply if no word sets them.
-    """
+    """Parse words separated by commas: a method, a boolean setting to switch on, or ``name=value``.
+    ``lossless`` without tau means tau = 0, ``ar,lookup`` AR with prompt lookup. Settings that can
+    give different texts in different runs are rejected. Raises SettingsError. usual: settings that
+    apply if no word sets them."""
     values: dict[str, str] = {}
     if not is_text(text):
         raise SettingsError(f"A method contains characters that are not valid text. {EXAMPLE}")
@@ -94,7 +82,7 @@ def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[R
 
 
 def method_of_json(values: Mapping[str, Any]) -> ReviewMethod:
-    """Parse a method from JSON values. Raises SettingsError, KeyError, TypeError or ValueError."""
+    """Raises SettingsError, KeyError, TypeError or ValueError."""
     settings = values["settings"]
     name, checkpoint = as_text(values["name"]), as_text(values["checkpoint"])
     read = None if settings is None else read_settings(as_mapping(settings))

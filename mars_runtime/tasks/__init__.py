@@ -54,11 +54,8 @@ TRIES_FOR_NEW = 50
 
 
 def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
-    """Return at most ``count`` tasks of a family. Equal arguments return equal lists.
-
-    Open-ended requests may be fewer than ``count``. Raises ValueError for an unknown family, and
-    for the training split of open-ended requests, which does not exist.
-    """
+    """Return at most ``count`` tasks; equal arguments return equal lists. Raises ValueError for an
+    unknown family, and for the training split of open-ended requests, which does not exist."""
     if family == NATURAL:
         return natural_tasks(split, seed, count)
     if is_open(family):
@@ -83,50 +80,37 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
 
 
 def all_families() -> list[str]:
-    """Return the names of the families with a checker, followed by ``natural``."""
     return [*FAMILIES, NATURAL]
 
 
 def families_for(is_chat: bool) -> list[str]:
-    """Return the task families with which a model is measured by default.
-
-    A chat model gets open-ended requests; other models get the families with checkers and natural
-    text.
-    """
+    """Return the families to measure a model with by default."""
     return list(KINDS) if is_chat else all_families()
 
 
 def is_open(family: str) -> bool:
-    """Return whether a family consists of open-ended requests to a chat model."""
     return family in KINDS or family in SHIFTED
 
 
 def has_checker(task: Task) -> bool:
-    """Return whether answers to this task can be judged automatically on some system."""
     return task.family in (*FAMILIES, *SHIFTED) and bool(task.expected)
 
 
 def is_checkable(task: Task) -> bool:
-    """Return whether ``check`` can grade answers to this task on this system.
-
-    Python functions are judged only where the sandbox can limit the process that runs them.
-    """
+    """Return whether ``check`` can grade answers here. Python functions need a sandbox."""
     return has_checker(task) and (task.family != PythonFunctions.name or sandbox.is_available())
 
 
 def check(task: Task, text: str, is_cut: bool = False) -> bool:
-    """Return whether a text is a correct answer; False if the task is not checkable.
-
-    is_cut: whether the model did not end the text itself. A cut text is correct only if it has a
-    whole line that is marked as the answer or, for kinds in SHIFTED, one of the expected words.
-    """
+    """Return whether a text is correct; False if the task is not checkable. A cut text is correct
+    only with a whole line that is marked as the answer or, in SHIFTED, an expected word."""
     if task.family in SHIFTED:
         return is_checkable(task) and contains_right_word(task, text)
     return is_checkable(task) and FAMILIES[task.family].check(task, text, is_cut)
 
 
 def examples() -> list[Task]:
-    """Return fixed tasks for the page: up to NUM_EXAMPLES per family, all of different kinds."""
+    """Return tasks for the page: up to NUM_EXAMPLES per family, all of different kinds."""
     chosen: list[Task] = []
     for name in FAMILIES:
         by_kind: dict[str, Task] = {}

@@ -1,7 +1,4 @@
-"""Tasks, the base class of task families, and the rule that reserves prompts for evaluation.
-
-The JSON files in this folder contain the words, phrasings and specifications of the families.
-"""
+"""Task families, and the rule that reserves prompts for evaluation. JSON files hold their words."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from typing import Any, Literal
 
 Split = Literal["train", "eval"]
 Phrasings = Mapping[Literal["shared", "held_out"], Sequence[str]]
-"""Phrasings with the same meaning. Only evaluation prompts use the ``held_out`` ones."""
+"""Only evaluation prompts use the ``held_out`` phrasings."""
 
 HELD_OUT_ONE_IN = 10  # about 1 of 10 prompts and operand combinations is for evaluation only
 MAX_ATTEMPTS = 400
@@ -25,7 +22,7 @@ MAX_ATTEMPTS = 400
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A prompt with a reference answer. expected: data for the checker, such as the result."""
+    """expected: data for the checker, such as the result."""
 
     family: str
     kind: str
@@ -40,36 +37,29 @@ def is_reserved(text: str) -> bool:
 
 
 def operands(task: Task) -> str:
-    """Return the task's kind and all numbers in its prompt; "" for fewer than two numbers."""
     numbers = re.findall(r"\d+", task.prompt)
     return f"{task.kind}:{','.join(numbers)}" if len(numbers) > 1 else ""
 
 
 def read_data(name: str) -> Any:
-    """Return the parsed content of ``name``.json in this folder."""
     return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
 
 
 def phrase(rng: random.Random, split: Split, phrasings: Phrasings) -> str:
-    """Choose a phrasing at random; for evaluation, choose a held-out one with probability 0.3."""
     if split == "eval" and rng.random() < 0.3:
         return rng.choice(phrasings["held_out"])
     return rng.choice(phrasings["shared"])
 
 
 def listed(items: Sequence[str]) -> str:
-    """Join items with commas and a final "and": a, b and c."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def article(noun: str) -> str:
-    """Return the noun with its indefinite article."""
     return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
 class Family(ABC):
-    """A random generator of tasks of one type, with a checker for answers to them."""
-
     name: str
 
     @abstractmethod
@@ -78,18 +68,12 @@ class Family(ABC):
 
     @abstractmethod
     def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
-        """Return whether a text is a correct answer. A cut text has only whole lines here, and is
-        correct only with a marked answer.
-
-        May raise for a malformed text, for example ValueError; ``check`` then returns False.
-        """
+        """A cut text has only whole lines here, and is correct only with a marked answer. May raise
+        for a malformed text; ``check`` then returns False."""
 
     def generate(self, rng: random.Random, split: Split) -> Task:
-        """Generate a task with a prompt that never occurs in the other split.
-
-        Half of the evaluation tasks also have numbers that no training task of that kind has.
-        Raises RuntimeError if MAX_ATTEMPTS drafts have no such prompt.
-        """
+        """Generate a task with a prompt that never occurs in the other split. Half of the
+        evaluation tasks also have numbers that no training task of that kind has."""
         is_eval = split == "eval"
         wants_new_operands = is_eval and rng.random() < 0.5
         fallback: Task | None = None
@@ -107,7 +91,6 @@ class Family(ABC):
         return fallback
 
     def check(self, task: Task, text: str, is_cut: bool) -> bool:
-        """Return whether a text is a correct answer; False if ``is_right`` fails on it."""
         if is_cut:
             text = text[: text.rfind("\n") + 1]
         try:

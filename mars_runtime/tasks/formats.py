@@ -1,8 +1,5 @@
-"""Tasks that require an exact format, in the style of IFEval, such as three items or JSON.
-
-A task's ``expected`` is a JSON object of constraints: names in CONSTRAINTS with the values that the
-answer must satisfy. The checker tests these constraints and nothing else.
-"""
+"""Tasks that require an exact format, in the style of IFEval, such as three items or JSON. A task's
+``expected`` has the constraints that the checker tests, by name in CONSTRAINTS."""
 
 from __future__ import annotations
 
@@ -26,11 +23,8 @@ Parts = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, 
 def _items(
     rng: random.Random, counts: tuple[int, ...] = COUNTS
 ) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return the prompt's fields, the items of the answer, and all words accepted as items.
-
-    Items are in alphabetical order, from a position that depends on topic and number only, so that
-    a model can learn which item comes next.
-    """
+    """Return the prompt's fields, the items of the answer, and all accepted words. Items begin at a
+    position that depends on topic and number only, so that a model can learn what comes next."""
     topic = rng.choice(sorted(TOPICS))
     count = rng.choice(counts)
     number = rng.choice((str(count), NUMBER_WORDS[count]))
@@ -87,7 +81,6 @@ def json_object(rng: random.Random, split: Split) -> Parts:
 
 
 def _plain_sentence(rng: random.Random) -> str:
-    """Return a short sentence for the model to copy, without capital letters and full stop."""
     subject = rng.choice(sorted(FACTS))
     fact = rng.choice(FACTS[subject])
     manner = rng.choice(("", *_DATA["manners"])) if len(fact.split()) < 5 else ""
@@ -117,16 +110,13 @@ def repeat_upper(rng: random.Random, split: Split) -> Parts:
 
 
 def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
-    """Return ``count`` consecutive facts about a subject, starting with a random fact. The first
-    fact in the file follows the last one.
-    """
+    """Return consecutive facts, from a random one on."""
     facts = FACTS[subject]
     start = rng.randrange(len(facts))
     return [facts[(start + step) % len(facts)] for step in range(count)]
 
 
 def _about(subject: str, constraints: dict[str, object]) -> dict[str, object]:
-    """Add the constraints that the answer is one plain sentence and mentions the subject."""
     return constraints | {"mentions": subject, "sentences": 1, "plain": True}
 
 
@@ -203,7 +193,6 @@ def _are_separated(text: str, mark_and_count: tuple[str, int]) -> bool:
 
 
 def _are_members(text: str, known: list[str]) -> bool:
-    """Return whether all items of a list are known and different. Any separators may be used."""
     items = [
         re.sub(r"^\s*(?:[-*]|\d+[.)])\s*", "", part).strip(" .!\"'").lower()
         for part in re.split(r"[\n;|/]+", text.strip())
@@ -252,8 +241,6 @@ def holds(text: str, constraints: dict[str, object]) -> bool:
 
 
 class Formats(Family):
-    """Tasks that require an answer in an exact format."""
-
     name = "formats"
 
     def draft(self, rng: random.Random, split: Split) -> Task:

@@ -1,8 +1,5 @@
-"""Multiple-choice tasks about facts that the prompt states, in the style of MMLU-Pro and GPQA.
-
-A reference answer states the deciding fact, marks each option as right or wrong, and then names the
-letter. No knowledge beyond the prompt is needed.
-"""
+"""Multiple-choice tasks about facts that the prompt states, in the style of MMLU-Pro and GPQA. A
+reference answer states the deciding fact, marks each option, and then names the letter."""
 
 from __future__ import annotations
 
@@ -70,7 +67,6 @@ def compare(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _running_best(names: list[str], values: list[int]) -> str:
-    """Return one line for each comparison that finds the largest value, from left to right."""
     texts = [f"{value} for {name}" for name, value in zip(names, values, strict=True)]
     best, lines = 0, ""
     for index in range(1, len(values)):
@@ -107,8 +103,6 @@ KINDS: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 
 
 class MultipleChoice(Family):
-    """Questions about stated facts, with lettered options."""
-
     name = "multiple_choice"
 
     def draft(self, rng: random.Random, split: Split) -> Task:

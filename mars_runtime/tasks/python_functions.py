@@ -1,10 +1,7 @@
-"""Tasks that ask for a small Python function, in the style of HumanEval.
-
-The checker calls the function in the sandbox, never in this process, and compares the results.
-python_functions.json has the specifications. Their placeholders are {x} and {y} for numbers, {t}
-for a list of numbers, {s} for a string, {w} for a list of strings, {k} for a small constant, {m}
-for a larger constant, {c} for a letter and {p} for a punctuation mark.
-"""
+"""Tasks that ask for a small Python function, in the style of HumanEval; the checker calls it in
+the sandbox, never in this process. Placeholders of python_functions.json: {x} and {y} numbers, {t}
+list of numbers, {s} string, {w} list of strings, {k} and {m} small and larger constants, {c}
+letter, {p} punctuation mark."""
 
 from __future__ import annotations
 
@@ -60,10 +57,7 @@ def _calls(
 
 
 def _results(source: str, name: str, calls: list[list[object]]) -> list[Case]:
-    """Return each call with the result of the reference function.
-
-    Runs ``source`` in this process: it must be a reference of this repository, never a model's.
-    """
+    """Run ``source`` in this process: a reference of this repository, never a model's."""
     space: dict[str, object] = {}
     exec(compile(source, "reference", "exec"), space)
     function = space[name]
@@ -81,8 +75,6 @@ def extract_code(text: str) -> str:
 
 
 class PythonFunctions(Family):
-    """Requests for Python functions of one to five lines."""
-
     name = "python_functions"
 
     def draft(self, rng: random.Random, split: Split) -> Task:

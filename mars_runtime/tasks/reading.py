@@ -1,9 +1,5 @@
-"""Questions about short generated tales, in the style of FairytaleQA.
-
-Each sentence of a tale states one fact, and each question asks for one of these facts. A correct
-answer contains the ``key`` of that fact and none of its ``rivals``, which are wrong answers of the
-same type.
-"""
+"""Questions about short generated tales, in the style of FairytaleQA. A correct answer contains the
+``key`` of a stated fact and none of its ``rivals``, wrong answers of the same type."""
 
 from __future__ import annotations
 
@@ -22,23 +18,18 @@ SKIPPED = frozenset({"a", "an", "the", "of", "to", "in", "his", "her", "their", 
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, without those in SKIPPED."""
     words = re.findall(r"[a-z0-9]+", text.lower().replace("'s", ""))
     return [word for word in words if word not in SKIPPED]
 
 
 def has_phrase(words: list[str], key: str) -> bool:
-    """Return whether ``words`` contains the words of ``key`` as one sequence."""
     wanted = words_of(key)
     spans = range(len(words) - len(wanted) + 1)
     return bool(wanted) and any(words[i : i + len(wanted)] == wanted for i in spans)
 
 
 def conclusion(prompt: str, text: str) -> str:
-    """Return the text without a quotation from the prompt at the beginning of the text.
-
-    Returns the text unchanged if there is no such quotation or nothing follows it.
-    """
+    """Drop a quotation from the prompt at the beginning of the text, unless nothing follows it."""
     opening = re.match(r'\s*The text says: "([^"]+)"', text)
     if opening is None or opening[1] not in prompt:
         return text
@@ -46,8 +37,6 @@ def conclusion(prompt: str, text: str) -> str:
 
 
 class Reading(Family):
-    """Generated tales, each with one question."""
-
     name = "reading"
 
     def draft(self, rng: random.Random, split: Split) -> Task:
@@ -75,7 +64,6 @@ class Reading(Family):
 
 
 def _fields(rng: random.Random, split: Split) -> dict[str, str]:
-    """Choose a random value for each placeholder of a tale."""
     first, second = people(rng, split, 2)
     others = DATA["only_men"] if first.he == "she" else DATA["only_women"]
     fields = {
@@ -101,7 +89,6 @@ def _fields(rng: random.Random, split: Split) -> dict[str, str]:
 
 
 def _rivals(kind: str, names: Sequence[str], fields: dict[str, str]) -> list[str]:
-    """Return the words that a correct answer must not contain."""
     if kind == "how_long":
         return [word for word in NUMBER_WORDS[1:] if word != fields["number"]]
     if kind == "colour":

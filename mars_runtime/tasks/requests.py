@@ -1,11 +1,6 @@
-"""Prompts for chat models, without a single right answer, and openings of tales to continue.
-
-All prompts were written for this repository and are never trained on; names, places and figures are
-invented. A kind has prompts written one by one and prompts combined from frames and texts. Kinds in
-SHIFTED differ from the training data of the chat model's adapter. For some of their prompts
-``expected`` lists words; a text with one of them counts as correct, which shows whether the model
-still follows the request.
-"""
+"""Prompts for chat models, without a single right answer, and openings of tales to continue; none
+is trained on. Kinds in SHIFTED differ from the training data of the chat model's adapter; a text
+with one of the words in ``expected`` shows that the model still follows the request."""
 
 from __future__ import annotations
 
@@ -20,11 +15,8 @@ from .base import Split, Task, read_data
 NATURAL = "natural"
 KINDS = ("chat", "maths", "code", "summary", "rewriting")
 SHIFTED = ("languages", "odd_code", "tables", "long")
-"""Kinds unlike the adapter's training data: other languages, code in rare programming languages,
-tables, and prompts of up to about 4,000 tokens.
-"""
+"""Other languages, rare programming languages, tables, and prompts of about 4,000 tokens."""
 MANY_SUMS = 600
-"""Number of maths exercises to generate, before duplicates are removed."""
 
 DATA = read_data("requests")
 _SHIFTED = read_data("shifted")
@@ -32,10 +24,7 @@ _MATHS = DATA["maths"]
 
 
 def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """Return up to ``count`` different prompts of a kind, the hand-written ones first.
-
-    Equal arguments return equal lists.
-    """
+    """Return up to ``count`` different prompts, hand-written ones first; repeatable."""
     rng = random.Random(f"{kind}:{seed}")
     written, further = _prompts(kind, rng)
     rng.shuffle(further)
@@ -44,7 +33,6 @@ def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
 
 
 def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
-    """Return the hand-written prompts of a kind, and those generated for this kind."""
     written = DATA[kind]
     if kind == "maths":
         return written["written"], [_exercise(rng, number) for number in range(MANY_SUMS)]
@@ -56,16 +44,12 @@ def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
 
 
 def _framed(texts: Sequence[str], frames: Sequence[str], num_frames: int) -> Iterator[str]:
-    """Yield each text in ``num_frames`` consecutive frames; text number i begins with frame i."""
     for index, text in enumerate(texts):
         for step in range(num_frames):
             yield frames[(index + step) % len(frames)].format(text=text)
 
 
 def _exercise(rng: random.Random, number: int) -> str:
-    """Return the text of a maths exercise with random numbers. ``number`` selects the types of
-    exercises in turn.
-    """
     draw = EXERCISES[number % len(EXERCISES)]
     return str(_MATHS["exercises"][draw.__name__].format(**draw(rng)))
 
@@ -110,10 +94,7 @@ EXERCISES = (shopping, equation, work, journey, percentage, sharing)
 
 
 def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """Return the first ``count`` prompts of a kind in SHIFTED.
-
-    ``seed`` determines the passages around the relevant text of a long prompt.
-    """
+    """seed: selects the passages around the relevant text of a long prompt."""
     tasks = []
     for entry in _SHIFTED[kind][:count]:
         prompt = entry["prompt"]
@@ -129,7 +110,6 @@ def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
 
 
 def contains_right_word(task: Task, text: str) -> bool:
-    """Return whether the text contains one of the expected words; False for a damaged task."""
     try:
         words = [as_text(word).lower() for word in as_list(json.loads(task.expected))]
     except (ValueError, RecursionError):
@@ -138,7 +118,6 @@ def contains_right_word(task: Task, text: str) -> bool:
 
 
 def natural_tasks(split: Split, seed: int, count: int) -> list[Task]:
-    """Return openings of tales to continue, without reference answers and checker."""
     rng = random.Random(f"{NATURAL}:{split}:{seed}")
     written = DATA[NATURAL]
     shown = [

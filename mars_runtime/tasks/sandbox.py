@@ -1,12 +1,6 @@
-"""Judge an untrusted Python function, with limits on time, memory and access to the system.
-
-``passes`` compares the results of the function's calls. Before the source runs, its syntax tree is
-checked: anything outside a small subset of Python is rejected, such as imports, names with two
-leading underscores and unlisted methods. The source then runs in a process with resource limits
-that can open neither files nor sockets.
-
-The limits need Python's module ``resource``, which Windows does not have. Without it nothing runs.
-"""
+"""Judge an untrusted Python function. Its syntax tree may contain only a small subset of Python. It
+then runs in a process with limits of time and memory that can open neither files nor sockets. The
+limits need Python's module ``resource``, which Windows does not have; without it nothing runs."""
 
 from __future__ import annotations
 
@@ -42,9 +36,7 @@ ALLOWED_NODES = (
     ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop,
     ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
-"""The syntax nodes that a function may contain. All other nodes are rejected, including those that
-later versions of Python add.
-"""
+"""All other nodes are rejected, including those that later versions of Python add."""
 
 # The child process sets its limits first; with RLIMIT_NOFILE 0 it can open neither files nor
 # sockets. It then runs the untrusted code with a short list of builtins. The child receives the
@@ -90,13 +82,11 @@ def _is_allowed(node: ast.AST) -> bool:
 
 
 def _has_hidden_name(node: ast.AST) -> bool:
-    """Return whether a node has a name that begins with two underscores."""
     names = [getattr(node, field, None) for field in ("id", "name", "arg", "asname")]
     return any(isinstance(name, str) and name.startswith("__") for name in names)
 
 
 def is_harmless(source: str) -> bool:
-    """Return whether the source is short enough, parses, and has only allowed syntax nodes."""
     if len(source) > MAX_SOURCE:
         return False
     try:
@@ -107,11 +97,8 @@ def is_harmless(source: str) -> bool:
 
 
 def passes(source: str, name: str, cases: list[Case]) -> bool:
-    """Return whether the source's function ``name`` returns the expected result in every case.
-
-    False if the child fails, exceeds a limit or is killed, and on a system without limits. Only
-    one child process runs at a time; other callers wait.
-    """
+    """Return whether the function returns the expected result in every case. False if the child
+    fails or exceeds a limit, and on a system without limits. Only one child runs at a time."""
     if not (is_available() and is_harmless(source)):
         return False
     expected = [json.dumps(result, sort_keys=True) for _, result in cases]

@@ -1,8 +1,5 @@
-"""Symbolic puzzles in the style of BBH: sorting, counting, booleans, dates, brackets, lists.
-
-A reference answer writes out its steps and ends with ``Answer: X``. Each step first copies the
-values that it uses and compares at most two of them, so that a small model can learn it.
-"""
+"""Symbolic puzzles in the style of BBH: sorting, counting, booleans, dates, brackets, lists. Each
+step of an answer compares at most two values, so that a small model can learn it."""
 
 from __future__ import annotations
 
@@ -38,7 +35,6 @@ def _different_initials(rng: random.Random, count: int) -> list[str]:
 def _running_best(
     items: Sequence[Item], pick: Callable[[Item, Item], Item]
 ) -> tuple[Item, list[str]]:
-    """Return the item that ``pick`` prefers, and one line for each comparison to find it."""
     best, lines = items[0], []
     for item in items[1:]:
         better = pick(best, item)
@@ -149,10 +145,7 @@ def _value(rng: random.Random) -> str:
 
 
 def _reduce(text: str) -> str:
-    """Evaluate one operation of a boolean expression and return the shorter expression.
-
-    Precedence: ``not`` before a value, then a bracket, then the leftmost ``and`` or ``or``.
-    """
+    """Evaluate one operation: ``not`` before a value, then a bracket, then the leftmost other."""
     for old, new in (("not True", "False"), ("not False", "True")):
         if old in text:
             return text.replace(old, new, 1)
@@ -203,7 +196,6 @@ def date(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _when(count: int, forward: bool, has_word: bool) -> dict[str, str]:
-    """Return the prompt's fields for a day such as "in 3 days" or "yesterday"."""
     days = f"{count} {'day' if count == 1 else 'days'}"
     if forward:
         return {"when": "tomorrow" if has_word else f"in {days}", "is_": "is"}
@@ -237,9 +229,7 @@ PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 
 
 def _last_answer(text: str, is_cut: bool) -> str:
-    """Return the text after the last ``Answer:``. Without ``Answer:``, return the last non-empty
-    line, or nothing if the text was cut.
-    """
+    """Return the text after the last ``Answer:``; without it the last line, or nothing if cut."""
     answers = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
     if answers or is_cut:
         return str(answers[-1]).strip() if answers else ""
@@ -253,8 +243,6 @@ def _normal(text: str) -> str:
 
 
 class Symbolic(Family):
-    """Puzzles that have exactly one result."""
-
     name = "symbolic"
 
     def draft(self, rng: random.Random, split: Split) -> Task:

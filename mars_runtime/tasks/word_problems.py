@@ -1,8 +1,5 @@
 """Word problems in the style of GSM8K; a reference answer shows its steps and ends with ``#### n``.
-
-Steps add and subtract tens first, then ones, then both results, so that a small model can learn
-them. The checker compares only the final number.
-"""
+Steps add and subtract tens before ones, so that a small model can learn them."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ Range = tuple[int, int | Callable[..., int]]  # the highest number may depend on
 
 
 def add(a: int, b: int) -> str:
-    """Write a + b = c, with tens and ones as an intermediate step where the sum needs it.
-
-    The step is included if both numbers have tens, or if the ones carry into existing tens.
-    """
+    """Write a + b = c, with tens and ones between if both numbers have tens or the ones carry."""
     tens, ones = a // 10 * 10 + b // 10 * 10, a % 10 + b % 10
     has_carry = ones >= 10 and tens > 0
     has_two_tens = a >= 10 and b >= 10 and ones > 0
@@ -33,7 +27,7 @@ def add(a: int, b: int) -> str:
 
 
 def subtract(a: int, b: int) -> str:
-    """Write a - b = c; if the ones borrow, with a step that subtracts the tens first."""
+    """Write a - b = c; if the ones borrow, tens are subtracted first."""
     tens, ones = b // 10 * 10, b % 10
     has_borrow = tens > 0 and a % 10 < ones
     between = f"{a} - {tens} - {ones} = {a - tens} - {ones} = " if has_borrow else ""
@@ -41,8 +35,6 @@ def subtract(a: int, b: int) -> str:
 
 
 def written_out(steps: str) -> str:
-    """Replace each ``a + b = c`` and ``a - b = c`` in a text by its form with steps."""
-
     def with_steps(match: re.Match[str]) -> str:
         a, b = int(match[1]), int(match[3])
         return add(a, b) if match[2] == "+" else subtract(a, b)
@@ -77,9 +69,8 @@ NUMBERS: dict[str, tuple[dict[str, Range], Callable[..., Numbers]]] = {
         lambda a, b, c, d: {"p": a * b, "q": c * d, "r": a * b + c * d},
     ),
 }
-"""By the name that word_problems.json uses: the ranges of the numbers to draw, and the numbers that
-follow from them. ``r`` is the result; the other keys are placeholders in stories and steps.
-"""
+"""Name in word_problems.json -> ranges of the drawn numbers, and the numbers that follow from them.
+``r`` is the result; all are placeholders in stories and steps."""
 
 
 def draw(rng: random.Random, kind: str) -> Numbers:
@@ -91,8 +82,6 @@ def draw(rng: random.Random, kind: str) -> Numbers:
 
 
 class WordProblems(Family):
-    """Short stories that ask for a number."""
-
     name = "word_problems"
 
     def draft(self, rng: random.Random, split: Split) -> Task:

@@ -1,8 +1,5 @@
-"""Words for generated tasks: things, places, colours, topics and people's names.
-
-The lists are long so that a model must copy a word from the prompt and cannot guess it. Training
-texts never contain the names in EVAL_PEOPLE.
-"""
+"""Words for generated tasks. The lists are long, so a model must copy a word from the prompt.
+Training texts never contain the names in EVAL_PEOPLE."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from .base import Split, read_data
 
 
 class Person(NamedTuple):
-    """A person's name with the pronouns, such as "she", "her" and "her"."""
-
     name: str
     he: str
     him: str
@@ -32,25 +27,21 @@ REAL_PEOPLE = _people(_DATA["real_people"])
 TRAIN_PEOPLE = REAL_PEOPLE + _people(_DATA["made_up_people"])
 EVAL_PEOPLE = _people(_DATA["held_out_people"])
 THINGS: tuple[tuple[str, str], ...] = tuple((singular, many) for singular, many in _DATA["things"])
-"""Singular and plural of small things that people in a task can count, give and buy."""
 CONTAINERS: tuple[str, ...] = tuple(_DATA["containers"])
 COLOURS: tuple[str, ...] = tuple(_DATA["colours"])
 PLACES: tuple[str, ...] = tuple(_DATA["places"])
 TOPICS: dict[str, tuple[str, ...]] = {name: tuple(words) for name, words in _DATA["topics"].items()}
 SINGULAR: dict[str, str] = _DATA["singular"]
-"""The singular of each topic's name, such as "fruit" for "fruits"."""
 NUMBER_WORDS: tuple[str, ...] = tuple(_DATA["number_words"])
 
 
 def people(rng: random.Random, split: Split, count: int) -> list[Person]:
-    """Choose different people at random; for evaluation, from EVAL_PEOPLE with probability 0.5."""
     if split == "eval" and rng.random() < 0.5:
         return rng.sample(EVAL_PEOPLE, count)
     return rng.sample(TRAIN_PEOPLE, count)
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a noun in TOPICS."""
     if noun in _DATA["plurals"]:
         return str(_DATA["plurals"][noun])
     if noun.endswith(("s", "x", "ch", "sh")):

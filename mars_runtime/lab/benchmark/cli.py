@@ -1,8 +1,4 @@
-"""``python -m mars_runtime benchmark``: compare tokens per second with other programs.
-
-All peers decode the same held-out prompts with the same weights, one at a time, in alternating
-order. Results are medians of paired ratios with bootstrap intervals over prompts.
-"""
+"""``python -m mars_runtime benchmark``: compare tokens per second with other programs."""
 
 from __future__ import annotations
 

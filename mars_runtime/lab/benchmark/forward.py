@@ -1,8 +1,4 @@
-"""Measure the time of forward passes by their number of tokens.
-
-rho(Q) is the time of a forward pass of Q tokens per row, divided by the time for one token per row,
-with the same batch and context. Times include the evaluation of the logits.
-"""
+"""The time of forward passes by their number of tokens, the head included."""
 
 from __future__ import annotations
 
@@ -24,9 +20,7 @@ CONTEXT = 128
 
 @dataclass(frozen=True, slots=True)
 class Rho:
-    """The time of a forward pass of ``width`` tokens per row. seconds: median. rho: median over
-    rounds of the time divided by that of one token per row.
-    """
+    """rho: ``seconds`` relative to one token per row, with the same batch and context; medians."""
 
     num_rows: int
     width: int
@@ -38,12 +32,8 @@ class Rho:
 def forward_times(
     model: Any, num_rows: int, widths: Sequence[int], context: int, num_rounds: int
 ) -> list[dict[int, float]]:
-    """Time forward passes of several widths; return width -> seconds for each round, after one for
-    warm-up.
-
-    The order of the widths alternates. As in MARS decoding, where Q = 2B - 1 tokens give B
-    proposals, logits are computed for only half of the positions.
-    """
+    """Return width -> seconds for each round. As in MARS decoding, where Q = 2B - 1 tokens give B
+    proposals, logits are computed for half of the positions."""
     device = model.device
     step = _plain_forward(model, num_rows, widths, context)
     rounds = []
@@ -60,7 +50,6 @@ def forward_times(
 def _plain_forward(
     model: Any, num_rows: int, widths: Sequence[int], context: int
 ) -> Callable[[int], object]:
-    """Return a function that runs a forward pass of a given width and chooses the next tokens."""
     device = model.device
     cache = model.new_cache(num_rows, context + max(widths))
     cache.cursors[:] = [context] * num_rows
@@ -87,7 +76,7 @@ def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
 
 
 def now(device: torch.device) -> float:
-    """Wait until the device has finished its work, then return the time in seconds."""
+    """Return the time in seconds, after the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

@@ -1,8 +1,4 @@
-"""Time peers in pairs: all peers answer every prompt, in alternating order.
-
-A peer is a function that answers a prompt and reports when tokens arrived, in seconds since the
-call. Ratios of speed are computed between answers to the same prompt in the same round.
-"""
+"""Time peers in pairs: all peers answer every prompt, in alternating order."""
 
 from __future__ import annotations
 
@@ -16,19 +12,12 @@ from mars_runtime.runs import statistics
 from mars_runtime.runs.statistics import Estimate
 
 Span = Literal["decode", "whole"]
-"""The part of an answer that a rate covers.
-
-``whole``: from the prompt to the last token. ``decode``: from the arrival of the first tokens,
-which are not counted. Thus ``decode`` excludes prefill in the same way for every peer.
-"""
+"""``decode``: from the arrival of the first tokens, which are not counted, so prefill is excluded
+in the same way for every peer."""
 
 Measure = Literal["rate", "eta"]
-"""The ratio by which two peers are compared.
-
-``rate``: the ratio of tokens per second. ``eta``: the ratio of tokens per second divided by the
-ratio of tokens per forward pass. An eta of 1 means that each saved forward pass saved its full
-time.
-"""
+"""``eta``: the ratio of tokens per second divided by the ratio of tokens per forward pass. It is 1
+if each saved forward pass saved its full time."""
 
 
 class Chunk(NamedTuple):
@@ -40,9 +29,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class TimedAnswer:
-    """The timed answer to a prompt, EOS included, in one chunk per forward pass. Raises
-    ValueError.
-    """
+    """An answer, EOS included, in one chunk per forward pass. Raises ValueError."""
 
     tokens: tuple[int, ...]
     chunks: tuple[Chunk, ...]
@@ -77,7 +64,6 @@ class Question(NamedTuple):
 
 
 Ask = Callable[[Sequence[int]], TimedAnswer]
-"""A function that answers a prompt and measures the time."""
 
 
 class Peer(NamedTuple):
@@ -100,11 +86,8 @@ def play(
     num_rounds: int,
     prepare: Callable[[Peer], None],
 ) -> Iterator[Sample]:
-    """Let all peers answer all questions ``num_rounds`` times; yield each timed answer.
-
-    The order of the peers alternates, so gradual changes of the machine's speed affect all equally.
-    ``prepare`` is called before each answer and not timed.
-    """
+    """Yield each timed answer. The order alternates, so gradual changes of the machine's speed
+    affect all equally. ``prepare`` is called before each answer and not timed."""
     for number in range(num_rounds):
         for index, question in enumerate(questions):
             is_forwards = (number + index) % 2 == 0
@@ -122,9 +105,8 @@ def ratio(
     span: Span,
     measure: Measure = "rate",
 ) -> Estimate | None:
-    """Compare two peers by their answers to the same questions in the same rounds: the median of a
-    question's rounds, and equal weights of families. None if a family has no pair of answers.
-    """
+    """Compare answers to the same questions in the same rounds: the median of a question's rounds,
+    and equal weights of families. None if a family has no pair of answers."""
     groups = []
     for family in families:
         gains: dict[int, list[float]] = {}
@@ -137,15 +119,12 @@ def ratio(
 
 
 def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | None:
-    """Return the share of answers with the same tokens from both peers, or None without answers."""
     same = [answer.tokens == base.tokens for _, answer, base in _pairs(samples, peer, baseline)]
     return sum(same) / len(same) if same else None
 
 
 def spread(samples: Sequence[Sample], peer: str) -> float | None:
-    """Return the median over questions of slowest time / fastest time - 1, or None if no question
-    was repeated.
-    """
+    """Return the median over questions of slowest / fastest time - 1, or None without repeats."""
     times: dict[int, list[float]] = {}
     for sample in samples:
         if sample.peer == peer:
@@ -157,9 +136,7 @@ def spread(samples: Sequence[Sample], peer: str) -> float | None:
 def _pairs(
     samples: Sequence[Sample], peer: str, baseline: str
 ) -> list[tuple[int, TimedAnswer, TimedAnswer]]:
-    """Return (question number, answer of ``peer``, answer of ``baseline``) for each round that both
-    answered.
-    """
+    """Return (question, answer of ``peer``, answer of ``baseline``) for each round of both."""
     others = {(s.question, s.round): s.answer for s in samples if s.peer == baseline}
     return [
         (s.question, s.answer, others[s.question, s.round])

@@ -1,8 +1,4 @@
-"""The peers of a benchmark: methods of this runtime, and other engines in child processes.
-
-Each other engine needs its own Python environment, because its packages conflict with ours or take
-long to compile. ``peer_process.py`` measures the times, so they exclude the communication.
-"""
+"""The peers of a benchmark: methods of this runtime, and other engines in child processes."""
 
 from __future__ import annotations
 
@@ -44,9 +40,7 @@ def methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
-    """Return a function that answers a prompt and times it until the last event and the end of the
-    GPU's work. Tokens are not converted to text.
-    """
+    """Return a function that times an answer until its last event and the end of the GPU's work."""
 
     def ask(prompt: Sequence[int]) -> TimedAnswer:
         tokens: list[int] = []
@@ -66,12 +60,8 @@ def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) 
 
 @dataclass(frozen=True, slots=True)
 class OtherEngine:
-    """Another engine, which decodes in a child process.
-
-    - key: the name in ``peer_process.ENGINES``. The command-line option is this name with dashes.
-    - package: the package that the Python environment of the engine must have.
-    - needs_gguf: whether it can only read GGUF files, and only runs on the CPU.
-    """
+    """key: the name in ``peer_process.ENGINES``. needs_gguf: whether it can only read GGUF files,
+    and only runs on the CPU."""
 
     name: str
     key: str
@@ -92,10 +82,8 @@ ENGINES = (
 
 
 class ChildPeer:
-    """An engine in a child process of ``interpreter``, which ``close`` ends. num_tokens: maximum of
-    a prompt and its answer together. Raises CheckpointError if the engine cannot decode the
-    checkpoint or does not start.
-    """
+    """An engine in a child process, with its package in ``interpreter``. num_tokens: maximum of a
+    prompt and its answer. Raises CheckpointError if the engine cannot decode the checkpoint."""
 
     def __init__(
         self,
@@ -144,9 +132,7 @@ class ChildPeer:
             raise CheckpointError(f"{fault}. {advice}") from error
 
     def ask(self, prompt: Sequence[int]) -> TimedAnswer:
-        """Answer a prompt on as many threads as torch uses here. Raises RuntimeError if the child
-        failed.
-        """
+        """Answer on as many threads as torch uses here. Raises RuntimeError if the child failed."""
         request = {"prompt": list(prompt), "threads": torch.get_num_threads(), **self._request}
         assert self._child.stdin is not None, "the child was started with a pipe"
         with suppress(OSError):  # a child that has ended cannot answer either

@@ -22,17 +22,9 @@ VERSION = 5
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A peer compared with a baseline, as ratios of tokens per second.
-
-    - overall: ratio without prefill. Families have equal weight; natural text is excluded, unless
-      there are no other families.
-    - whole: like ``overall``, but with prefill.
-    - by_family: ratio without prefill for each family, natural text included.
-    - eta: ratio of tokens per second divided by the ratio of tokens per forward pass; only for
-      methods of this runtime that are compared with AR.
-    - agreement: share of answers for which both peers emitted the same tokens.
-    - is_exact: whether both peers must emit the same tokens.
-    """
+    """A peer compared with a baseline, as ratios of tokens per second. Families have equal weight;
+    natural text counts only in ``by_family``, unless it is the only one. eta: None for other
+    engines."""
 
     peer: str
     baseline: str
@@ -73,15 +65,7 @@ def compare_all(samples: Sequence[Sample], ours: Mapping[str, DecodeSettings]) -
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result of a finished benchmark.
-
-    - origin: date, commit, hardware and versions (see ``provenance``).
-    - subject: name, fingerprint, dtype and device of the checkpoint.
-    - quiet: how idle the machine was.
-    - threads: peer -> the number of threads with which it was fastest.
-    - left_out: for each peer that could not run, a sentence with the reason.
-    - curves: batch size -> relative time (rho) of forward passes of each width.
-    """
+    """curves: batch size -> relative time (rho) of forward passes of each width."""
 
     origin: Mapping[str, Any]
     subject: Mapping[str, Any]
@@ -213,11 +197,9 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
 
 
 def impossible(compared: Sequence[Compared], curve: Sequence[Rho], ar_spread: float) -> list[str]:
-    """Return a sentence for each speedup that is too large to be true.
-
-    A speedup over AR can exceed the tokens per forward pass only by 1 + ``ar_spread`` (the
-    variation between repeated AR runs), divided by the smallest rho.
-    """
+    """Return a sentence for each speedup that is too large to be true. A speedup over AR can exceed
+    the tokens per forward pass only by 1 + ``ar_spread`` (the variation between repeated AR runs),
+    divided by the smallest rho."""
     limit = (1 + ar_spread) / min([1.0, *(point.rho.value for point in curve)])
     return [
         f"{comparison.name} cannot be right: the speedup is {comparison.eta.value:.2f} times its "

@@ -25,21 +25,14 @@ from mars_runtime.system.provenance import Others, Quiet, provenance
 
 NUM_CURVE_ROUNDS = 30
 ROWS = (1, 8)
-"""Batch sizes for which the cost of forward passes is measured."""
 NUM_WARM_UP = 2
-"""Number of prompts for the warm-up and for the choice of threads."""
 SETTLING_SECONDS = 0.02
 """Pause before each answer, until idle threads of the previous peer have stopped spinning."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan:
-    """What to measure.
-
-    - engines: other engine -> path of the Python interpreter that has its package.
-    - threads: numbers of threads to try; each peer uses its fastest.
-    - load_before: load average of the machine before the start.
-    """
+    """engines: other engine -> path of the Python that has its package. threads: numbers to try."""
 
     checkpoint: str
     families: tuple[str, ...]
@@ -56,7 +49,6 @@ class BenchmarkPlan:
 
 
 def perform(plan: BenchmarkPlan, console: Console) -> Findings:
-    """Run a benchmark. Raises the errors that ``run_or_report`` handles."""
     settings = methods(plan.max_new_tokens)
     # Load the prompts first, to report invalid families before the checkpoint is loaded.
     sets = load_prompts(plan.families, plan.seed, plan.num_prompts)
@@ -108,9 +100,8 @@ def perform(plan: BenchmarkPlan, console: Console) -> Findings:
 def warmed_up(
     asks: Mapping[str, Ask], ours: set[str], questions: Sequence[Question], threads: Sequence[int]
 ) -> tuple[list[Peer], list[str]]:
-    """Warm up every peer on every number of threads; return the peers that ran, on their fastest,
-    and a sentence for each other engine that failed. Errors of this runtime are raised.
-    """
+    """Return the peers that ran, each on its fastest number of threads, and a sentence for each
+    other engine that failed. Errors of this runtime are raised."""
     peers, left_out = [], []
     prompts = [question.prompt for question in spread_out(questions, NUM_WARM_UP)]
     for name, ask in asks.items():
@@ -132,13 +123,12 @@ def warmed_up(
 
 
 def spread_out(questions: Sequence[Question], count: int) -> list[Question]:
-    """Return at most ``count`` questions, evenly spaced so that they cover several families."""
     step = max(1, len(questions) // count)
     return list(questions[::step][:count])
 
 
 def set_threads(count: int) -> None:
-    """Wait until other threads are idle, then let torch start and use ``count`` threads."""
+    """Let torch start and use ``count`` threads, when other threads are idle."""
     time.sleep(SETTLING_SECONDS)
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)

@@ -1,9 +1,6 @@
-"""``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass.
-
-Every checkpoint decodes the prompts with AR and with all methods, for example ``--methods
-tau={0.5,0.8},B={2,4}`` in bash. After an interruption, the same command continues the run. Chat
-models answer open-ended requests, which have no checker, so they get no accuracy.
-"""
+"""``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass of AR and other
+methods, for example ``--methods tau={0.5,0.8},B={2,4}`` in bash. After an interruption, the same
+command continues the run."""
 
 from __future__ import annotations
 
@@ -129,7 +126,6 @@ def _evaluated(
 def methods_of(
     args: argparse.Namespace, name: str, prompt_sets: Sequence[PromptSet]
 ) -> list[DecodeSettings]:
-    """Return AR and the methods to measure, each once. Raises SettingsError."""
     are_open = all(is_open(prompt_set.family) for prompt_set in prompt_sets)
     limit = args.max_new_tokens or (REQUEST_TOKENS if are_open else TASK_TOKENS)
     texts = args.methods or (REQUEST_METHODS if are_open else TASK_METHODS)

@@ -20,11 +20,8 @@ Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """The output for one prompt.
-
-    - tokens: emitted tokens, EOS included. taken: how many of them each forward pass emitted.
-    - is_looped: whether a repetition loop was cut off.
-    """
+    """tokens: EOS included. taken: how many of them each forward pass emitted. is_looped: whether a
+    repetition loop was cut off."""
 
     tokens: tuple[int, ...]
     taken: tuple[int, ...]
@@ -53,7 +50,7 @@ class RowOutput:
 
 
 def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
-    """Return the output of each row. Raises ValueError if a row has no tokens."""
+    """Raises ValueError if a row has no tokens."""
     steps: list[list[RowStep]] = [[] for _ in range(num_rows)]
     for event in events:
         if isinstance(event, Step):
@@ -76,9 +73,8 @@ def decode_in_batches(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> list[RowOutput]:
-    """Decode all prompts, similar lengths together; return the outputs in the order of ``prompts``.
-    on_rows: called after each batch with its number of prompts.
-    """
+    """Decode prompts of similar lengths together; return the outputs in the order of ``prompts``.
+    on_rows: called after each batch with its number of prompts."""
     outputs: dict[int, RowOutput] = {}
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
     for first in range(0, len(order), batch_size):
@@ -91,11 +87,8 @@ def decode_in_batches(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A checkpoint decodes a family of prompts with some settings.
-
-    fingerprint, prompts_id: hashes of the weights and the prompts, so that outputs stored before a
-    change of either are not reused.
-    """
+    """A checkpoint decodes a family of prompts with some settings. Outputs stored before a change
+    of the weights (fingerprint) or the prompts are not reused."""
 
     checkpoint: str
     fingerprint: str

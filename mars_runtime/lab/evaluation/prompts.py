@@ -23,7 +23,6 @@ class PromptSet:
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def is_right(self, index: int, text: str, *, is_cut: bool) -> bool | None:
-        """Return whether the answer is right, or None if unknown."""
         task = self.tasks[index]
         return tasks.check(task, text, is_cut=is_cut) if tasks.is_checkable(task) else None
 

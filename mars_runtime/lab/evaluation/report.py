@@ -1,8 +1,5 @@
-"""The figures of an evaluation: one record per method, and one per method and family.
-
-Averages exclude natural text, which has no right answer. All families of an average have equal
-weight.
-"""
+"""The figures of an evaluation. Averages exclude natural text, which has no right answer; all
+families of an average have equal weight."""
 
 from __future__ import annotations
 
@@ -31,16 +28,10 @@ Results = Mapping[Cell, Sequence[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one method on one or more families.
-
-    - accuracy: share of right answers, None without a checker. accuracy_change: its difference from
-      AR's with the same weights, paired by prompt; None for AR. right: the share of right answers
-      among those with a checker.
-    - tpf: tokens per forward pass, as the mean over prompts. by_kind: the same of each family.
-    - agreement: share of prompts with the same tokens as AR; None if AR was not measured.
-    - num_tokens: mean number of tokens per answer.
-    - ended, looped: shares of answers that ended with EOS, and that were cut at a loop.
-    """
+    """The figures of one method on one or more families. accuracy: None without a checker.
+    accuracy_change: difference from AR's with the same weights, paired by prompt. right: share
+    among the answers with a checker. tpf: mean over prompts. agreement: share of prompts with the
+    same tokens as AR. num_tokens: mean of an answer. looped: share cut at a loop."""
 
     checkpoint: str
     settings: DecodeSettings
@@ -57,7 +48,6 @@ class Figures:
 
 
 def averages(results: Results, *, is_open: bool) -> list[Figures]:
-    """Return the figures of each method on open-ended requests or on tasks with a checker."""
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for cell, outcomes in results.items():
         if tasks.is_open(cell.family) == is_open and (is_open or _is_judged(outcomes)):
@@ -103,7 +93,6 @@ def figures_of(cells: Sequence[Cell], results: Results) -> Figures:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Return all figures as JSON values. Shares are between 0 and 1."""
     return {
         "averages": [asdict(figures) for figures in averages(results, is_open=False)],
         "requests": [asdict(figures) for figures in averages(results, is_open=True)],
@@ -114,9 +103,7 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def table(results: Results) -> Table:
-    """Return a table with one row per method: averages with 95 % intervals, and the tokens per
-    forward pass of each family after its share of right answers.
-    """
+    """Show a family's tokens per forward pass after its share of right answers."""
     summaries = {(figures.checkpoint, figures.settings): figures for is_open in (True, False)
                  for figures in averages(results, is_open=is_open)}  # fmt: skip
     families = list(dict.fromkeys(cell.family for cell in results))
@@ -154,7 +141,7 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: Cell, results: Results) -> Sequence[Outcome] | None:
-    """Return AR's outcomes with the same weights, prompts and limit, or None."""
+    """Return AR's outcomes with the same weights, prompts and limit."""
     for other, outcomes in results.items():
         if other.settings.facts.is_reference and other.reference == cell.reference:
             return outcomes

@@ -26,10 +26,7 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class EvalModel:
-    """The functions of a checkpoint that an evaluation needs.
-
-    largest: its largest B. fills_blocks: whether it was trained for block diffusion.
-    """
+    """largest: the largest B. fills_blocks: whether it was trained for block diffusion."""
 
     name: str
     fingerprint: str
@@ -109,8 +106,7 @@ def evaluate(
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> Iterator[tuple[Cell, list[Outcome]]]:
     """Yield every cell with its outcomes. Answers to open-ended requests are cut at a repetition
-    loop, because loops are easy to predict and would inflate the figures.
-    """
+    loop, which is easy to predict and would inflate the figures."""
     for cell, prompts in cells:
         outputs = store.get(cell)
         if outputs is None:

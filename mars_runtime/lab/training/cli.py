@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mars_runtime.lab.training.loop import Training
 
 OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
-"""Patterns of the files that a training writes to its folder."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -83,7 +82,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Train; return the exit code, which is 130 after Ctrl-C."""
     _check(args)
     check_folder(args.out)
     import torch

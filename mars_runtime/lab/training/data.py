@@ -1,8 +1,5 @@
-"""Generate training examples from task families and natural text, and put them into batches.
-
-Examples are generated in shards. A shard depends only on the recipe and its number, so a resumed
-run trains on the same data as an uninterrupted run.
-"""
+"""Training examples from task families and natural text, in batches. A shard depends only on the
+recipe and its number, so a resumed run trains on the same data."""
 
 from __future__ import annotations
 
@@ -20,16 +17,14 @@ from mars_runtime.text import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """A tokenized example. ids: prompt, response and EOS. response_start: index in ``ids``."""
+    """ids: prompt, response and EOS. response_start: index in ``ids``."""
 
     ids: tuple[int, ...]
     response_start: int
 
 
 class Corpus:
-    """Chooses random pairs (prompt, answer) in the proportions of a recipe. Reads the natural text
-    in ``folder`` into memory.
-    """
+    """Random pairs (prompt, answer) in a recipe's proportions; reads ``folder`` into memory."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -59,7 +54,7 @@ class Corpus:
 
 
 def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> TrainingExample:
-    """Tokenize an example. An example longer than ``max_length`` is cut and then has no EOS."""
+    """An example longer than ``max_length`` is cut and then has no EOS."""
     head = tokenizer.encode_prompt(prompt)
     tail = [*tokenizer.encode(answer), tokenizer.end_id]
     ids = [*head, *tail][:max_length]
@@ -69,7 +64,7 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> T
 def encoded(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
 ) -> list[TrainingExample]:
-    """Return the tokenized examples of one shard, without those with too long prompts."""
+    """Return one shard, without examples with too long prompts."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 
@@ -77,9 +72,7 @@ def encoded(
 def in_batches(
     examples: Sequence[TrainingExample], batch_tokens: int, order: str
 ) -> list[list[TrainingExample]]:
-    """Put examples of similar length into batches of about ``batch_tokens`` tokens with padding.
-    order: seed of their random order.
-    """
+    """Put examples of similar length into batches of about ``batch_tokens`` tokens with padding."""
     rng = random.Random(order)
     result: list[list[TrainingExample]] = []
     batch: list[TrainingExample] = []

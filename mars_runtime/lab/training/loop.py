@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 SAVE_SECONDS = 240.0
 LOG_STEPS = 20
 STATE = "resume.pt"
-"""Name of the file with the state from which an interrupted run resumes."""
 
 
 class Training(ABC):
-    """Subclasses set ``progress``, a dataclass of plain values with ``step``, and ``parts``: what
-    ``save`` stores by ``state_dict``. unit: the field of ``progress`` that counts trained items.
-    """
+    """parts: what ``save`` stores by ``state_dict``. progress: a dataclass of plain values with
+    ``step`` and ``unit``, which counts trained items."""
 
     parts: dict[str, Any]
     progress: Any
@@ -39,18 +37,15 @@ class Training(ABC):
         self._log = out / log
 
     @abstractmethod
-    def steps(self) -> Iterator[dict[str, float]]:
-        """Perform steps until the end of the training; yield the loss terms of each."""
+    def steps(self) -> Iterator[dict[str, float]]: ...
 
     @property
     def done(self) -> int:
-        """The part of ``total`` that is done."""
         return int(self.progress.step)
 
     def run(self) -> bool:
-        """Train to the end, and save every few minutes and at the end. The first SIGINT or SIGTERM
-        ends the run after the current step, the second one at once; return whether there was one.
-        """
+        """Train to the end; save every few minutes and at the end. The first SIGINT or SIGTERM ends
+        the run after the current step, the second one at once; return whether there was one."""
         saved = start = time.monotonic()
         first: int = getattr(self.progress, self.unit)
         smooth: dict[str, float] = {}
@@ -80,7 +75,6 @@ class Training(ABC):
             file.write(json.dumps(line) + "\n")
 
     def save(self) -> None:
-        """Write the state for ``resume``."""
         state = {name: part.state_dict() for name, part in self.parts.items()}
         self.out.mkdir(parents=True, exist_ok=True)
         partial = self.out / f"{STATE}.partial"

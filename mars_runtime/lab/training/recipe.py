@@ -22,14 +22,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stage:
-    """The token budget and the optimizer settings of one training stage.
-
-    - tokens: tokens in all forward passes, including both streams, prompts and padding.
-    - batch_tokens: approximate number of tokens per step, counted like ``tokens``.
-    - final_ratio: last learning rate as a share of its peak, ``learning_rate``.
-    - prompt_weight: weight of the prompt tokens in the loss, above 0 for models without
-      pretraining.
-    """
+    """tokens, batch_tokens: count both streams, prompts and padding. prompt_weight: weight of the
+    prompt in the loss, above 0 for models without pretraining."""
 
     tokens: int
     batch_tokens: int
@@ -44,16 +38,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All hyperparameters of an AR checkpoint and of the MARS checkpoint trained from it.
-
-    - mixture: pairs (source of examples, share of examples); ``data.py`` reads the sources.
-    - block_size: B, the number of proposals for which masks are trained.
-    - clean_weight: weight of the clean loss in stage ``mars`` ("SFT loss", paper, section 3.2).
-    - masked_share: share of the blocks of a response in the noisy stream of stage ``mars``. The
-      paper uses 1; less leaves more of the token budget for other texts.
-    - tokenizer: a bundled checkpoint that provides the tokenizer; None trains a new one.
-    - precision: the ``mixed_precision`` of accelerate.
-    """
+    """mixture: source of examples -> share. clean_weight: weight of the clean loss in stage
+    ``mars`` (paper, section 3.2). masked_share: share of a response's blocks in the noisy stream;
+    the paper uses 1. tokenizer: the checkpoint that provides it; None trains a new one."""
 
     name: str
     shape: Shape
@@ -116,8 +103,7 @@ DRAFT = Recipe(
     tokenizer="mars-tiny",
     precision="no",
 )
-"""A draft model for speculative decoding, with the tokenizer of mars-tiny and a fifth of its size.
-"""
+"""A draft model for speculative decoding, a fifth of the size of mars-tiny."""
 
 TWIN = Recipe(
     name="twin",

@@ -1,13 +1,8 @@
-"""Build the input of a forward pass in training: token ids, attention mask and targets.
-
-Stages ``mars`` and ``block_diffusion`` use a clean and a noisy stream (paper, section 3.2). The
-prompt is block -1 and is only in the clean stream: no position of the prompt is masked, so a noisy
-copy would change nothing.
-
-In stage ``mars`` all positions of a noisy block are masks. A mask predicts the next token and
-attends to its block up to itself. In stage ``block_diffusion`` a random share of a block is masks.
-A mask predicts its own token and attends to its whole block.
-"""
+"""The input of a training forward pass: token ids, attention mask and targets (paper, section 3.2).
+The prompt is block -1 and only in the clean stream. In stage ``mars`` all positions of a noisy
+block are masks; a mask predicts the next token and attends to its block up to itself. In stage
+``block_diffusion`` a random share of a block is masks; a mask predicts its own token and attends to
+its whole block."""
 
 from __future__ import annotations
 
@@ -25,12 +20,11 @@ from mars_runtime.lab.training.data import TrainingExample
 WIDTH_STEP = 32
 """Widths of batches are multiples of this, which limits the number of shapes to compile."""
 NO_BLOCK = 1 << 20
-"""The block number of padding in the noisy stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """A batch of texts, padded on the right. ids: [R, T]; response_start, length: [R]; int64."""
+    """Texts, padded on the right. ids: [R, T]; response_start, length: [R]."""
 
     ids: Tensor
     response_start: Tensor
@@ -38,7 +32,6 @@ class TokenBatch:
 
     @classmethod
     def of(cls, examples: Sequence[TrainingExample], pad: int) -> TokenBatch:
-        """Build a batch; its width is a multiple of WIDTH_STEP."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
         for row, example in enumerate(examples):
@@ -53,16 +46,8 @@ class TokenBatch:
 
 @dataclass(frozen=True, slots=True)
 class TwoStreams:
-    """The clean stream (T positions) and the noisy stream (N positions) of a batch, joined.
-
-    - ids, positions: [R, T + N].
-    - mask: [R, 1, T + N, T + N], True where attention is allowed.
-    - targets: [R, T + N], -100 for positions without a target.
-    - num_clean: T.
-
-    Blocks do not attend to the noisy positions of other blocks, so leaving out a block does not
-    change the logits of the others.
-    """
+    """The clean stream (T positions) and the noisy stream (N), joined. ids, positions, targets
+    (-100 for none): [R, T + N]. mask: [R, 1, T + N, T + N], True where attention is allowed."""
 
     ids: Tensor
     positions: Tensor
@@ -82,10 +67,8 @@ class TwoStreams:
         *,
         is_diffusion: bool = False,
     ) -> TwoStreams:
-        """Build both streams. The size of each row's first block is random, and the response is
-        padded with EOS to a multiple of the block size. The noisy stream has a share
-        ``masked_share`` of the blocks, at least one.
-        """
+        """The size of each row's first block is random, and the response is padded with EOS to
+        whole blocks. The noisy stream has a share ``masked_share`` of the blocks, at least one."""
         first = [rng.randint(1, block_size) for _ in examples]
         rows = zip(examples, first, strict=True)
         padded = [_fill_block(example, f, block_size, eos_id) for example, f in rows]
@@ -115,9 +98,8 @@ class TwoStreams:
 
 
 def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return three tensors of targets, [R, T + 1], -100 without a target: the next token; the next
-    token of the response; the token at the position itself, of the response.
-    """
+    """Return [R, T + 1] each: the next token; the next token of the response; the response's token
+    at the position itself."""
     ids = F.pad(batch.ids, (0, 2), value=-100)
     position = torch.arange(ids.shape[1] - 1)
     start, length = batch.response_start[:, None], batch.length[:, None]
@@ -133,7 +115,6 @@ def _draw_blocks(
     share: float,
     rng: random.Random,
 ) -> list[list[range]]:
-    """Choose the blocks of each row's noisy stream at random; return their spans."""
     rows = []
     spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
     for start, length, first_block in spans:
@@ -147,9 +128,7 @@ def _draw_blocks(
 def _positions(
     rows: list[list[range]], lengths: list[int], rng: random.Random, is_diffusion: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the positions of the noisy stream and whether each is a mask, both [R, N]. The padding
-    is masks at the position after the row's last token.
-    """
+    """Return the positions of the noisy stream and whether each is a mask, both [R, N]."""
     num_noisy = _whole_width(max(sum(map(len, blocks)) for blocks in rows))
     at, is_mask = [], []
     for blocks, length in zip(rows, lengths, strict=True):
@@ -164,7 +143,7 @@ def _positions(
 
 
 def _random_masks(size: int, rng: random.Random) -> list[bool]:
-    """Choose at random which positions of a block are masks, at least one."""
+    """Choose which positions of a block are masks, at least one."""
     level, always_masked = rng.random(), rng.randrange(size)
     return [position == always_masked or rng.random() < level for position in range(size)]
 
@@ -172,9 +151,7 @@ def _random_masks(size: int, rng: random.Random) -> list[bool]:
 def _fill_block(
     example: TrainingExample, first_block: int, block_size: int, eos_id: int
 ) -> TrainingExample:
-    """Append EOS until the last block is full. A truncated response, without EOS, is returned
-    unchanged.
-    """
+    """Append EOS until the last block is full, unless the response was cut."""
     if example.ids[-1] != eos_id:
         return example
     missing = (first_block - (len(example.ids) - example.response_start)) % block_size
@@ -186,11 +163,8 @@ def _whole_width(width: int) -> int:
 
 
 def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_size: int) -> Tensor:
-    """Return the block number of every position, [R, length]; positions of the prompt have -1.
-
-    first_block: [R], size of the first block (1..B). It is random so that blocks start at all
-        positions, as they do in decoding.
-    """
+    """Return the block number of every position, [R, length]. first_block: [R], the random size
+    (1..B) of the first block, so that blocks start at all positions, as in decoding."""
     offset = torch.arange(length) - response_start[:, None]
     block = (offset + block_size - first_block[:, None]).div(block_size, rounding_mode="floor")
     return torch.where(offset < 0, -1, block)
@@ -199,14 +173,10 @@ def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_si
 def two_stream_mask(
     clean_block: Tensor, noisy_block: Tensor, noisy_position: Tensor, *, is_causal: bool = True
 ) -> Tensor:
-    """Return the attention mask [R, 1, T + N, T + N], True where a query attends to a key.
-
-    clean_block: [R, T], block number of each clean position. noisy_block, noisy_position: [R, N].
-
-    A clean position attends to clean positions up to itself. A noisy position attends to the clean
-    positions of earlier blocks, and to the noisy positions of its own block: up to itself if
-    ``is_causal``, otherwise to all.
-    """
+    """Return the attention mask [R, 1, T + N, T + N]. A clean position attends to clean positions
+    up to itself; a noisy one to the clean positions of earlier blocks and to its own block: up to
+    itself if ``is_causal``, otherwise all. clean_block: [R, T]. noisy_block, noisy_position: [R,
+    N]."""
     rows, length = clean_block.shape
     num_noisy = noisy_block.shape[1]
     position = torch.arange(length)

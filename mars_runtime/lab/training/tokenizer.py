@@ -1,8 +1,6 @@
-"""Train the byte-level BPE tokenizer of the bundled checkpoints, or copy it from one of them.
-
-Each digit is a token, as in Qwen2. The space before a capitalised word is a separate token, so a
-name has the same tokens everywhere in a line, and small models learn to copy names much faster.
-"""
+"""Train the byte-level BPE tokenizer of the bundled checkpoints, or copy it from one of them. The
+space before a capitalised word is a separate token, so a name has the same tokens everywhere and
+small models learn to copy names much faster."""
 
 from __future__ import annotations
 
@@ -31,7 +29,6 @@ _SPLIT = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Train a tokenizer with ``vocab_size`` ids, of which the first are the special tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -69,9 +66,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
 
 
 def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
-    """Write a tokenizer to ``out``: a copy from ``start`` or from the recipe's checkpoint, else the
-    one in ``out``, else a new one.
-    """
+    """Write a copy from ``start`` or the recipe's checkpoint, else keep the one in ``out``, else
+    train a new one."""
     start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
     if start is not None:
         for name in TOKENIZER_FILES:

@@ -31,8 +31,6 @@ MAX_SHARD = "9500KB"
 
 @dataclass(slots=True)
 class Progressed:
-    """tokens: in all passes so far. shard, batch: the next batch."""
-
     step: int = 0
     tokens: int = 0
     shard: int = 0
@@ -72,7 +70,6 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 
 
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
-    """Build AdamW with weight decay only on matrices."""
     trained = list(model.parameters())
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": stage.weight_decay},
@@ -83,7 +80,7 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 
 
 class Trainer(Training):
-    """Trains one stage of a recipe on one device. start: folder of a checkpoint, or None."""
+    """start: folder of a checkpoint, or None."""
 
     unit = "tokens"
 
@@ -173,7 +170,7 @@ class Trainer(Training):
         yield from map(self.step, self.stream())
 
     def save(self) -> None:
-        """Write a checkpoint with bfloat16 weights, the recipe, and the state for ``resume``."""
+        """Write a checkpoint with bfloat16 weights, and the state for ``resume``."""
         model = self.plain
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
         del rounded["lm_head.weight"]  # it is the embedding's tensor

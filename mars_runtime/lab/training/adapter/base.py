@@ -77,7 +77,6 @@ def read_base(name_or_path: str, dtype: torch.dtype) -> FrozenBase:
 
 
 def _read(path: Path) -> tuple[ModelConfig, Mapping[str, Tensor], Any]:
-    """Return config, dense weights and the arguments of ``Tokenizer``."""
     content = read_gguf(path) if path.is_file() else None
     config = content.config if content else read_config(path)
     if not config.tie_word_embeddings:

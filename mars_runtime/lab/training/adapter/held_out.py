@@ -1,10 +1,6 @@
-"""Measure the tokens per forward pass of an adapter on held-out texts.
-
-The figures are exact for lossless greedy decoding, although nothing is decoded. Lossless decoding
-emits the base's greedy text, which is known, and masks affect only the number of forward passes.
-The number of passes follows from ``right[p]``: the number of masks after position p that are right
-before the first wrong one, for every p from the last token of the prompt on.
-"""
+"""The tokens per forward pass of an adapter on held-out texts, exact for lossless greedy decoding:
+it emits the base's greedy text, which is known, and masks affect only the number of passes.
+``right[p]``: how many masks after position p are right before the first wrong one."""
 
 from __future__ import annotations
 
@@ -38,12 +34,9 @@ def right_rows(
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
-    """Return the held-out figures as JSON values.
-
-    ``by_depth`` (for each B) and ``by_kind`` (for the largest B) have pairs of tokens per forward
-    pass: one group of masks, and a group after every pending token. ``by_position``: share of
-    groups in which the first j masks are right.
-    """
+    """``by_depth`` (for each B) and ``by_kind`` (for the largest B) have pairs of tokens per
+    forward pass: one group of masks, and a group after every pending token. ``by_position``: share
+    of groups in which the first j masks are right."""
     every = [right for _, right in rows]
     depths = [depth for depth in DEPTHS if depth <= block_size]
     by_kind = {k: [right for kind, right in rows if kind == k] for k in sorted(dict(rows))}
@@ -61,9 +54,7 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def forwards_every(right: Sequence[int], block_size: int) -> int:
-    """Return the number of passes to decode a text if masks follow every pending token, so that the
-    next pass has drafts regardless of how many are accepted.
-    """
+    """Count the passes if masks follow every pending token, so the next pass always has drafts."""
     at = count = 0
     while at < len(right):
         at += 1 + min(right[at], block_size - 1)
@@ -72,9 +63,8 @@ def forwards_every(right: Sequence[int], block_size: int) -> int:
 
 
 def forwards_one(right: Sequence[int], block_size: int) -> int:
-    """Return the number of passes to decode a text if masks follow only the last draft, so that a
-    pass gives drafts only if all drafts that it verifies are right.
-    """
+    """Count the passes if masks follow only the last draft, so a pass gives drafts only if all
+    drafts that it verifies are right."""
     at = count = 0
     drafts_right: int | None = None  # None: the next pass has no drafts to verify
     while at < len(right):
@@ -87,9 +77,7 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
 
 
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
-    """Return the tokens per forward pass over all texts: with one group of masks after the last
-    draft, and with a group after every pending token.
-    """
+    """Return the figures of one group after the last draft, and of a group after every token."""
     tokens = sum(map(len, texts))
     num_single = sum(forwards_one(text, block_size) for text in texts)
     num_every = sum(forwards_every(text, block_size) for text in texts)

@@ -16,16 +16,12 @@ from mars_runtime.model.predictions import STRIP_WIDTH, best_of
 MASK_WEIGHT_DECAY = 0.8
 MAX_CANDIDATES = 32
 MAX_MASKS_AT_ONCE = 1024
-"""Maximum number of masks per matrix product with the output head, to limit memory."""
 
 
 class TrainedVocabulary:
-    """The tokens that occur in the training texts. Others are never a target, so the softmax of the
-    loss leaves them out.
-    """
+    """The tokens of the training texts. Others are never targets, so the softmax omits them."""
 
     def __init__(self, base: FrozenBase, tokens: Tensor) -> None:
-        """Build the vocabulary from sorted ids, and add others up to a multiple of STRIP_WIDTH."""
         others = torch.ones(len(base.embedding), dtype=torch.bool)
         others[tokens] = False
         missing = others.nonzero()[: -len(tokens) % STRIP_WIDTH, 0]
@@ -43,9 +39,7 @@ class TrainedVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The loss of a batch. masks: number of masks with a target. first: share of groups in which
-    the first mask is right.
-    """
+    """masks: number of masks with a target. first: share of groups whose first mask is right."""
 
     loss: Tensor
     masks: int
@@ -68,12 +62,9 @@ def batch_loss(
     num_masks: int,
     until_miss: bool,
 ) -> Terms:
-    """Return the loss at the masks, plus the loss of the sampler head if there is one.
-
-    Mask j of a group has the weight 0.8^(j-1) in the cross entropy. until_miss: ignore the masks
+    """Mask j of a group has the weight 0.8^(j-1) in the cross entropy. until_miss: ignore the masks
     after the first wrong one of a group, which verification never accepts (Spec-AUF, arXiv
-    2607.01893).
-    """
+    2607.01893)."""
     targets, counts = batch.targets(num_masks)
     weight = MASK_WEIGHT_DECAY ** torch.arange(num_masks) * counts
     chosen = counts.flatten().nonzero()[:, 0]
@@ -105,9 +96,7 @@ def reached(right: Tensor) -> Tensor:
 
 
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
-    """Return the mean cross entropy of the sampler head's choice, without masks whose candidates
-    lack the target. scores, is_target: [N, C].
-    """
+    """Cross entropy of the sampler head, without masks whose candidates lack the target."""
     weight = weight * is_target.any(-1)
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
@@ -132,9 +121,7 @@ def right_masks(
 
 
 def propose(base: FrozenBase, sampler: SamplerModule | None, h: Tensor, previous: Tensor) -> Tensor:
-    """Return the tokens [N] that masks propose. h: [N, H], normed hidden states. previous: [N],
-    the token before each proposal.
-    """
+    """Return the tokens [N] that masks propose. h: [N, H]. previous: [N], the token before each."""
     logits, best = best_of(base.head(h).float(), MAX_CANDIDATES)
     candidates = base.embedding[best]
     if sampler is None:  # in float32, since bfloat16 logits do not distinguish near ties

@@ -35,12 +35,8 @@ MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The options that determine the parameters of an adapter.
-
-    - rank: rank of the updates of o and down; the joined matrices qkv and gate_up have twice this
-      rank.
-    - embeddings: number of mask embeddings; 1, or one for each position in a group.
-    """
+    """rank: of the updates of o and down; the joined matrices qkv and gate_up have twice this rank.
+    embeddings: 1, or one for each position in a group."""
 
     rank: int
     embeddings: int = 1
@@ -73,14 +69,11 @@ class Parameters(nn.Module):
         return [layer.get_submodule(name) for name in MODULES[part]]
 
     def embedding(self, masks: int) -> Tensor:
-        """Return the embeddings [masks, H] of a group of masks, of which the last ones may share
-        one.
-        """
+        """Return [masks, H]; the last masks may share an embedding."""
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Add the updates to the base's matrix products within the context."""
         with ExitStack() as hooks:
             for index in range(self._base.num_layers):
                 for part in MODULES:
@@ -115,9 +108,7 @@ class Parameters(nn.Module):
                 yield f"sampler.{name}", weight.data
 
     def save(self, folder: Path, metadata: dict[str, Any]) -> None:
-        """Write the parameters in bfloat16, and ``adapter.json``. Each file is replaced atomically;
-        other weight files are removed.
-        """
+        """Write bfloat16 parameters and ``adapter.json``; other weight files are removed."""
         shards: list[dict[str, Tensor]] = [{}]
         for name, tensor in self.saved():
             rounded = (UPDATE_FACTOR * tensor if name.endswith(".b") else tensor).bfloat16()
@@ -158,8 +149,7 @@ class SamplerModule(nn.Module):
         nn.init.zeros_(self.second.weight)
 
     def forward(self, previous: Tensor, h: Tensor, candidates: Tensor, logits: Tensor) -> Tensor:
-        """Return the float32 scores [N, C]. previous: [N, H], embeddings. h: [N, H], normed hidden
-        states. candidates: [N, C, H], embeddings. logits: [N, C].
-        """
+        """Return the float32 scores [N, C]. previous, h: [N, H]. candidates: [N, C, H]. logits: [N,
+        C]."""
         direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
         return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]

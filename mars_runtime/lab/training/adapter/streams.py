@@ -1,9 +1,5 @@
-"""Batches of adapter training, and how the base reads them.
-
-A batch has texts (prompts with answers) and random anchors: positions after which a group of masks
-follows. Batches depend only on the seed, the step and the texts, so a resumed run trains on the
-same batches as an uninterrupted run.
-"""
+"""Batches of adapter training, and how the base reads them: texts with random anchors, positions
+after which a group of masks follows. Batches depend only on the seed, the step and the texts."""
 
 from __future__ import annotations
 
@@ -29,17 +25,14 @@ ATTENTION = "mars_groups"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A prompt and its response. start: index of the response in ``ids``."""
-
     kind: str
     ids: tuple[int, ...]
     start: int
 
     @property
     def anchors(self) -> range:
-        """All positions p after which a group of masks has a target. Mask j is at position p + j
-        and predicts the token at p + j + 1.
-        """
+        """The positions p after which a group has a target. Mask j is at position p + j and
+        predicts the token at p + j + 1."""
         return range(self.start - 1, len(self.ids) - 2)
 
     @property
@@ -48,9 +41,7 @@ class Text:
 
 
 def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
-    """Return (training texts, held-out texts), cut to the largest of WIDTHS. Raises UsageError if
-    one is empty.
-    """
+    """Return (training texts, held-out texts), cut to the largest width. Raises UsageError."""
     parts: tuple[list[Text], list[Text]] = ([], [])
     for record in store.read(folder):
         ids = (*record.prompt, *record.response)[: WIDTHS[-1]]
@@ -68,9 +59,7 @@ def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """Texts with anchors: ids [N, T], padded on the right; anchors [N, A]; is_real [N, A], False
-    for anchors that are padding; length [N].
-    """
+    """ids: [N, T], padded on the right. anchors, is_real (False: padding): [N, A]. length: [N]."""
 
     ids: Tensor
     anchors: Tensor
@@ -79,7 +68,7 @@ class AnchoredBatch:
 
     @classmethod
     def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> AnchoredBatch:
-        """Build a batch with ``num_anchors`` random anchors per text, or all if there are fewer."""
+        """Draw ``num_anchors`` random anchors per text, or take all if there are fewer."""
         width = max(text.width for text in texts)
         ids, anchors, is_real = [], [], []
         for text in texts:
@@ -109,7 +98,7 @@ class AnchoredBatch:
 
 
 def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> list[list[Text]]:
-    """Return the batches of epoch ``number`` in random order. A batch has texts of one width."""
+    """A batch has texts of one width."""
     rng = random.Random(f"{seed}/{number}")
     by_width: dict[int, list[Text]] = {width: [] for width in WIDTHS}
     for text in rng.sample(list(texts), len(texts)):
@@ -145,11 +134,9 @@ def read_clean(base: FrozenBase, ids: Tensor) -> Clean:
 
 
 def read_masks(base: FrozenBase, clean: Clean, batch: AnchoredBatch, embedding: Tensor) -> Tensor:
-    """Return the normed hidden states [N, A, M, H] of a group of M masks after each anchor.
-
-    Mask j after an anchor p is at position p + j. It attends to the clean tokens up to p and to its
-    group up to itself. embedding: [M, H].
-    """
+    """Return the normed hidden states [N, A, M, H] of a group of M masks after each anchor. Mask j
+    after an anchor p is at position p + j. It attends to the clean tokens up to p and to its group
+    up to itself."""
     rows, num_groups = batch.anchors.shape
     size = len(embedding)
     _use_attention(base)
@@ -179,7 +166,7 @@ def _attention(
     groups: MaskGroups | None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of the clean stream, which is stored in ``clean``, or of the groups of masks."""
+    """Attend in the clean stream, which is stored in ``clean``, or in the groups of masks."""
     k, v = k.to(v.dtype), v.contiguous()
     q = q.to(v.dtype)
     if groups is None:

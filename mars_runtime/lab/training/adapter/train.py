@@ -24,12 +24,8 @@ from mars_runtime.lab.training.loop import Training
 
 @dataclass(frozen=True, slots=True)
 class AdapterRecipe:
-    """The hyperparameters of an adapter training.
-
-    - masks: numbers of masks per group, which the steps use in turn. Most groups are short, because
-      decoding rarely accepts more than three masks.
-    - patience: measurements without an improvement after which the training stops.
-    """
+    """masks: numbers of masks per group, which the steps use in turn; mostly few, because decoding
+    rarely accepts more than three. patience: measurements without an improvement until the end."""
 
     steps: int
     form: Form
@@ -49,7 +45,7 @@ class AdapterRecipe:
     seed: int = 20261122
 
     def rate(self, step: int) -> float:
-        """Return the learning rate as a share of its peak: warm-up, cosine decay."""
+        """Return a share of the peak: warm-up, cosine decay."""
         rise = min(1.0, (step + 1) / self.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
@@ -160,7 +156,6 @@ class AdapterTrainer(Training):
         return line
 
     def export(self, figures: dict[str, Any]) -> None:
-        """Write the adapter, its recipe and its model card."""
         tokenizer = self.base.tokenizer
         metadata = {
             "base": self.base.name,
