@@ -64,6 +64,8 @@ class BodyRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_body(request: Request) -> Response:
+            if request.method == "POST" and not is_json(request.scope):
+                raise ApiError(415, ONLY_JSON)
             return await handle(BodyRequest(request.scope, request.receive))
 
         return handle_body
@@ -123,7 +125,7 @@ def make_app(
     v1.get("/models")(endpoint.models)
     v1.get("/models/{name:path}")(endpoint.model)
     errors: Any = {"4XX": {"description": "An error in OpenAI's format"}}
-    post = partial(v1.post, dependencies=[Depends(_check_type)], responses=errors)
+    post = partial(v1.post, responses=errors)
     post("/chat/completions")(endpoint.chat)
     post("/completions")(endpoint.complete)
     post("/responses")(endpoint.respond)
@@ -139,9 +141,7 @@ class Endpoint:
     """The handlers of the routes. Docstrings of public methods appear in ``/docs``."""
 
     def __init__(self, models: Models, caps: Caps, runs: AddressCounter) -> None:
-        self._models = models
-        self._caps = caps
-        self._runs = runs
+        self._models, self._caps, self._runs = models, caps, runs
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
 
     async def models(self) -> Response:
@@ -229,11 +229,6 @@ def _echo(body: AnswerBody, number: int, tokenizer: Tokenizer) -> str:
         return ""
     prompt = body.prompts[number]
     return prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
-
-
-async def _check_type(request: Request) -> None:
-    if not is_json(request.scope):
-        raise ApiError(415, ONLY_JSON)
 
 
 async def _metrics(expose: Callable[[], bytes]) -> Response:

@@ -23,7 +23,7 @@ from mars_runtime.runs import folds
 from mars_runtime.serving.answer import AnswerToken, Piece, StreamedAnswer, spelled
 from mars_runtime.serving.errors import ApiError, api_error
 from mars_runtime.serving.requests import AnswerBody, ChatBody
-from mars_runtime.serving.speculation import metrics
+from mars_runtime.serving.speculation import speculative_decoding
 from mars_runtime.text import Tokenizer
 
 Json = dict[str, Any]
@@ -87,9 +87,8 @@ class Choices:
         self.all = tuple(choices)
         self._engine, self._release = engine, release
         self._at_once, self._seconds = at_once, seconds
-        self._waiting = deque(choices)
+        self._waiting, self._until = deque(choices), 0.0
         self._active: list[Choice] = []
-        self._until = 0.0
 
     def begin(self) -> None:
         """Start the next answer. Raises EngineBusy, EngineError or RequestError."""
@@ -143,9 +142,7 @@ class Choices:
 
 class Envelope:
     def __init__(self, body: AnswerBody, tokenizer: Tokenizer, choices: Choices) -> None:
-        self._body = body
-        self._tokenizer = tokenizer
-        self._choices = choices
+        self._body, self._tokenizer, self._choices = body, tokenizer, choices
         self._is_chat = isinstance(body, ChatBody)
         kind = "chatcmpl" if self._is_chat else "cmpl"
         self._id = f"{kind}-{uuid.uuid4().hex}"
@@ -290,7 +287,7 @@ class Envelope:
             "drafted_tokens": sum(num_drafted for num_drafted, _ in drafting),
             "accepted_tokens": sum(num_accepted for _, num_accepted in drafting),
         }
-        return {"mars": mars, "metrics": metrics(events)}
+        return {"mars": mars, "metrics": {"speculative_decoding": speculative_decoding(events)}}
 
 
 def _chosen(token: AnswerToken) -> tuple[int, float]:

@@ -67,7 +67,7 @@ class SingleModel:
     """
 
     def __init__(self, name: str, bring: Callable[[], EngineModel]) -> None:
-        self._name = name
+        self.names: Sequence[str] = (name,)
         self._bring = bring
         self._model: EngineModel | None = None
         self.failure = ""
@@ -77,19 +77,15 @@ class SingleModel:
         self._thread.start()
 
     @property
-    def names(self) -> Sequence[str]:
-        return (self._name,)
-
-    @property
     def trouble(self) -> str:
         if self.failure:
             return self.failure
         if self._model is None:
-            return f"{self._name} is still loading. Try again in a moment."
+            return f"{self.names[0]} is still loading. Try again in a moment."
         return "" if self._model.engine.is_alive else DEAD
 
     def find(self, name: str) -> EngineModel:
-        if name != self._name:
+        if name not in self.names:
             raise unknown(self.names)
         if self.trouble or self._model is None:
             raise not_ready(self.trouble)

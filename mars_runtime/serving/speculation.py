@@ -12,10 +12,6 @@ from mars_runtime.runs import folds
 from mars_runtime.runs.events import Event
 
 
-def metrics(events: Sequence[Event]) -> dict[str, Any]:
-    return {"speculative_decoding": speculative_decoding(events)}
-
-
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
     """Count over the forward passes that verified drafts; None if no method drafts.
 

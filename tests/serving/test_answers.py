@@ -15,7 +15,7 @@ from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.runs.folds import drafting
 from mars_runtime.serving.answer import StopCutter, StreamedAnswer, spelled
-from mars_runtime.serving.speculation import metrics, speculative_decoding
+from mars_runtime.serving.speculation import speculative_decoding
 from mars_runtime.settings import DecodeSettings
 from tests.scripted_text import write_tokenizer
 
@@ -129,7 +129,7 @@ def test_drafts_are_judged_when_they_are_accepted_or_verified() -> None:
     assert list(drafting(lossless)) == [(3, 2), (1, 1)]
     ar = [step("ar", False, 1, 1, 0)]
     assert list(drafting(ar)) == []
-    assert metrics([]) == metrics(ar) == {"speculative_decoding": None}
+    assert speculative_decoding([]) is speculative_decoding(ar) is None
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=20))
