@@ -59,25 +59,21 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(spec), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(lambda spec, index=index: spec["added_tokens"].append({"content": "<far>", "id": index})
-          for index in (100_000_000, 2**31, -1)),
-        lambda spec: spec["model"]["vocab"].update({"zzzz": 100_000_000}),
-        None,
-    ],
-    ids=["added", "added 2^31", "added -1", "word", "configuration"],
-)  # fmt: skip
-def test_ids_that_no_model_has(
-    folder: Path, change: Callable[[dict[str, Any]], object] | None
-) -> None:
+def test_ids_that_no_model_has(tmp_path: Path) -> None:
+    def added(index: int) -> Callable[[dict[str, Any]], object]:
+        return lambda spec: spec["added_tokens"].append({"content": "<far>", "id": index})
+
+    folders = [tmp_path / str(number) for number in range(5)]
+    for folder in folders:
+        folder.mkdir()
+        write_tokenizer(folder)
+    for folder, index in zip(folders, (100_000_000, 2**31, -1), strict=False):
+        edit(folder, added(index))
+    edit(folders[3], lambda spec: spec["model"]["vocab"].update({"zzzz": 100_000_000}))
     decoder = {"added_tokens_decoder": {"100000000": {"content": "<far>"}}}
-    if change is None:
-        (folder / "tokenizer_config.json").write_text(json.dumps(decoder))
-    else:
-        edit(folder, change)
-    assert "token ids of this tokenizer go from" in said(TOKENIZER, LITTLE, folder)[0]
+    (folders[4] / "tokenizer_config.json").write_text(json.dumps(decoder))
+    for sentence in said(TOKENIZER, LITTLE, *folders):
+        assert "token ids of this tokenizer go from" in sentence
 
 
 @pytest.mark.parametrize("name", ["continuing_subword_prefix", "end_of_word_suffix"])

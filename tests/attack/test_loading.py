@@ -6,6 +6,7 @@ import json
 import mmap
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -75,24 +76,17 @@ def test_a_page_serves_the_checkpoint_that_it_has(monkeypatch: pytest.MonkeyPatc
         engines.close()
 
 
-@pytest.mark.parametrize(
-    ("said", "read"),
-    [
+def test_a_checkpoint_that_fails_does_not_name_its_folder(tmp_path: Path) -> None:
+    for said, read in (
         ("{}/model.safetensors is missing.", "model.safetensors is missing."),
         ("One can not be written to {} (no room).", "One can not be written to mars (no room)."),
         ("{}/a and {}/b: see https://x.org/y/z.", "a and b: see https://x.org/y/z."),
-    ],
-)
-def test_a_checkpoint_that_fails_does_not_name_its_folder(
-    tmp_path: Path, said: str, read: str
-) -> None:
-    def bring(load: CheckpointLoad) -> None:
-        raise CheckpointError(said.replace("{}", str(tmp_path / "mars")))
-
-    load = CheckpointLoad("a checkpoint", bring)
-    with pytest.raises(UnavailableError) as raised:
-        load.wait(30)
-    assert str(raised.value) == load.failure == load.trouble == read
+    ):
+        error = CheckpointError(said.replace("{}", str(tmp_path / "mars")))
+        load = CheckpointLoad("a checkpoint", MagicMock(side_effect=error))
+        with pytest.raises(UnavailableError) as raised:
+            load.wait(30)
+        assert str(raised.value) == load.failure == load.trouble == read
 
 
 def test_only_what_the_operator_lists_can_be_chosen() -> None:

@@ -78,34 +78,29 @@ def test_what_cannot_be_written_is_refused_by_each_command(
         assert f"--threads must be at least 1, got {threads}." in said(words)
 
 
-@pytest.mark.parametrize("command", ["benchmark", "evaluate"])
-def test_a_folder_or_a_pipe_in_place_of_a_file(command: str, tmp_path: Path, said: Said) -> None:
-    assert "is a folder" in said([command, "--out", str(tmp_path)])
+def test_a_folder_or_a_pipe_in_place_of_a_file(tmp_path: Path, said: Said) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert "not a regular file" in said([command, "--out", str(pipe)])
+    for command in ("benchmark", "evaluate"):
+        assert "is a folder" in said([command, "--out", str(tmp_path)])
+        assert "not a regular file" in said([command, "--out", str(pipe)])
     with pytest.raises(OutputError, match="not a regular file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize(
-    "name", ["resume.pt", "model.safetensors", "adapter-1-of-1.safetensors.xz"]
-)
-def test_training_does_not_overwrite_a_run(name: str, tmp_path: Path, said: Said) -> None:
-    (tmp_path / name).write_text("hours of work")
-    assert "Add --resume to continue" in said(words_for("train", str(tmp_path), tmp_path))
-    assert (tmp_path / name).read_text() == "hours of work"
-
-
-@pytest.mark.parametrize("kept", ['{"kind": "evaluation", "cells": [', '{"a": 1}'])
-def test_evaluate_replaces_nothing_that_it_did_not_write(
-    kept: str, tmp_path: Path, said: Said
-) -> None:
+def test_nothing_is_overwritten_that_took_hours(tmp_path: Path, said: Said) -> None:
+    for name in ("resume.pt", "model.safetensors", "adapter-1-of-1.safetensors.xz"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("hours of work")
+        assert "Add --resume to continue" in said(words_for("train", str(folder), tmp_path))
+        assert (folder / name).read_text() == "hours of work"
     out = tmp_path / "out.json"
-    out.write_text(kept)
-    assert "is not an evaluation" in said(["evaluate", "--out", str(out)])
-    assert out.read_text() == kept
+    for text in ('{"kind": "evaluation", "cells": [', '{"a": 1}'):
+        out.write_text(text)
+        assert "is not an evaluation" in said(["evaluate", "--out", str(out)])
+        assert out.read_text() == text
 
 
 @pytest.mark.parametrize("command", ["evaluate", "train"])
