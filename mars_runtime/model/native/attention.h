@@ -1,14 +1,9 @@
 // Rotation, the layout of the KV cache, and attention.
 //
-// The cache of a row consists of blocks of 32 slots, in fp16. For each key-value head a block
-// contains the rotated keys, [dim][32], then the values, [32][dim]. With this layout 16 slots are
-// scored at once.
-//
-// A token attends to the slots [0, root) and from start to its own slot. The slots that a token
-// attends to are numbered 0, 1, 2 ... in this order; these numbers are called its places. Attention
-// is computed for 32 places at a time, and the results are merged in order. So the result for a
-// token depends only on the keys and values at its places, not on their slots or on other tokens of
-// the forward pass.
+// A block of the cache has 32 slots, in fp16: for each key-value head the rotated keys, [dim][32],
+// then the values, [32][dim]. The slots that a token attends to, [0, root) and from start to its
+// own, are numbered 0, 1, 2 ...: its places. Attention is computed for 32 places at a time and
+// merged in order, so it depends only on the keys and values at a token's places.
 #pragma once
 
 #include "product.h"
@@ -39,11 +34,10 @@ struct Heads {
 
   int group() const { return num_heads / num_kv; }
   int all() const { return (num_heads + 2 * num_kv) * dim; }
-  // How many numbers a block of the cache has for one head, keys and values together.
+  // Numbers of one head in a block of the cache.
   int block() const { return 2 * BLOCK * dim; }
 };
 
-// Returns the address of the keys and values of one block and head.
 static inline uint16_t* block_of(const Cache& cache, const Heads& h, int layer, int row, int block,
                                  int head) {
   return cache.data + layer * cache.layer_stride + row * cache.row_stride +
@@ -60,15 +54,13 @@ static inline bool norm(const float* x, const float* weight, int width, float fl
   return std::isfinite(sum);
 }
 
-// The norm that a layer applies to each query head or key head. weight: [dim]; null if there is
-// none.
+// The norm of each query head or key head. weight: [dim]; null if there is none.
 struct HeadNorm {
   const float* weight;
   float floor;
 };
 
-// Norms a head, then rotates dimension i together with dimension i + dim / 2. rotations: cosines,
-// then sines. to: the result; may be equal to x.
+// Norms a head, then rotates dimension i together with i + dim / 2. to: may be equal to x.
 static inline void rotate(const float* x, const HeadNorm& by_norm, const float* rotations, int dim,
                           float scale, float* to) {
   if (by_norm.weight) {
@@ -102,8 +94,7 @@ static inline void keep(const Heads& h, const Token& token, int head, const floa
   }
 }
 
-// Partial results of attention, one per block: the maximum score, the sum of e^(score - maximum),
-// and the sum of the values weighted with e^(score - maximum).
+// For each block: the maximum score, the sum of e^(score - maximum), and the weighted values.
 struct Parts {
   float *most, *sum, *values;  // [blocks], [blocks], [blocks, dim]
 
@@ -142,8 +133,7 @@ static inline void score(int count, const float* queries, const float* keys, int
     if (count) score<N - 1>(count, queries, keys, dim, scores, stride);
 }
 
-// Converts 32 scores, of which `count` are valid, to weights e^(score - maximum). Writes the
-// maximum to `most` and the sum of the weights to `sum`.
+// Converts 32 scores, of which `count` are valid, to weights e^(score - maximum).
 static inline void soften(float* scores, int count, float* most, float* sum) {
   F none = all(-INFINITY), low = load(scores), high = load(scores + LANES);
   low = first_lanes(count, low, none), high = first_lanes(count - LANES, high, none);
@@ -155,8 +145,7 @@ static inline void soften(float* scores, int count, float* most, float* sum) {
   store(scores, low), store(scores + LANES, high);
 }
 
-// Computes the weighted sums of the values at up to 32 places for N queries. row(i) returns the
-// values of place i. to[n]: the result of query n. WIDE: number of vectors processed at a time.
+// Computes the weighted sums of the values at up to 32 places for N queries, WIDE vectors at a time.
 template <int N, int WIDE, class RowOf>
 static void weigh_some(const float* weights, int stride, int count, RowOf row, int dim,
                        float* const* to) {
@@ -192,8 +181,7 @@ static void weigh(int queries, const float* weights, int stride, int count, RowO
     if (queries) weigh<N - 1>(queries, weights, stride, count, row, dim, to);
 }
 
-// Converts the keys and values of one head and block to fp32, and prefetches the next block of the
-// head, which is `stride` numbers further.
+// Converts the keys and values of one head and block to fp32, and prefetches the next block.
 static inline void widen(const uint16_t* block, int64_t stride, int dim, float* to) {
   for (int i = 0; i < 2 * BLOCK * dim; i += 2 * LANES) {
     prefetch(block + stride + i);

@@ -7,8 +7,7 @@
 
 #include "attention.h"
 
-// The low-rank update of an adapter, y += b (a x), applied to masks only. a.data is null if there
-// is no update.
+// y += b (a x), applied to masks only. a.data is null if there is no update.
 struct LowRank {
   Matrix a, b;
 };
@@ -25,8 +24,7 @@ struct Layer {
   LowRank qkv_low, output_low, gate_up_low, down_low;
 };
 
-// The sampler head of an adapter. `previous` and `candidate` are the precomputed products of each
-// token's embedding with the two layers, in 8 bits with one scale per token.
+// A sampler head, with precomputed products of each token's embedding with its two layers.
 struct Sampler {
   Matrix state;  // from states to the inner layer; its data is null if there is no sampler head
   const int8_t *previous, *candidate;  // [vocabulary, inner], where inner is a multiple of 16
@@ -72,9 +70,7 @@ struct ThreadScratch {
   Buffer<float> parts;       // results of attention, block by block
   Buffer<float> out;         // products of some tiles
   Rows normed;               // normed rows, if each thread computes them itself
-  // Result of the first matrix of a low-rank product. Each thread computes all of it, because that
-  // takes less time than waiting for other threads.
-  Buffer<float> middle;
+  Buffer<float> middle;      // of a low-rank product; computing it in each thread beats waiting
   Rows low;                  // the rows of `middle` in 8 bits
 
   F* tiles(int num_tiles, int num_rows) {
@@ -94,7 +90,6 @@ struct AttentionTask {
   size_t size(const Heads& h) const {
     return (size_t)num_tokens() * h.group() * Parts::size(end_block - first_block, h.dim);
   }
-  // The keys and values of the task's head in block `number`.
   const uint16_t* block(const Cache& cache, int layer, const Heads& h, int number) const {
     return block_of(cache, h, layer, row, number, head);
   }
@@ -124,8 +119,7 @@ struct Model {
   explicit Model(const Spec& spec)
       : spec(spec), heads{(int)spec.num_heads, (int)spec.num_kv, (int)spec.dim} {}
 
-  // Returns memory for a task's parts. If the task has all blocks, its parts are merged
-  // immediately, so the thread's own memory is enough.
+  // The parts of a task with all blocks are merged immediately, so the thread's memory is enough.
   float* parts_of(ThreadScratch& scratch, const AttentionTask& task) {
     if (num_pieces > 1) return &parts[task.offset];
     grow(scratch.parts, task.size(heads));
@@ -133,8 +127,7 @@ struct Model {
   }
 };
 
-// Applies the root-mean-square norm to x and stores the result in 8 bits as a row of `to`. Returns
-// false if x is not finite.
+// Stores the norm of x in 8 bits as a row of `to`. Returns false if x is not finite.
 static inline bool norm(const float* x, const float* weight, int width, float floor, float* scratch,
                         Rows& to, int row) {
   bool is_finite = norm(x, weight, width, floor, scratch);

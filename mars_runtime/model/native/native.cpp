@@ -1,5 +1,4 @@
-// The functions that library.py calls. library.py also compiles this file, on the machine that uses
-// it.
+// The functions that library.py calls.
 #include "forward.h"
 #include "quantise.h"
 #include "predict.h"
@@ -20,8 +19,7 @@ EXPORTED int64_t mars_sizes(int64_t which) {
   return sizes[which];
 }
 
-// Quantises dense rows and writes them in the packed layout. Returns 1 if a number is not finite,
-// else 0.
+// Returns 1 if a number is not finite.
 EXPORTED int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
                       int64_t num_threads, uint8_t* out) {
   Matrix shape{nullptr, bits, outs, ins};
@@ -35,7 +33,7 @@ EXPORTED void* mars_new(const Spec* spec) {
 
 EXPORTED void mars_free(void* model) { delete static_cast<Model*>(model); }
 
-// Runs a forward pass. Returns 1 if a token id is outside the vocabulary, else 0.
+// Returns 1 if a token id is outside the vocabulary.
 EXPORTED int64_t mars_hidden(void* model, const Feed* feed, float* out) {
   Model& m = *static_cast<Model*>(model);
   for (int64_t i = 0; i < feed->num_rows * feed->num_tokens; i++)

@@ -1,10 +1,8 @@
-// Computes predictions from hidden states: the output head, the best tokens and their
-// probabilities.
+// Computes predictions from hidden states: the output head, the best tokens, their probabilities.
 //
-// The vocabulary is processed in pieces, and the logits of a piece are never stored. Each thread
-// keeps the best tokens of its pieces; of equal logits the lower id wins, so the order of pieces
-// does not matter. Sums of exponentials are computed per piece and added in a fixed order. So the
-// results do not depend on the number of threads or on other rows.
+// The vocabulary is processed in pieces whose logits are never stored. Of equal logits the lower id
+// wins, and sums per piece are added in a fixed order, so the results do not depend on the number of
+// threads or on other rows.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +21,7 @@ struct Penalty {
   const float* amounts;
 };
 
-// Applies a penalty to the logits of a piece for one row. first: the first token id of the piece.
+// first: the first token id of the piece.
 static inline void penalise(const Penalty& p, float* logits, int count, int first) {
   if (p.first_at)
     for (int j = 0; j < count; j++)
@@ -34,7 +32,6 @@ static inline void penalise(const Penalty& p, float* logits, int count, int firs
     logits[*id - first] += p.amounts[id - p.ids];
 }
 
-// The tokens with the highest logits, in descending order.
 struct Best {
   float logits[BEST];
   int32_t ids[BEST];  // -1 if there are fewer tokens
@@ -49,7 +46,6 @@ struct Best {
     for (int i = BEST - 1; i > at; i--) logits[i] = logits[i - 1], ids[i] = ids[i - 1];
     logits[at] = logit, ids[at] = id;
   }
-  // Inserts `count` logits of consecutive token ids, which begin at `first`.
   void insert_all(const float* values, int count, int first) {
     for (int i = 0; i < count; i += LANES) {
       unsigned better = above(load(values + i), all(logits[BEST - 1]));
@@ -64,8 +60,8 @@ struct Best {
   }
 };
 
-// Sums over logits: most is their maximum, sum is the sum of e^(logit - most). weighed is the sum
-// of e^(logit - most) * (logit - most), needed for the entropy.
+// Of logits: their maximum, the sum of e^(logit - most), and for the entropy that of the products
+// e^(logit - most) * (logit - most).
 struct Sums {
   float most = -INFINITY, sum = 0, weighed = 0;
 
@@ -99,8 +95,7 @@ struct Sums {
   }
 };
 
-// Applies the final norm to `count` rows, then computes logits piece by piece and calls done(piece,
-// logits) for each piece. logits: [count, PIECE * 16].
+// Applies the final norm to `count` rows, then calls done(piece, logits [count, PIECE * 16]).
 template <class Done>
 static void head_product(Model& m, Team& team, int thread, const float* hidden, int count,
                          bool* is_finite, Done done) {
@@ -128,10 +123,9 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
   });
 }
 
-// Writes, for each of `count` rows: the ids of the BEST most probable tokens and their
-// probabilities, the entropy over all allowed tokens in nats, and whether the row is finite. Then
-// reranks the masks in groups. forbidden: ids in ascending order. penalties: one per row, or null.
-// entropies: may be null.
+// Writes for each row the BEST most probable tokens, the entropy over all allowed tokens in nats
+// and whether the row is finite, then reranks the masks in groups. forbidden: ascending. penalties:
+// one per row, or null. entropies: may be null.
 static void run_predict(Model& m, int num_threads, const float* hidden, int count,
                      int num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                      int num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
@@ -176,7 +170,6 @@ static void run_predict(Model& m, int num_threads, const float* hidden, int coun
   });
 }
 
-// Writes all logits of `count` rows: [count, vocabulary].
 static void run_logits(Model& m, int num_threads, const float* hidden, int count, float* out) {
   std::lock_guard<std::mutex> lock(m.in_use);
   const Spec& s = m.spec;

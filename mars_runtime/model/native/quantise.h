@@ -1,7 +1,5 @@
-// Quantises dense rows and writes them in the layout of product.h.
-//
-// The results equal those of `GroupedMatrix.quantize` to the last bit. Floats are compared as
-// integers, because compilers vectorise a maximum of integers but not one of floats.
+// Quantises dense rows as `GroupedMatrix.quantize` does, to the last bit, in the layout of product.h.
+// Floats are compared as integers: compilers vectorise a maximum of integers but not of floats.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +31,7 @@ static inline float as_float(uint32_t bits) {
   return x;
 }
 
-// Maps the bits of a float to an integer such that integers compare as the floats do. The function
-// is its own inverse.
+// Maps the bits of a float to an integer that compares as the float does. Its own inverse.
 static inline int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
 // Returns the bits of the largest absolute value of a group.
@@ -45,8 +42,7 @@ static inline uint32_t most_of(const float* x) {
   return most;
 }
 
-// Writes a group of one output in 8 bits, plus 128. most: bits of its largest absolute value.
-// Returns the scale.
+// Writes a group of one output in 8 bits, plus 128. Returns the scale.
 static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
   float scale = std::max(as_float(most) / 127.0f, LEAST_SCALE);
   uint8_t whole[GROUP];
@@ -58,8 +54,7 @@ static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
   return scale;
 }
 
-// Writes a group of one output in 4 bits, the last 16 numbers into the high halves of the bytes.
-// Returns the scale and writes the minimum to `minimum`.
+// Writes a group in 4 bits, the last 16 numbers into the high halves. Returns the scale.
 static inline float put_four(const float* x, uint8_t* to, float* minimum) {
   int32_t bits[GROUP], low = INT32_MAX, high = INT32_MIN;
   memcpy(bits, x, sizeof bits);
@@ -79,7 +74,6 @@ static inline float put_four(const float* x, uint8_t* to, float* minimum) {
   return scale;
 }
 
-// Quantises the tiles `first` to `end` of a matrix and writes them; the matrix begins at `to`.
 // Returns false if a number is not finite.
 static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, int first, int end,
                       uint8_t* to) {
@@ -105,8 +99,7 @@ static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, i
   return worst < NOT_FINITE;
 }
 
-// Quantises a matrix on `num_threads` threads. rows: the address of each output's dense numbers.
-// Returns false if a number is not finite.
+// rows: the address of each output's dense numbers. Returns false if a number is not finite.
 static bool run_quantise(const void* const* rows, Kind kind, const Matrix& shape, int num_threads,
                          uint8_t* to) {
   std::atomic<bool> is_finite{true};

@@ -6,8 +6,7 @@
 
 constexpr int BEST = 4;  // number of candidates of a slot
 
-// A group of `count` masks among the slots that are read. `first` is the slot of the first mask,
-// `before` the slot that predicts the token before it.
+// `before` is the slot that predicts the token before the first mask.
 struct MaskGroup {
   int32_t before, first, count;
 };
@@ -40,7 +39,6 @@ static float score(const Sampler& s, const float* inner, int token) {
 }
 
 // Redistributes the total probability of a slot's candidates by their scores and sorts them.
-// Missing candidates, whose id is below 0, stay last.
 static void rank_slot(const Sampler& s, const float* inner, int32_t* ids, float* probabilities) {
   float scores[BEST], most = -INFINITY, sum = 0, shared = 0;
   int count = 0;

@@ -1,10 +1,8 @@
 // Vectors of sixteen numbers, with the same functions on every processor.
 //
-// F contains 16 floats, I contains 16 integers. The files included below implement the same
-// functions with AVX-512, AVX2, NEON, or none of them; the compiler's target selects one. The
-// product of a row is always the same sequence of these functions. The compiler must not fuse a
-// multiplication and an addition that is not written as `fma` (-ffp-contract=off). So the result of
-// a row does not depend, to the last bit, on the other rows.
+// F contains 16 floats, I contains 16 integers. The compiler's target selects an implementation. The
+// product of a row is always the same sequence of functions, and only `fma` fuses operations
+// (-ffp-contract=off), so its result does not depend, to the last bit, on the other rows.
 #pragma once
 
 #include <cmath>

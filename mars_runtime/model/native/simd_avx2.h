@@ -1,5 +1,4 @@
-// Implementation for AVX2: sixteen numbers are two vectors of eight. Uses AVX-VNNI if available.
-// See simd.h.
+// AVX2, with AVX-VNNI if available.
 #pragma once
 
 #include <immintrin.h>
@@ -89,7 +88,6 @@ INLINE void store_bytes(int8_t* p, I x) {
   __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128((__m128i*)p, bytes);
 }
-// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) {
   return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)),
           _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
@@ -104,11 +102,7 @@ INLINE __m256i four_of(const int8_t* x) {
   return _mm256_set1_epi32(four);
 }
 
-// Products of one group with N rows at once: each vector of weights is unpacked into registers and
-// used for all rows. The sums of one tile fill the 16 registers.
-
-// Adds the products of weights and inputs to `sum`. weights: unsigned, 8 outputs x 4 inputs. four:
-// the 4 inputs of a row, repeated.
+// weights: unsigned, 8 outputs x 4 inputs. four: the 4 inputs of a row, repeated.
 #ifdef __AVXVNNI__
 INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
   return _mm256_dpbusd_avx_epi32(sum, weights, four);
@@ -125,8 +119,7 @@ INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
 INLINE __m256i whole(__m256i sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 #endif
 
-// Weights of 16 outputs: those in the low halves of the bytes (4 inputs) and in the high halves (4
-// other inputs).
+// Weights of 16 outputs, for 4 inputs and for 4 others.
 struct Halves {
   __m256i a, b, high_a, high_b;
 };

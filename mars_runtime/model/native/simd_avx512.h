@@ -46,7 +46,6 @@ INLINE I plus(I a, I b) { return _mm512_add_epi32(a, b); }
 INLINE void store_bytes(int8_t* p, I a) {
   _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a));
 }
-// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) {
   return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
 }
@@ -54,8 +53,7 @@ INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0);
 INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 INLINE void prefetch_once(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_NTA); }
 
-// Weights of 16 outputs: those in the low halves of the bytes (4 inputs) and in the high halves (4
-// other inputs).
+// Weights of 16 outputs, for 4 inputs and for 4 others.
 struct Halves {
   __m512i low, high;
 };
@@ -70,9 +68,8 @@ INLINE __m512i four_of(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
-// Computes the products of one group: out[t * N + n] is the sum of unsigned 4-bit weights of tile t
-// times row n of x. Rows are `width` apart. While a vector of weights is in a register, it is used
-// for all rows; while inputs of a row are in a register, they are used for all tiles.
+// out[t * N + n] is the sum of unsigned 4-bit weights of tile t times row n of x. Rows are `width`
+// apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   __m512i sum[T][N];

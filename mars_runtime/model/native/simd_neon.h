@@ -1,5 +1,4 @@
-// Implementation for ARM with dot products of 8-bit integers. Uses matrix products (i8mm) if
-// available. See simd.h.
+// ARM with dot products of 8-bit integers, and with matrix products (i8mm) if available.
 #pragma once
 
 #include <arm_neon.h>
@@ -41,7 +40,6 @@ INLINE void store_bytes(int8_t* p, I a) {
   int16x8_t high = vcombine_s16(vqmovn_s32(a.v[2]), vqmovn_s32(a.v[3]));
   vst1q_s8(p, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
 }
-// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) {
   int8x16_t bytes = vld1q_s8(p);
   int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
@@ -49,9 +47,8 @@ INLINE I load_bytes(const int8_t* p) {
            vmovl_high_s16(high)}};
 }
 
-// Products of one group. A vector of weights contains 4 outputs x 4 inputs. One instruction
-// multiplies it with the 4 inputs in a lane of a row. All sums are exact, so the result for a row
-// does not depend on which of the functions below computes it.
+// A vector of weights contains 4 outputs x 4 inputs, multiplied with the 4 inputs in a lane of a
+// row. All sums are exact, so it does not matter which of the functions below computes them.
 
 // A group of 32 inputs for each of N rows.
 template <int N>
@@ -71,8 +68,7 @@ INLINE int8x16_t high_half(uint8x16_t bytes) {
   return vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4));
 }
 
-// Adds the products with 4-bit weights for the inputs 4 LANE to 4 LANE + 3 and for the four inputs
-// that are 16 further.
+// Adds the products for the inputs 4 LANE to 4 LANE + 3 and for the four inputs 16 further.
 template <int LANE, int N>
 INLINE void plus_four(const uint8_t* p, const Inputs<N>& x, I* sum) {
   EACH {
@@ -133,8 +129,7 @@ INLINE Zipped zipped(const uint8_t* p) {
   uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(p)), b = vreinterpretq_u32_u8(vld1q_u8(p + 64));
   return {{vreinterpretq_u8_u32(vzip1q_u32(a, b)), vreinterpretq_u8_u32(vzip2q_u32(a, b))}};
 }
-// Sums for each pair of rows and each pair of outputs: two for the first output, then two for the
-// second.
+// For each pair of rows and of outputs: two sums for the first output, then two for the second.
 struct PairSums {
   int32x4_t v[2][4][2];
 };

@@ -1,6 +1,4 @@
-// Implementation with the vector types of GCC and clang, as four vectors of 128 bits. Used on
-// processors for which there is no other file, such as x86 without AVX2 and ARM without dot
-// products. See simd.h.
+// The vector types of GCC and clang, for x86 without AVX2, ARM without dot products, and others.
 #pragma once
 
 #ifdef __SSSE3__
@@ -55,7 +53,6 @@ INLINE float largest(const F& a) {
 INLINE void store_bytes(int8_t* p, const I& a) {
   for (int k = 0; k < 16; k++) p[k] = (int8_t)a.v[k / 4][k % 4];
 }
-// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) {
   I r;
   EACH r.v[i] = Ints{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
@@ -100,9 +97,8 @@ INLINE void store_half(uint16_t* p, const F& x) {
   }
 }
 
-// Products of one group. A vector of weights contains 4 outputs x 4 inputs as bytes. The products
-// of two inputs are added in lanes of 16 bits. Weights of 4 bits are used, so that a lane can
-// contain the sum of 16 products, each at most 15 x 127.
+// A vector of weights contains 4 outputs x 4 inputs as bytes. Weights of 4 bits let a lane of 16
+// bits contain the sum of 16 products, each at most 15 x 127.
 
 #ifdef __SSSE3__
 struct Inputs {
@@ -148,7 +144,6 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
 }
 
 // Like products4, for 8-bit weights, which are stored plus 128 and split into two halves of 4 bits.
-// counts: the sum of each row of x, by which the 128 is subtracted again.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
