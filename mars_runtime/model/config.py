@@ -4,7 +4,6 @@ the arithmetic are rejected.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ MAX_NAME = 80
 # The largest numbers in a valid configuration, checked before any memory is allocated.
 MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
-_log = logging.getLogger(__name__)
 
 
 class CheckpointError(MarsError, ValueError):
@@ -167,13 +165,7 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """Return the rotary base and the scaling, from ``rope_scaling``, else from ``rope_parameters``,
     else the base from the top level (transformers 5, ``convert_rope_params_to_dict``).
     """
-    older, newer = config.get("rope_scaling"), config.get("rope_parameters")
-    if older and newer and older != newer:
-        _log.warning(
-            "config.json contains both rope_scaling and rope_parameters, which differ. "
-            "rope_scaling is used, as in transformers."
-        )
-    rope = older or newer or {}
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(rope, Mapping):
         raise _invalid("rope_parameters", "an object", rope)
     kind = rope.get("rope_type", rope.get("type", "default"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import lzma
 import os
 import re
@@ -33,7 +32,6 @@ ADAPTER_FILES = "adapter*.safetensors"
 GGUF_MAGIC = b"GGUF"
 MAX_EXPANSION = 8  # of an archive; for weights the ratio is below 2
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
-_log = logging.getLogger(__name__)
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
@@ -74,14 +72,8 @@ def weight_names(folder: Path) -> list[str]:
 
 def chosen_weights(folder: Path) -> list[Path]:
     """Return the files of ``weight_names``, decompressed if needed. Raises CheckpointError."""
-    names, files = weight_names(folder), []
-    if names == [WEIGHTS] and (folder / INDEX).exists():
-        _log.warning(
-            "%s contains several sets of weights: %s is read, as in transformers, and not the "
-            "files that %s names.",
-            *(folder, WEIGHTS, INDEX),
-        )
-    for name in names:
+    files: list[Path] = []
+    for name in weight_names(folder):
         found = weight_files(folder, name)
         if not found:
             raise CheckpointError(

@@ -49,10 +49,6 @@ DEFAULT_BLOCK_SIZE = 4
 DIFFUSION_KEY = "block_diffusion_size"
 _log = logging.getLogger(__name__)
 HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
-FLOATS_OF_8_BITS = {
-    *(torch.float8_e4m3fn, torch.float8_e4m3fnuz),
-    *(torch.float8_e5m2, torch.float8_e5m2fnuz),
-}
 FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 UNTRAINED_BLOCK_SIZE = 1  # without training with masks, only the next token is proposed
 
@@ -238,9 +234,7 @@ def _tokenizer(
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """The weights in safetensors files by name. Each is mapped into memory on access. 8-bit floats
-    become bfloat16, which represents all their values.
-    """
+    """The weights in safetensors files by name. Each is mapped into memory on access."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files: dict[str, tuple[Path, str]] = {}
@@ -260,8 +254,6 @@ class FileWeights(Mapping[str, Tensor]):
         path, stored = self._files[name]
         with _opened(path) as file:
             weight: Tensor = file.get_tensor(stored)
-        if weight.dtype in FLOATS_OF_8_BITS:
-            return weight.to(torch.bfloat16)
         if weight.dtype in FLOATS:
             return weight
         kind = str(weight.dtype).removeprefix("torch.")
@@ -308,7 +300,7 @@ def _weights(
 ) -> tuple[ModelConfig, FileWeights]:
     weights = FileWeights(files)
     weights.leave_out([name for name in weights if name.endswith("rotary_emb.inv_freq")])
-    config = _with_its_head(folder, weights, config)
+    config = _with_its_head(weights, config)
     if (differing := differing_names(weights.keys(), config)) is not None:
         fault, name = differing
         where = f" in {weights.file_of(name)}" if name in weights else ""
@@ -319,7 +311,7 @@ def _weights(
     return config, weights
 
 
-def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> ModelConfig:
+def _with_its_head(weights: FileWeights, config: ModelConfig) -> ModelConfig:
     """Resolve a checkpoint with ``tie_word_embeddings`` that also stores an output head, as
     ``tie_weights`` of transformers does: a head that equals the embeddings is dropped, another is
     used, and the returned configuration is not tied. Without embeddings, the head serves as both.
@@ -335,11 +327,6 @@ def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> M
     if torch.equal(head, embeddings):
         weights.leave_out([HEAD])
         return config
-    _log.warning(
-        "%s has tie_word_embeddings set, but its output head differs from its embeddings. Both are "
-        "used, as in transformers.",
-        folder,
-    )
     return replace(config, tie_word_embeddings=False)
 
 
