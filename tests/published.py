@@ -38,15 +38,15 @@ TEMPLATE = (
 )
 
 
-def write_published(folder: Path, *, is_full_size: bool = False) -> Path:
-    """Write such a folder and return it: of full size, 988 MB, or tiny."""
+def write_published(folder: Path) -> Path:
+    """Write such a folder, but tiny, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
     (folder / "modeling_a2d_qwen2.py").write_text(CODE, encoding="utf-8")
     config: dict[str, Any] = {
         **SHAPES["qwen2.5-0.5b"],
-        **({} if is_full_size else SMALL),
+        **SMALL,
         "model_type": "a2d-qwen2",
         "architectures": ["A2DQwen2LMHeadModel"],
         "auto_map": {
@@ -61,8 +61,8 @@ def write_published(folder: Path, *, is_full_size: bool = False) -> Path:
     (folder / "generation_config.json").write_text('{"do_sample": true}', encoding="utf-8")
     shape = ModelConfig.from_dict(config)
     drawn = random_weights(shape, torch.device("cpu"), torch.bfloat16)
-    if not is_full_size:  # far from saying the last token again, as a tied head does of small ones
-        drawn = {name: item * 8 if item.dim() == 2 else item for name, item in drawn.items()}
+    # Far from saying the last token again, as a tied head does of small ones.
+    drawn = {name: item * 8 if item.dim() == 2 else item for name, item in drawn.items()}
     save_file(drawn, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 

@@ -138,9 +138,3 @@ def test_what_is_no_hub_id_is_never_downloaded(
         resolve(name)
     assert name.startswith("-") or program.main(["fetch", name]) == 1
     assert "\n" not in capsys.readouterr().err.strip()
-
-
-def test_a_folder_takes_precedence_over_a_hub_id(base: Path, tmp_path: Path) -> None:
-    in_hub_cache(base, tmp_path, "made/here")
-    write_published(tmp_path / "made" / "here")
-    assert resolve("made/here").path == Path("made/here")

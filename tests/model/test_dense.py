@@ -4,8 +4,6 @@ laid out as the authors of the paper publish theirs."""
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +23,6 @@ from mars_runtime.model.registry import registry
 from tests.native_models import library_for
 from tests.published import write_published
 
-ROOT = Path(__file__).parents[2]
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
 
 
@@ -137,39 +134,3 @@ def test_weights_of_several_kinds_in_one_part_are_joined(published: Path, tmp_pa
     ids = torch.arange(5, 25).unsqueeze(0)
     first, other = (model.hidden(ids, model.new_cache(1, 32)) for model in kinds)
     assert torch.equal(first, other)
-
-
-MEASURE = """
-import sys, time
-from pathlib import Path
-from mars_runtime.model import build
-from mars_runtime.model.load import load_checkpoint
-
-build.native_library()
-start = time.monotonic()
-model = load_checkpoint(sys.argv[1], device="cpu", dtype=sys.argv[2]).model
-seconds = time.monotonic() - start
-# Not what getrusage says: that counts what this process was before it became Python.
-status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-print(seconds, 1024 * int(status["VmHWM"].split()[0]))
-assert model.arithmetic.startswith("int"), model.arithmetic
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["auto", "int8", "int4"])
-def test_one_of_full_size_takes_little_memory_and_time(full_size: Path, kind: str) -> None:
-    """988 MB in bf16. The first call compiles and fills the system's cache of files."""
-    size = (full_size / "model.safetensors").stat().st_size
-    command = [sys.executable, "-c", MEASURE, str(full_size), kind]
-    for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    seconds, peak = map(float, done.stdout.split())
-    print(f"{kind}: {seconds:.2f} s, peak {peak / 1e9:.2f} GB, {peak / size:.2f} times the file")
-    assert peak < 1.6 * size
-    assert seconds < 15
-
-
-@pytest.fixture(scope="module")
-def full_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_published(tmp_path_factory.mktemp("full") / "published", is_full_size=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from gguf.constants import GGMLQuantizationType as Kind
@@ -52,19 +50,6 @@ def test_a_token_comes_out_the_same_in_every_company() -> None:
     assert bool(actual[5].isnan().all())
 
 
-@needs_kernels
-def test_int8_keeps_a_quarter_of_the_bytes_and_says_so(tmp_path: Path) -> None:
-    folder = str(write_checkpoint(tmp_path))
-    small, full = (load_checkpoint(folder, device="cpu", dtype=kind) for kind in ("int8", "fp32"))
-    assert (small.model.arithmetic, full.model.arithmetic) == ("int8", "float32")
-
-    def num_bytes(checkpoint) -> int:
-        matrices = [matrix for matrix in list(checkpoint.model.weights())[2:] if matrix.dim() == 2]
-        return sum(item.numel() * item.element_size() for item in matrices)
-
-    assert 4 * num_bytes(small) == num_bytes(full)
-
-
 def test_where_there_are_no_kernels_it_is_said(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("mars_runtime.model.build.can_quantize", lambda: False)
     with pytest.raises(CheckpointError, match="x86"):
@@ -96,13 +81,6 @@ def test_rows_and_cat_are_those_of_the_dense_matrix(bits: int) -> None:
     both = GroupedMatrix.cat([first, other])
     assert both.shape == (8, 64)
     assert torch.equal(both.dense(), torch.cat([first.dense(), other.dense()]))
-
-
-def test_cat_gives_minimums_of_zero_to_those_without() -> None:
-    plain = matrix(2, 4)
-    bare = GroupedMatrix(plain.values, plain.scales, None, 4)
-    both = GroupedMatrix.cat([bare, plain])
-    assert torch.equal(both.dense(), torch.cat([bare.dense(), plain.dense()]))
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(4, Kind.Q4_1), (8, Kind.Q8_0)])
