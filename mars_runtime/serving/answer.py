@@ -1,7 +1,4 @@
-"""The text of an answer, from the events of its run.
-
-It does not depend on how many tokens each forward pass adds.
-"""
+"""The text of an answer, from the events of its run."""
 
 from __future__ import annotations
 
@@ -35,10 +32,8 @@ class Piece:
 
 
 class StreamedAnswer:
-    """The answer of one run, built from the events that were read so far.
-
-    stop_ids: tokens that end the answer. Like EOS tokens, they are counted but add no text.
-    min_tokens: number of tokens before which ``stops`` and ``stop_ids`` are ignored.
+    """stop_ids: tokens that end the answer; like EOS, they are counted but add no text. min_tokens:
+    number of tokens before which stops are ignored.
     """
 
     def __init__(

@@ -260,8 +260,6 @@ async def kept_alive(lines: AsyncIterator[str], seconds: float) -> AsyncIterator
 
 
 class ServerSentEvents(StreamingResponse):
-    """Sends server-sent events. The runs end with the stream, or when the client disconnects."""
-
     def __init__(self, lines: AsyncIterator[str], choices: Choices) -> None:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         super().__init__(lines, headers=headers, media_type="text/event-stream")

@@ -70,11 +70,7 @@ class Choice:
 
 
 class Choices:
-    """All answers to one request, at most ``at_once`` at the same time.
-
-    seconds: how long to retry if the engine's queue is full and none of the runs is active.
-    release: called when the runs are over.
-    """
+    """seconds: how long to retry if the engine's queue is full and none of the runs is active."""
 
     def __init__(
         self,
@@ -107,9 +103,7 @@ class Choices:
         self._release()
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, Piece | None]]:
-        """Yield (choice, piece) for each new piece, and (choice, None) when a choice is complete.
-        Raises ApiError, or the exceptions of ``begin``.
-        """
+        """Yield new pieces, and None when a choice is complete. Raises ApiError."""
         while self._waiting or self._active:
             self._begin_more()
             is_idle = True

@@ -51,7 +51,6 @@ class AddressCounter:
         self._taken: Counter[str] = Counter()
 
     def take(self, address: str, number: int = 1) -> int:
-        """Count ``number`` more, or as many as are allowed; return how many."""
         own = self.most - self._taken[address] - self._elsewhere(address)
         taken = max(0, min(number, own, self._whole - self._taken.total()))
         self._taken[address] += taken
@@ -206,7 +205,6 @@ def is_json(scope: Scope) -> bool:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return an ASGI ``receive`` that returns ``body`` first, then the messages of ``receive``."""
     is_sent = False
 
     async def again() -> Message:

@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """block_size: the largest B that the model was trained with."""
-
     name: str
     tokenizer: Tokenizer
     block_size: int

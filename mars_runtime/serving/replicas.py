@@ -50,9 +50,7 @@ Bring = Callable[[ServePlan], EngineModel]
 
 
 def serve(plan: ServePlan, host: str, port: int) -> int:
-    """Deploy the endpoint, serve until SIGTERM or SIGINT if the cluster is of this process, and
-    return the exit code.
-    """
+    """Deploy the endpoint and, if the cluster is of this process, serve until a signal."""
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.fetch import download
     from mars_runtime.model.source import resolve

@@ -265,14 +265,12 @@ class ChatBody(CompletionBody):
         return (message.said[1] for message in self.messages)
 
     def encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """Return the token ids of each prompt. Raises ApiError or TextError."""
         *before, (role, content) = conversation = [message.said for message in self.messages]
         if role == "assistant":
             return [tokenizer.encode_chat(conversation, **self._options)]
         return [tokenizer.encode_prompt(content, before=before, options=self._options)]
 
     def faults(self) -> Iterator[Fault]:
-        """Check fields that have to fit each other."""
         last, is_continued = self.messages[-1].role, self._is_continued
         reserved = ", ".join(sorted(RESERVED.intersection(self.chat_template_kwargs)))
         yield last not in ("user", "assistant"), self.prompt_field, LAST
@@ -392,9 +390,7 @@ DEFAULT_CAPS = Caps()
 
 
 def make_requests(body: AnswerBody, model: EngineModel, caps: Caps) -> list[list[Request]]:
-    """Return one request per answer, for each prompt. Lowers a token limit to what is allowed and
-    fits. Raises ApiError.
-    """
+    """Return a request per answer, for each prompt, with limits that fit. Raises ApiError."""
     for is_wrong, field, sentence in chain(body.faults(), _faults(body, model, caps)):
         if is_wrong:
             raise ApiError(400, sentence, field)

@@ -109,9 +109,7 @@ class ServePlan:
 
 
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
-    """Load the checkpoint and start its engine, whose runs ``metrics`` counts. Imports torch.
-    Raises CheckpointError.
-    """
+    """Load the checkpoint and start its engine. Imports torch. Raises CheckpointError."""
     from mars_runtime.model.config import memory_for
 
     with memory_for(plan.checkpoint):  # importing torch takes memory too
@@ -137,9 +135,9 @@ class AddressInUseError(OSError):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket, at any free port for 0. Raises AddressInUseError.
+    """Return a listening socket: of a name at its IPv4 address, of ``::`` for IPv4 too.
 
-    A name is bound to its IPv4 address if it has one. ``::`` accepts IPv4 too if the system can.
+    Raises AddressInUseError.
     """
     try:
         # getaddrinfo is called without the port, because it would convert 99999 to 34463.
@@ -191,9 +189,7 @@ class BoundedProtocol(H11Protocol):
 
 
 class InPieces:
-    """ASGI middleware that sends a large answer in pieces, each when the client has read the one
-    before. Otherwise uvicorn would buffer the whole answer for every client.
-    """
+    """ASGI middleware that sends a large answer as the client reads it. uvicorn would buffer it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -212,11 +208,8 @@ class InPieces:
 
 
 class Server(uvicorn.Server):
-    """Serves an app until SIGTERM, SIGINT or a call of ``leave``.
-
-    host: if it is a loopback address, only names of this machine are served (DNS rebinding).
-    close: ends all runs, and so all streams, for which uvicorn waits at shutdown.
-    is_proxied: whether clients connect through trusted proxies (``limits.Proxies``).
+    """Serves an app until SIGTERM, SIGINT or a call of ``leave``; at a loopback address only for
+    names of this machine (DNS rebinding). close: ends all streams, for which uvicorn waits.
     """
 
     def __init__(
