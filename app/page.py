@@ -30,7 +30,7 @@ from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sen
 from app.ui.examples import set_for
 from app.ui.fields import OWN_SYSTEM, block_size_update
 from app.ui.recordings import Recording
-from app.ui.wiring import AT_ONCE, Field, session_of
+from app.ui.wiring import AT_ONCE, Field, run_script, session_of
 
 PAPER, CODE = "https://arxiv.org/abs/2604.07023", "https://github.com/Xalp/MARS"
 MASTHEAD = """# MARS live
@@ -50,8 +50,8 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
     with page:
         with gr.Row(elem_id="top"):
             gr.Markdown(MASTHEAD, elem_id="masthead")
-            _button("Reset", "reset", "window.mars.reset()")
-            _button("Present", "present", "window.mars.mountPresenter()")
+            present = gr.Button("Present", size="sm", min_width=0, elem_id="present")
+            run_script(present, "window.mars.mountPresenter()")
         arriving = gr.Markdown("", elem_id="arrival")
         with gr.Tabs(overflow_behavior="wrap"):
             with _tab("Live", "live"):
@@ -78,12 +78,6 @@ def _tab(title: str, name: str) -> gr.Tab:
     return gr.Tab(title, elem_id=f"{name}-tab")
 
 
-def _button(title: str, elem_id: str, script: str) -> None:
-    """Build a button that only runs a script in the browser."""
-    button = gr.Button(title, size="sm", min_width=0, elem_id=elem_id)
-    button.click(None, js=f"() => {{ {script}; }}", api_visibility="private")
-
-
 def _wire_checkpoint(
     page: gr.Blocks,
     tab: LiveTab,
@@ -105,7 +99,7 @@ def _wire_checkpoint(
     clock = gr.Timer(LOADING_SECONDS, active=engines.arrival() is not None)
     inputs = [checkpoint, controls["block_size"]]
     loading: list[Field | gr.Markdown] = [
-        tab.notice, footer, controls["block_size"], controls["auto"], controls["view"]
+        tab.notice, footer, controls["block_size"], controls["view"]
     ]  # fmt: skip
     outputs: list[Any] = [
         clock, *loading,
@@ -156,15 +150,11 @@ def _wire_checkpoint(
 
 
 def _updates(choice: CheckpointChoice, block_size: Any) -> list[Any]:
-    """Return updates of the notice, the footer, the B slider, the switch next to the slider, and
-    the list of methods.
-    """
-    has_choice = choice.depth > 1
+    """Return updates of the notice, the footer, B and the list of methods."""
     return [
         choice.notice,
         choice.footer,
-        block_size_update(choice.depth, block_size),
-        gr.update(visible=has_choice) if has_choice else gr.update(visible=False, value=False),
+        block_size_update(choice.depth, block_size, has_auto=True),
         gr.update(
             info=missing_sentence(choice.missing) or None,
             elem_classes=["segments", *(f"without-{name}" for name in choice.missing)],

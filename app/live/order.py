@@ -29,20 +29,19 @@ from app.ui.controls import (
     read_view,
     settings_for,
 )
-from mars_runtime.decoders.methods import AUTO
 from mars_runtime.settings import MAX_NEW_TOKENS, DecodeSettings, SettingsError, parse_settings
 from mars_runtime.text import Turn
 
-POSTED = ("prompt", *SHOWN, "view", "checkpoint", "system", "auto", "pace")
+POSTED = ("prompt", *SHOWN, "view", "checkpoint", "system", "pace")
 """All controls of the Live tab."""
-STEERED = (*STEERED_SETTINGS, "auto", "pace")
+STEERED = (*STEERED_SETTINGS, "pace")
 """Controls whose changes apply to a run that is already running."""
 LINKS = {"prompt": "prompt", "view": "lanes", "checkpoint": "checkpoint", "system": "system"} | {
     name: name for name in SHOWN
 }
 """Control -> its name in links. Gradio uses "view" for its API page."""
-SHARED = (*(name for name in POSTED if name in LINKS), "auto")
-"""Controls of which a link has the values. In links, "auto" is the block size."""
+SHARED = tuple(name for name in POSTED if name in LINKS)
+"""Controls of which a link has the values."""
 SET_BY_VIEW = tuple(name for name in SHARED if name not in ("prompt", "system"))
 """When a view starts or shows a run, these controls are set to the values of the run. The view
 posts the prompt and the system prompt itself.
@@ -201,10 +200,6 @@ def read_link(
             values[name] = _read_linked(name, query[link], limits_of(checkpoint))
         except (RefusalError, SettingsError) as refusal:
             refusals.append(f"{link}: {refusal}")
-    if "block_size" in values:
-        values["auto"] = values["block_size"] == AUTO
-    if values.get("auto"):
-        del values["block_size"]
     return values, f"{IGNORED} {' '.join(refusals)}" if refusals else ""
 
 

@@ -42,6 +42,7 @@ from app.ui.wiring import (
     owner_of,
     pass_prompt_to_view,
     run_queue,
+    run_script,
     session_of,
     wire_memory,
 )  # fmt: skip
@@ -170,8 +171,7 @@ def _controls(tab: LiveTab, engines: Engines) -> None:
         TEXTS, value=DEFAULTS.lossless, label="Text", elem_id="lossless", elem_classes="segments"
     )
     controls["tau"] = setting_field("tau", "tau")
-    controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
-    controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto (fastest here)", elem_id="auto")
+    controls["block_size"] = block_size_field(opens_with.block_size, "block_size", has_auto=True)
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],
         value=list(RACE),
@@ -196,6 +196,7 @@ def _more(tab: LiveTab, engines: Engines) -> None:
     for name in SHOWN:
         if name not in controls:
             controls[name] = setting_field(name, name)
+    run_script(gr.Button("Reset the page", size="sm", elem_id="reset"), "window.mars.reset()")
 
 
 def conversation_checkpoint(entry: Entry) -> str:
@@ -252,10 +253,8 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
         with errors_as_messages():
             handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
 
-    # Moving B ends automatic B, which is a change of the switch.
-    controls["block_size"].input(None, None, controls["auto"], js="() => false", **IN_BROWSER)
-    moved = [controls[name].input for name in STEERED if name != "auto"]
-    gr.on([*moved, controls["auto"].change], steer, inputs, trigger_mode="always_last", **AT_ONCE)
+    moved = [control.input for control in inputs]
+    gr.on(moved, steer, inputs, trigger_mode="always_last", **AT_ONCE)
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
@@ -365,7 +364,9 @@ def wire_links(
             checkpoints.settle(session_of(request))
             if "block_size" in values:
                 depth = handlers.engines.limits(values["checkpoint"]).block_size
-                updates["block_size"] = block_size_update(depth, values["block_size"])
+                updates["block_size"] = block_size_update(
+                    depth, values["block_size"], has_auto=True
+                )
         return [*(updates.get(name, gr.skip()) for name in SHARED), sentence or gr.skip()]
 
     page.load(

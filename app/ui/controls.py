@@ -157,17 +157,13 @@ Whole = BeforeValidator(plain)
 
 
 class Order(BaseModel):
-    """The validated values that a tab posts. Each tab has a subclass with its own controls.
-
-    auto: whether B is chosen automatically; ``settings`` has the result.
-    """
+    """The validated values that a tab posts. Each tab has a subclass with its own controls."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
     settings: DecodeSettings
     checkpoint: str = ""  # validated when its limits were looked up
     system: System = ""
-    auto: bool = False
 
 
 def read_controls(
@@ -176,14 +172,10 @@ def read_controls(
     limits: Limits,
     start: DecodeSettings = DecodeSettings(),  # noqa: B008
 ) -> T:
-    """Validate what was posted. start: the settings that are not posted.
-
-    If B is automatic, the value of the B slider is ignored. Raises RefusalError for the first
-    invalid value.
+    """Validate what was posted. start: the settings that are not posted. Raises RefusalError for
+    the first invalid value.
     """
     chosen = {name: values[name] for name in SETTINGS if name in values and name != "method"}
-    if values.get("auto") is True:
-        chosen["block_size"] = AUTO
     try:
         settings = replace(start, **chosen)
         check_limits(chosen, limits)

@@ -9,6 +9,7 @@ import gradio as gr
 
 from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, SHOWN
 from app.ui.wiring import Field
+from mars_runtime.decoders.methods import AUTO
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
@@ -31,10 +32,10 @@ def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
         return gr.Radio(titles, **arguments)
     if not shown.step:
         return gr.Number(precision=0, **arguments)
-    limits, step = schema.get("anyOf", [schema])[0], shown.step  # of B, a number or "auto"
+    step = shown.step
     ends = {
-        "minimum": _on_grid(math.ceil(limits["minimum"] / step), step),
-        "maximum": _on_grid(math.floor(limits["maximum"] / step), step),
+        "minimum": _on_grid(math.ceil(schema["minimum"] / step), step),
+        "maximum": _on_grid(math.floor(schema["maximum"] / step), step),
     }
     return gr.Slider(**{**ends, **arguments}, step=step, buttons=[])
 
@@ -70,27 +71,27 @@ def max_tokens_field(prefix: str, value: int, most: int) -> Field:
     return setting_field("max_new_tokens", f"{prefix}max_new_tokens", **ends)
 
 
-def block_size_field(depth: int, elem_id: str) -> Field:
-    """Return the slider for B, from 2 to ``depth``, the checkpoint's largest B. It is hidden if the
+def block_size_field(depth: int, elem_id: str, has_auto: bool = False) -> gr.Dropdown:
+    """Return the list of B, from 2 to ``depth``, the checkpoint's largest B. It is hidden if the
     depth is 1.
     """
-    return setting_field("block_size", elem_id, **_range(depth, FIXED_BLOCK_SIZE))
+    return gr.Dropdown(
+        label=SHOWN["block_size"].label,
+        filterable=False,
+        elem_id=elem_id,
+        **_sizes(depth, FIXED_BLOCK_SIZE, has_auto),
+    )
 
 
-def block_size_update(depth: int, block_size: Any) -> Any:
-    """Return an update of the B slider for another depth. The chosen value is kept if it is within
-    the depth.
-    """
-    return gr.update(**_range(depth, block_size))
+def block_size_update(depth: int, block_size: Any, has_auto: bool = False) -> Any:
+    """Return an update of the list of B for another depth. The chosen B is kept if possible."""
+    return gr.update(**_sizes(depth, block_size, has_auto))
 
 
-def _range(depth: int, block_size: Any) -> dict[str, Any]:
+def _sizes(depth: int, block_size: Any, has_auto: bool) -> dict[str, Any]:
+    sizes = range(min(2, depth), depth + 1)
+    choices = [(str(size), size) for size in sizes] + [("auto (fastest here)", AUTO)] * has_auto
     is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
-    chosen = block_size if is_whole else FIXED_BLOCK_SIZE
-    # A slider with equal minimum and maximum breaks the page.
-    return {
-        "minimum": 2 if depth > 2 else 1,
-        "maximum": max(depth, 2),
-        "value": min(chosen, depth),
-        "visible": depth > 1,
-    }
+    fixed = max(sizes[0], min(int(block_size) if is_whole else FIXED_BLOCK_SIZE, depth))
+    value = AUTO if has_auto and block_size == AUTO else fixed
+    return {"choices": choices, "value": value, "visible": depth > 1}

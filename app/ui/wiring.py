@@ -32,6 +32,10 @@ RUN = "run"
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
 
 
+def run_script(button: gr.Button, script: str) -> None:
+    button.click(None, js=f"() => {{ {script}; }}", api_visibility="private")
+
+
 def pass_prompt_to_view(box: Field, place: str) -> None:
     """Send each change of a prompt box to the view of its tab (``views/page/page.js``). place: the
     tab's name.

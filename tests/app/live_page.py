@@ -46,6 +46,11 @@ def running(handlers: Handlers) -> LiveRun:
     return only_run(handlers.live)
 
 
+def choose(page: playwright.Page, place: str, title: str) -> None:
+    page.click(f"#{place} input")
+    page.click(f"[role=option]:text-is('{title}')")
+
+
 def set_knob(page: playwright.Page, knob: str, value: float) -> None:
     """Move a slider as a drag would or a hidden field as the page does; press a choice."""
     page.evaluate(

@@ -110,7 +110,6 @@ def controls(**changes: object) -> dict[str, object]:
         "prompt": "Say hello.",
         **{name: getattr(DecodeSettings(), name) for name in SHOWN},
         "block_size": 8,
-        "auto": False,
         "pace": 0,
         "view": "race",
         "max_new_tokens": 64,

@@ -97,7 +97,9 @@ def test_a_prompt_takes_the_same_passes_in_each_run_of_the_page(opening: dict[st
     actual = set()
     for number in range(4):
         other = {**chosen, "prompt": prompts[1 + number % (len(prompts) - 1)], "tau": 0.0}
-        neighbour = made.live.run("neighbour", {**other, "auto": bool(number % 2)}, "another")
+        neighbour = made.live.run(
+            "neighbour", {**other, "block_size": ("auto", 4)[number % 2]}, "another"
+        )
         next(neighbour)
         value = last(made.live.run("visitor", {**chosen, "prompt": prompts[0]}, "owner"))
         passes = {

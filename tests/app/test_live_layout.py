@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, begin, run, running, set_knob, start, wait_loaded, wait_state
+from live_page import ROOT, begin, choose, run, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
 pytestmark = needs_browser
 TEXTS = [f"{ROOT} .rv-pane[data-lane={lane}] .rv-text" for lane in ("mars", "ar")]
 CHARTS = [f"{ROOT} [data-chart={key}] .rv-plot" for key in ("forwards", "time")]
 WHOLE = (
-    "#prompt textarea", "#go button:visible", "#lossless", "#tau", "#block_size", "#auto", "#view",
+    "#prompt textarea", "#go button:visible", "#lossless", "#tau", "#block_size", "#view",
     "#checkpoint", "#more > button", f"{ROOT} .rv-saying", f"{ROOT} .pl-tape", f"{ROOT} .pl-bar",
     *CHARTS,
 )  # fmt: skip
@@ -133,10 +133,9 @@ def test_tau_and_b_act_on_a_running_lane_in_both_modes(
         says = page.locator("#settings-do p:visible")
         playwright.expect(says).to_have_count(1)
         start(page)
-        page.check("#auto input")
+        choose(page, "block_size", "auto (fastest here)")
         set_knob(page, "tau", tau)
-        set_knob(page, "block_size", block_size)  # which ends auto
-        playwright.expect(page.locator("#auto input")).not_to_be_checked()
+        choose(page, "block_size", str(block_size))
         page.wait_for_function(
             """([tau, blockSize]) => {
               const { settings } = document.querySelector("#race .mars-race").lineView.run.lanes[0];
@@ -201,6 +200,7 @@ def test_a_refused_prompt_keeps_the_run_and_reset_opens_the_page_again(
     page.click("#run")
     page.wait_for_selector("#prompt .validation-error:not(textarea)")
     assert page.get_attribute(ROOT, "data-run") == before
+    page.click("#more > button")
     page.click("#reset")
     wait_loaded(page)
     assert page.input_value("#prompt textarea").strip()

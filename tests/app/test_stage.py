@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, run, set_knob, wait_loaded
+from live_page import ROOT, choose, run, set_knob, wait_loaded
 from scripted_page import ScriptedBackend
 
 from app.live.order import IGNORED
@@ -58,9 +58,9 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -
     refusal = page.locator("#prompt :text('Shorten the prompt to at most 8,000')")
     refusal.wait_for()
     assert page.get_attribute(ROOT, "data-state") == "empty"
-    for _ in range(2):  # the error message stays while other things are answered
+    for size in "35":  # the error message stays while other things are answered
         with page.expect_response("**/run/predict*"):
-            page.click("#auto input")
+            choose(page, "block_size", size)
         page.evaluate(NEXT_FRAME)
         assert refusal.is_visible()
     page.fill(BOX, "Short.")

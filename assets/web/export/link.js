@@ -88,8 +88,6 @@ export async function openLink(view, fragment) {
 /** @param {string[]} names @param {unknown[]} values */
 export function queryOf(names, values) {
   const chosen = new Map(names.map((name, i) => [name, String(values[i] ?? "")]));
-  if (chosen.get("auto") === "true") chosen.set("block_size", "auto");
-  chosen.delete("auto");
   if (!chosen.get("system")) chosen.delete("system"); // without it, the checkpoint's default system prompt is used
   return new URLSearchParams([...chosen]).toString();
 }

@@ -92,11 +92,9 @@ export function isOtherRun(lanes, controls) {
   if (!header || !settings) return false;
   const names = lanes.map(({ method }) => method).sort();
   const isOtherRace = !lanes.some(isFirst) && String([...controls.view].sort()) !== String(names);
-  /** @type {Record<string, unknown>} */
-  const chosen = { ...controls, ...(controls.auto ? { block_size: "auto" } : {}) };
-  const moved = [...facts.obeys, ...COMMON].filter((name) => name in settings && name in chosen);
+  const moved = [...facts.obeys, ...COMMON].filter((name) => name in settings && name in controls);
   return (
-    isOtherRace || controls.checkpoint !== header.checkpoint || moved.some((name) => chosen[name] !== settings[name])
+    isOtherRace || controls.checkpoint !== header.checkpoint || moved.some((name) => controls[name] !== settings[name])
   );
 }
 

@@ -13,6 +13,7 @@
 // button marks every other difference, aligned by `aligned` in folds/diff.js. Each draw compares only what both lanes
 // show, including given tokens, because a branch shares those with its original run. `pane.comparison` has the result.
 // name: what the head calls the other lane; "" if there is only one.
+// comparedIn: the pane of `against`, if its buttons are also for this pane, which then has none of its own.
 
 import { runColours } from "../core/colours.js";
 import { attribute, button, group, make, put, toggle } from "../core/dom.js";
@@ -42,9 +43,11 @@ export class TextPane {
 
   /**
    * @param {Lane} lane @param {TextReport} [report]
-   * @param {{ against?: Lane | null, name?: string, marks?: TextMarks, isFollowing?: boolean }} [options]
+   * @param {{ against?: Lane | null, name?: string, comparedIn?: TextPane | null, marks?: TextMarks, isFollowing?: boolean }} [options]
    */
-  constructor(lane, report = {}, { against = null, name = "", marks = "passes", isFollowing = false } = {}) {
+  constructor(lane, report = {}, options = {}) {
+    const { against = null, name = "", marks = "passes", isFollowing = false } = options;
+    const comparedIn = /** @type {TextPane | null} */ (options.comparedIn ?? null);
     this.lane = lane;
     this.name = name;
     this.number = make("b");
@@ -54,16 +57,18 @@ export class TextPane {
     this.parts = {
       verdict: make("span", "rv-verdict"),
       differs,
+      compared: make("span", "rv-compared rv-num"),
       idle: make("span", "rv-idle"),
       count: make("span", "rv-count rv-num", this.number, this.unit),
       forwards: make("span", "rv-forwards rv-num"),
       does: make("span", "rv-does"),
     };
-    this.all = toggle("all", false, () => this.markAll());
+    this.comparedIn = comparedIn;
+    this.all = comparedIn?.all ?? toggle("all", false, () => (this.markAll(), report.marked?.()));
     attribute(this.all, { class: "rv-all-differs", hidden: "", title: "Mark all differences" });
     this.parts.verdict.hidden = true;
     this.title = make("h3", "", lane.title);
-    this.head = make("header", "rv-head", this.title, ...Object.values(this.parts), this.all);
+    this.head = make("header", "rv-head", this.title, ...Object.values(this.parts), comparedIn ? "" : this.all);
     const text = group(
       "rv-text",
       `Text of ${lane.title}. Left and right arrows move between tokens, up and down between passes, Enter opens a pass.`,
@@ -151,7 +156,7 @@ export class TextPane {
       }
       this.comparison = compared([shown, shownOther], this.differs);
       this.view.markDivergence(this.differs < 0 ? -1 : this.differs - lane.givenIds().length);
-      if (this.isAll && this.marked !== mine.length + theirs.length) this.markAll();
+      if (this.marked !== (this.isAll ? mine.length + theirs.length : 0)) this.markAll();
     }
     this.drawDifference(shown);
   }
@@ -159,15 +164,14 @@ export class TextPane {
   /** @param {Lane} [shown] */
   drawDifference(shown = this.lane) {
     const { against, comparison, firstDifference } = this;
-    const { differs } = this.parts;
     const isSame = Boolean(comparison?.isSame);
     const index = firstDifference - this.lane.givenIds().length; // negative if the difference is a given token
     const isShown = against ? Boolean(comparison?.isShown) : index >= 0 && index < shown.tokens.length;
-    differs.classList.toggle("rv-same", isSame);
-    differs.disabled = !isShown || index < 0;
     const whom = this.name && ` ${isSame ? "as" : "from"} ${this.name}`;
-    const words = isSame ? "same text" : against ? "differs" : "AR differs";
-    put(differs, isSame ? words + whom : isShown ? `${words}${whom} at token ${whole(firstDifference + 1)}` : "");
+    const place = isShown ? `${against ? "differs" : "AR differs"}${whom} at token ${whole(firstDifference + 1)}` : "";
+    const canOpen = index >= 0 && !this.comparedIn;
+    put(this.parts.differs, canOpen ? place : "");
+    put(this.parts.compared, isSame ? `same text${whom}` : canOpen ? "" : place);
     this.all.hidden = !comparison?.isShown;
   }
 

@@ -63,6 +63,7 @@ interface TextReport {
   token?(view: TokenView, index: number, how: string): void;
   leave?(view: TokenView): void;
   choose?(lane: Lane, step: number, token: number): void;
+  marked?(): void;
 }
 
 interface Recording {

@@ -120,6 +120,7 @@ class ConversationView {
     const wanted = wantedOf(box());
     if (turns.length && race()?.wanted !== wanted) race()?.want(wanted); // only a change, because it redraws the view
     const at = [...this.list.children].findIndex((row) => row.contains(document.activeElement));
+    this.list.hidden = turns.length === 1 && visible !== null; // the displayed one
     this.list.replaceChildren(...turns.map((turn) => this.row(turn, turn === visible)));
     if (at >= 0) this.list.querySelectorAll("button")[at]?.focus({ preventScroll: true });
   }

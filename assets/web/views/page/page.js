@@ -380,8 +380,6 @@ function filled({ checkpoint, settings, view }, names, values) {
   /** @type {Record<string, unknown>} */
   const chosen = { checkpoint, ...(view ? { view } : {}) };
   for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
-  if ("block_size" in chosen) chosen.auto = chosen.block_size === "auto";
-  if (chosen.auto) delete chosen.block_size;
   return names.map((name, i) => (name in chosen ? chosen[name] : values[i]));
 }
 

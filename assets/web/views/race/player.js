@@ -93,6 +93,7 @@ export class Player {
       this.choice,
       this.position,
       this.live,
+      make("span", "pl-hint", "space plays, ← and → step; click a pass or a token to see why"),
     );
     element.replaceChildren(this.track, this.bar);
     this.stillness = window.matchMedia("(prefers-reduced-motion: reduce)");

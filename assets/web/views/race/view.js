@@ -120,16 +120,19 @@ export class RaceView extends LineView {
       token: (text, index, how) => this.point(text, index, how),
       leave: () => this.point(null),
       choose: (lane, step, token) => this.choose(lane, step, token),
+      marked: () => this.schedule(),
     };
     const { lanes } = this.run;
     const reference = lanes.find((lane) => lane.isAr) || lanes[0];
     // Of more than two lanes, each is compared with plain AR or the first lane.
     const againstOf = (/** @type {Lane} */ lane) =>
       lane !== reference ? reference : lanes.length === 2 ? lanes[1 - lanes.indexOf(lane)] : null;
-    this.entries = lanes.map(
-      (lane) =>
-        new TextPane(lane, report, { against: againstOf(lane), marks: this.marks, isFollowing: !head.recorded }),
-    );
+    this.entries = [];
+    for (const lane of lanes) {
+      const comparedIn = lanes.length === 2 && lane.isAr ? this.entries[0] : null; // one pair of texts, one pair of buttons
+      const options = { comparedIn, against: againstOf(lane), marks: this.marks, isFollowing: !head.recorded };
+      this.entries.push(new TextPane(lane, report, options));
+    }
     this.panes.replaceChildren(...this.entries.map((pane) => pane.element));
     this.panes.dataset.count = String(this.run.lanes.length);
     this.figures.build(this.run.lanes.length > 1);
