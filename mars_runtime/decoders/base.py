@@ -1,11 +1,8 @@
-"""Parts shared by all decoders: interfaces, prompt checks and prefill.
-
-Models implement ``mars_runtime.model.forward.CausalModel``.
-"""
+"""Parts shared by all decoders: interfaces, prompt checks and prefill."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -13,16 +10,12 @@ from torch import Tensor
 
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.forward import CausalModel
-from mars_runtime.runs.events import Step
 from mars_runtime.settings import DecodeSettings
 
 PREFILL_CHUNK = 512
 
 SettingsSource = Callable[[], DecodeSettings]
-"""Returns the current settings of a row.
-
-Decoders call it once per step and row, so a changed setting applies from the next forward pass on.
-"""
+"""Called once per step and row, so a changed setting applies from the next forward pass on."""
 
 
 class Vocabulary(Protocol):
@@ -46,67 +39,9 @@ class NoMaskError(DecodeError):
         super().__init__("This checkpoint has no mask token: choose the method ar.", rows)
 
 
-class Batch(Protocol):
-    """Numbered rows that share forward passes and may join or leave between steps."""
-
-    @property
-    def rows(self) -> tuple[int, ...]: ...
-
-    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Add a row; ``settings`` is called at every step. Raises DecodeError."""
-
-    def skip_prefix_cache(self, number: int) -> None:
-        """Prefill this prompt from scratch. Raises KeyError."""
-        return
-
-    def prefill(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk of a prompt and return how many tokens remain."""
-
-    def drop(self, number: int) -> None:
-        """Remove a row; another row can use its memory immediately."""
-
-    def gather(self, numbers: Sequence[int]) -> None:
-        """Prepare the next step for these rows. Callers do not time this call."""
-
-    def step(self, numbers: Sequence[int] | None = None) -> Step:
-        """Run one forward pass for these rows (default: all rows); other rows are not fed.
-
-        Rows that end are removed. An error leaves all rows unchanged; ``rows`` of a DecodeError
-        names the rows that caused it.
-        """
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the KV cache of all rows; 0 if unknown."""
-        return 0
-
-    def num_reused(self, number: int) -> int:
-        """Return how many prompt tokens came from the prefix cache. Raises KeyError."""
-        return 0
-
-    def release_ended(self) -> None:
-        """Release the rows that ended in the latest step. Callers do not time this call."""
-        return
-
-    def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Add ``RowStep.checks`` to these rows of the latest step: the tokens that AR would have
-        chosen at earlier positions. A batch without checks returns the step unchanged.
-        """
-        return step
-
-    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Prefill a whole prompt in a new row; return the number of prefilled tokens. Raises
-        DecodeError.
-        """
-        self.join(number, prompt, settings)
-        while self.prefill(number):
-            pass
-        return len(prompt) - 1
-
-
 def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
-    """Feed the next chunk of a prompt without logits, remove it from ``unread`` and return its
-    length. ``cache`` has one row; its cursor advances.
+    """Feed the next chunk of a prompt, remove it from ``unread`` and return its length. ``cache``
+    has one row; its cursor advances.
     """
     chunk = unread[:at_most]
     if chunk:
@@ -117,7 +52,7 @@ def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PR
 
 
 def prefill_whole(model: CausalModel, cache: Any, prompt: Sequence[int]) -> int:
-    """Feed all but the last token of a prompt in chunks and return their number."""
+    """Feed all but the last token of a prompt and return their number."""
     unread = list(prompt[:-1])
     while prefill(model, cache, unread):
         pass
@@ -125,9 +60,7 @@ def prefill_whole(model: CausalModel, cache: Any, prompt: Sequence[int]) -> int:
 
 
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
-    """Raise DecodeError if the prompt is empty, has an id outside the vocabulary or does not fit
-    the model's context together with ``limit`` new tokens.
-    """
+    """Raises DecodeError."""
     if not prompt:
         raise DecodeError("The prompt is empty: enter some text.")
     if min(prompt) < 0 or max(prompt) >= model.config.vocab_size:

@@ -1,12 +1,9 @@
 """Cursor batch: rows at different positions share one forward pass per step.
 
-Every row has a cursor (the number of leading tokens with final keys and values in the KV cache) and
-pending tokens after it. A forward pass feeds ``[pending | masks]``. The methods differ only in how
-many masks are fed and which predictions are emitted.
-
-Accepted tokens are fed again as real tokens, so that pass also predicts what AR would have chosen
-at their positions. Its hidden states are stored until the next pass; logits are computed from them
-only on request (``checked``), outside the timed step.
+A row has a cursor (the number of leading tokens with final keys and values in the KV cache) and
+pending tokens after it. A forward pass feeds ``[pending | masks]``. Accepted tokens are fed again
+as real tokens, so that pass also predicts what AR would have chosen at their positions; logits of
+these are computed only on request (``checked``).
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import torch
 from mars_runtime.acceptance import common_prefix_length
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
-    Batch,
     SettingsSource,
     Vocabulary,
     check_prompt,
@@ -46,12 +42,9 @@ from mars_runtime.runs.events import FINAL, Event, Prefill, Proposal, RowStep, S
 from mars_runtime.settings import MAX_FED, Metric
 
 
-class CursorBatch(Batch):
-    """Rows that share one KV cache and one forward pass per step.
-
-    ``add`` is ``join`` and ``prefill`` of the whole prompt; calling both lets other rows continue
-    during a long prompt. A step that raises leaves every row unchanged. A row that ended is not in
-    ``rows``, but uses its memory until ``release_ended`` is called or another row needs it.
+class CursorBatch:
+    """Numbered rows that share forward passes and may join or leave between steps. A row that ended
+    uses its memory until ``release_ended`` is called or another row needs it.
     """
 
     def __init__(
@@ -67,9 +60,7 @@ class CursorBatch(Batch):
         """Allocate a KV cache for ``num_rows`` rows of ``capacity`` tokens, prompt and answer
         together.
 
-        costs: costs of forward passes on this device; required for automatic B.
-        prefix_cache: keys and values of earlier texts, which these rows reuse and extend.
-        draft_models: required for the method ``speculative``.
+        costs: required for automatic B. draft_models: required for the method ``speculative``.
         """
         self._model = model
         self._vocabulary = vocabulary
@@ -103,8 +94,8 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Add a row. Memory is reserved for the current max_new_tokens, which may later only be
-        lowered.
+        """Add a row, whose ``settings`` are called at every step. Memory is reserved for the
+        current max_new_tokens, which may later only be lowered. Raises DecodeError.
         """
         self.release_ended()
         limit = settings().max_new_tokens
@@ -114,13 +105,20 @@ class CursorBatch(Batch):
         check_room(prompt, limit, self._capacity)
         self._rows.join(number, prompt, settings, limit)
 
+    def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
+        """Prefill a whole prompt in a new row; return the number of prefilled tokens."""
+        self.join(number, prompt, settings)
+        while self.prefill(number):
+            pass
+        return len(prompt) - 1
+
     def skip_prefix_cache(self, number: int) -> None:
         self._find(number)[1].prefix = []
 
     @torch.inference_mode()
     def prefill(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk, after copying blocks of the prefix cache. The last prompt token
-        is left to the first step. A draft model prefills the prompt as well.
+        """Prefill the next chunk of a prompt, and of a draft model's; return how many tokens
+        remain. The last prompt token is left to the first step.
         """
         index, row = self._find(number)
         self._rows.copy_prefix(index)
@@ -150,6 +148,7 @@ class CursorBatch(Batch):
         row.num_drafts, row.num_emitted = len(drafts), 0
 
     def num_reused(self, number: int) -> int:
+        """Return how many prompt tokens came from the prefix cache. Raises KeyError."""
         return self._find(number)[1].num_reused
 
     @torch.inference_mode()
@@ -160,13 +159,13 @@ class CursorBatch(Batch):
             self._draft_rows.remove(row)
 
     def release_ended(self) -> None:
-        """Move ended rows to the prefix cache and free their memory."""
+        """Release the rows that ended in the latest step; callers do not time this."""
         ended, self._ended = self._ended, []
         for number in ended:
             self.drop(number)
 
     def _find(self, number: int) -> tuple[int, Row]:
-        """Return the index and the row, if it is live. Raises KeyError."""
+        """Return the index and the row. Raises KeyError unless it is live."""
         if number in self._ended:
             raise KeyError(number)
         return self._rows.find(number)
@@ -178,6 +177,10 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
+        """Run one forward pass for these rows (default: all) and remove those that end.
+
+        An error leaves all rows unchanged; ``rows`` of a DecodeError names those that caused it.
+        """
         self.release_ended()
         rows = self._rows.gather(numbers or self._rows.ready)
         for row in rows:
@@ -207,7 +210,9 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Call this before the next step and outside the timed code."""
+        """Add ``RowStep.checks`` to these rows of the latest step: the tokens that AR would have
+        chosen at earlier positions. Call it before the next step; callers do not time it.
+        """
         hidden, plans = self._latest
         # For each row: its index, and how many of its tokens were fed again.
         fed_again = {plan.row.number: (index, plan.first_slot) for index, plan in enumerate(plans)}
@@ -296,9 +301,7 @@ def decode(
     Yields one Prefill, then one Step per forward pass. ``seconds`` stay 0 and there is no End,
     because the engine measures time. Raises DecodeError immediately if a prompt does not fit.
 
-    costs: costs of forward passes on this device; required for ``block_size="auto"``.
     hit: the prefix of the prompt found in the prefix cache; only for a single prompt.
-    draft_models: required for the method ``speculative``.
     """
     limit = settings().max_new_tokens
     check_prompts(model, prompts, limit)
@@ -310,10 +313,10 @@ def decode(
 
 
 def decode_on(
-    batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
+    batch: CursorBatch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
-    """Decode prompts on an empty batch that is large enough for them, and leave it empty. Rows are
-    numbered from 0. Raises DecodeError.
+    """Decode prompts on an empty batch that is large enough for them, and leave it empty. Raises
+    DecodeError.
     """
     try:
         num_read = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
@@ -328,18 +331,16 @@ def decode_on(
 
 
 class Decoding(EventStream):
-    """Stream of the events of ``decode_on``. ``make`` allocates the batch when the first event is
-    requested.
-    """
+    """``make`` allocates the batch when the first event is requested."""
 
     def __init__(
         self,
-        make: Callable[[], Batch],
+        make: Callable[[], CursorBatch],
         prompts: Sequence[Sequence[int]],
         settings: SettingsSource,
         hit: PrefixHit | None = None,
     ) -> None:
-        self._batches: list[Batch] = []
+        self._batches: list[CursorBatch] = []
         super().__init__(_events(make, self._batches, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
@@ -347,14 +348,12 @@ class Decoding(EventStream):
 
 
 def _events(
-    make: Callable[[], Batch],
-    batches: list[Batch],
+    make: Callable[[], CursorBatch],
+    batches: list[CursorBatch],
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Generator[Event, None, None]:
-    """Append the batch to ``batches`` and yield the events of ``decode_on``. A generator method of
-    Decoding would create a reference cycle, which would delay freeing the batch.
-    """
+    """A method of Decoding would create a reference cycle, which would delay freeing the batch."""
     batch = make()
     batches.append(batch)
     yield from decode_on(batch, prompts, settings)
@@ -370,9 +369,8 @@ def decode_queue(
 ) -> Iterator[Event]:
     """Decode prompts, ``num_rows`` at a time; when a row ends, the next prompt takes its place.
 
-    Yields a Prefill when a prompt joins and a Step per forward pass; RowStep.row is the number of
-    the prompt. ``seconds`` stay 0 and there is no End. Raises DecodeError immediately if a prompt
-    does not fit.
+    Yields a Prefill when a prompt joins; RowStep.row is the number of the prompt. Otherwise like
+    ``decode``.
     """
     limit = settings().max_new_tokens
     check_prompts(model, prompts, limit)

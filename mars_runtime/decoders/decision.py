@@ -13,11 +13,8 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The decision about the predictions of one forward pass for one row.
-
-    num_agreed: number of drafts of this forward pass that AR confirmed.
+    """num_agreed: number of drafts of this forward pass that AR confirmed.
     drafts: tokens to verify in the next forward pass.
-    proposals: as in RowStep.
     has_continuation: whether the proposals after the emitted tokens can be drafts; false if masks
         were fed only after a rejected draft.
     """
@@ -39,16 +36,15 @@ def accept(
     eos_ids: frozenset[int],
     written: Sequence[int] = (),
 ) -> Acceptance:
-    """Verify the drafts of a forward pass, then accept its proposals.
+    """Verify the drafts of a forward pass, then accept its proposals from left to right.
 
     choices: AR's choices from the first position not emitted yet: one for each draft and one more.
     groups: for each choice, the proposals of the masks after it.
-    remaining: maximum number of tokens to emit.
     written: tokens emitted before; needed for ``stop_loops``.
 
-    Without ``lossless``, accepted proposals are emitted. With it, only AR's choices are, and the
-    accepted proposals after them become drafts. The row ends at the first EOS token, at the limit,
-    or with the token that completes a loop.
+    Without ``lossless``, accepted proposals are emitted (arXiv 2604.07023). With it, only AR's
+    choices are, and the accepted proposals after them become drafts. The row ends at the first EOS
+    token, at the limit, or with the token that completes a loop.
     """
     eos_ids = eos_in_force(settings, eos_ids)
     num_agreed = common_prefix_length(drafts, [choice.token for choice in choices])
@@ -78,10 +74,8 @@ def accept(
 def num_proposals(
     settings: DecodeSettings, remaining: int, num_drafts: int, chosen: int | None = None
 ) -> int:
-    """Return B for the next forward pass: ``chosen``, or else the B of the settings.
-
-    Every proposal must fit the limit. In lossless mode the drafts and one token of AR are emitted
-    before it.
+    """Return B, at most as many proposals as can be emitted. In lossless mode the drafts and one
+    token of AR are emitted before them.
     """
     num_useful = remaining - num_drafts - 1 if settings.is_verified else remaining
     return max(1, min(settings.num_proposals if chosen is None else chosen, num_useful))

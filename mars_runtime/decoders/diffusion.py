@@ -2,11 +2,9 @@
 
 For checkpoints trained with bidirectional attention inside a block (Arriola et al. 2025, arXiv
 2503.09573). A forward pass feeds ``[clean tokens of the previous block | the block]``. Attention is
-causal for the clean tokens, so their keys and values become final; every position of the block
-attends to everything before it and to the whole block. A mask predicts the token at its own
-position. A pass fills the open positions with a confidence of at least τ, and always the most
-confident one. Tokens are emitted in order, up to the first open position, and dropped after EOS.
-Nothing is verified.
+causal for the clean tokens, so their keys and values become final; a position of the block attends
+to everything before it and to the whole block. A pass fills the open positions with a confidence of
+at least τ, and always the most confident one. Nothing is verified.
 """
 
 from __future__ import annotations
@@ -45,9 +43,9 @@ def decode(
 ) -> Iterator[Event]:
     """Yield a Prefill, then a Step per forward pass; ``seconds`` stay 0 and there is no End.
 
-    ``block_size``, the size of the blocks in training, is the maximum B and the automatic B. A step
-    may emit nothing; ``RowStep.taken`` has the positions that it filled. Raises DecodeError
-    immediately if the prompt does not fit.
+    ``block_size``, the size of the blocks in training, is the maximum and automatic B. A step emits
+    tokens up to the first open position, perhaps none; ``RowStep.taken`` has the positions that it
+    filled. Raises DecodeError immediately if the prompt does not fit.
     """
     check_prompt(model, prompt, settings().max_new_tokens)
     if block_size < 1:
@@ -58,10 +56,8 @@ def decode(
 
 
 class _BlockFiller:
-    """Decodes one row by filling one block after the other.
-
-    _pending: clean tokens after the cursor, which the next forward pass feeds.
-    _block: for each position, the prediction that filled it, or None while the position is open.
+    """_pending: clean tokens after the cursor, which the next forward pass feeds.
+    _block: for each position, the prediction that filled it, or None while it is open.
     _num_emitted: number of leading positions of the block that have been emitted.
     """
 
@@ -100,7 +96,6 @@ class _BlockFiller:
 
     @torch.inference_mode()
     def _step(self, settings: DecodeSettings) -> RowStep:
-        """Run one forward pass. If the block is full, start a new one with the current B."""
         remaining = max(1, min(self._limit, settings.max_new_tokens) - len(self._written))
         if not self._block:
             size = self._max_size if settings.block_size == "auto" else settings.block_size
@@ -144,7 +139,7 @@ class _BlockFiller:
 
     def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
         """Return the predictions for the block, the cursor before the pass, and the number of clean
-        tokens fed, whose keys and values are final afterwards.
+        tokens fed.
         """
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
@@ -165,9 +160,7 @@ class _BlockFiller:
         return slots, cursor, num_pending
 
     def _fill(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the positions that were predicted with enough confidence, return them, and cut the
-        block after its first EOS token.
-        """
+        """Return the positions that were filled, and cut the block after its first EOS token."""
         open_positions = [
             position for position, prediction in enumerate(self._block) if prediction is None
         ]
@@ -195,5 +188,4 @@ class _BlockFiller:
 
 
 def _num_filled(block: Sequence[Proposal | None]) -> int:
-    """Return the number of filled positions before the first open one."""
     return block.index(None) if None in block else len(block)

@@ -1,9 +1,8 @@
 """Draft models: a smaller model drafts tokens, and the target's next forward pass verifies them.
 
-This is speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition by MARS: a
-draft model that was trained for masks drafts several tokens per forward pass, by the rule of
-unverified MARS. At temperatures above 0 it samples with the target's noise, so the two models agree
-more often than by chance.
+Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192). A draft model that was trained for
+masks drafts several tokens per forward pass, by the rule of unverified MARS. At temperatures above
+0 it samples with the target's noise, so the two models agree more often than by chance.
 """
 
 from __future__ import annotations
@@ -13,18 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mars_runtime.acceptance import up_to_end
-from mars_runtime.decoders.base import Batch, Vocabulary
+from mars_runtime.decoders.base import SettingsSource, Vocabulary
 from mars_runtime.decoders.decision import eos_in_force
 from mars_runtime.decoders.methods import MAX_DRAFTS
 from mars_runtime.decoders.rows import Row
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.forward import CausalModel
+from mars_runtime.runs.events import Step
 from mars_runtime.settings import MAX_NEW_TOKENS, DecodeSettings
 
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model and its training's B. ``vocabulary`` has the target's token ids."""
+    """``vocabulary`` has the target's token ids; ``block_size`` is the B of the training."""
 
     model: CausalModel
     vocabulary: Vocabulary
@@ -33,10 +33,9 @@ class DraftModel:
 
 @dataclass(frozen=True, slots=True)
 class DraftModels:
-    """The draft models of a target.
-
-    find: returns the draft model with the given name ("" for the default one); raises DecodeError.
-    block_size: the B that the target was trained with, an upper bound on the target's B.
+    """find: returns the draft model with the given name ("" for the default one); raises
+    DecodeError.
+    block_size: the B that the target was trained with.
     """
 
     find: Callable[[str], DraftModel]
@@ -45,9 +44,7 @@ class DraftModels:
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """Up to ``at_most`` drafts for ``row``, after the tokens that it is about to emit and its
-    ``drafts``.
-    """
+    """Up to ``at_most`` drafts after the tokens that ``row`` emits and its ``drafts``."""
 
     row: Row
     emitted: Sequence[int]
@@ -62,27 +59,28 @@ class Drafted:
     num_forwards: int = 0
 
 
-class RewindableBatch(Batch, Protocol):
+class DraftBatch(Protocol):
+    """What is needed of ``CursorBatch``."""
+
+    def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None: ...
+    def prefill(self, number: int, at_most: int = ...) -> int: ...
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None: ...
+    def step(self, numbers: Sequence[int] | None = None) -> Step: ...
+    def drop(self, number: int) -> None: ...
 
 
 @dataclass(slots=True)
 class _DraftRow:
-    """The row of the draft model ``name`` for one row of the target.
-
-    num_known: number of leading tokens that are final: the prompt and what the target has emitted.
-    """
+    """num_known: number of leading tokens that are final."""
 
     name: str
-    batch: RewindableBatch
+    batch: DraftBatch
     settings: DecodeSettings
     num_known: int
 
 
 class DraftRows:
-    """Rows of draft models for a batch of ``num_rows`` rows of ``capacity`` tokens, created when
-    they are first needed. ``new_batch`` creates one batch per draft model.
-    """
+    """Rows of draft models for a batch, created when they are first needed."""
 
     def __init__(
         self,
@@ -90,18 +88,16 @@ class DraftRows:
         eos_ids: frozenset[int],
         num_rows: int,
         capacity: int,
-        new_batch: Callable[[CausalModel, Vocabulary, int, int], RewindableBatch],
+        new_batch: Callable[[CausalModel, Vocabulary, int, int], DraftBatch],
     ) -> None:
         self._find = find
         self._eos_ids = eos_ids
         self._num_rows, self._capacity = num_rows, capacity
         self._new_batch = new_batch
-        self._batches: dict[str, RewindableBatch] = {}
+        self._batches: dict[str, DraftBatch] = {}
 
     def prefill(self, row: Row, at_most: int) -> int:
-        """Prefill the next chunk of the row's prompt and return how many tokens are left. Raises
-        DecodeError.
-        """
+        """Prefill the next chunk of the row's prompt and return how many tokens are left."""
         return self._draft_row(row, row.settings()).batch.prefill(row.number, at_most)
 
     def remove(self, row: Row) -> None:
@@ -111,8 +107,8 @@ class DraftRows:
 
     def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
         """Draft tokens and return them by row number. Rows with the same draft model share its
-        passes. Drafts end with their first EOS token, unless the row ignores EOS. Raises
-        DecodeError with the rows that caused it.
+        passes. Drafts end with their first EOS token. Raises DecodeError with the rows that caused
+        it.
         """
         drafted: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
@@ -144,7 +140,7 @@ class DraftRows:
     def _update_settings(
         self, requests: Sequence[DraftRequest], drafted: dict[int, Drafted]
     ) -> None:
-        """Set how many tokens the draft rows draft, and disable their stops at EOS and loops."""
+        """Draft as many tokens as are missing, without stops at EOS and loops."""
         for request in requests:
             draft, settings = self._find(request.settings.draft), request.settings
             num_missing = request.at_most - len(drafted[request.row.number].tokens)
@@ -190,7 +186,7 @@ class DraftRows:
         row.draft_row = draft_row
         return draft_row
 
-    def _batch(self, name: str) -> RewindableBatch:
+    def _batch(self, name: str) -> DraftBatch:
         if name not in self._batches:
             draft = self._find(name)
             capacity = self._capacity + MAX_DRAFTS

@@ -1,4 +1,4 @@
-"""Iterator over the events of a decoder, with methods for the decoder's optional features."""
+"""Iterator over the events of a decoder."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from mars_runtime.runs.events import Event, Step
 
 
 class EventStream(Iterator[Event]):
-    """An iterator over a Prefill, then one Step per forward pass.
+    """Yields a Prefill, then one Step per forward pass.
 
-    hit: the cached prefix that the decoder may reuse, granted before the first event; None if it
-        does not use the prefix cache.
+    hit: the cached prefix that the decoder may reuse, granted before the first event.
     """
 
     def __init__(self, events: Iterator[Event], hit: PrefixHit | None = None) -> None:
@@ -31,7 +30,5 @@ class EventStream(Iterator[Event]):
             self._events.close()
 
     def checked(self, step: Step) -> Step:
-        """Return the latest step with ``checks``, if the decoder computes any; outside the measured
-        time.
-        """
+        """Return the latest step with ``checks``, if the decoder computes any; not timed."""
         return step

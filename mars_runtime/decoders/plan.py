@@ -1,22 +1,14 @@
 """Plan one forward pass for each row and apply its predictions: what to feed, accept and draft.
+Rows change only after this was done for all rows of the batch.
 
-``FeedPolicy.feeds`` limits what may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
-accepts predictions and lets ``FeedPolicy`` choose the next drafts. Rows change only after this was
-done for all rows of the batch.
+τ may adapt in unverified runs, never below the τ of the settings, by one of two rules. Both use
+only values that the events of a run contain.
 
-τ may adapt in unverified runs, by one of two rules. Both start from the τ of the settings and never
-go below it.
-
-- Entropy: the more uncertain AR's own prediction, the higher τ. The entropy of the prediction,
-  computed from its runners-up, falls into one of ``CLASSES``, and each class raises τ by a share of
-  the distance to 1.
+- Entropy: the more uncertain AR's own prediction, the higher τ (``CLASSES``).
 - Agreement: accepted tokens are fed again as real tokens, so the same forward pass also predicts
-  AR's choices for their positions at no extra cost. Each token that AR would not have chosen raises
-  τ, and every other token lowers it. The two balance when the share of agreement equals the target
-  (the rule of adaptive conformal inference, arXiv 2106.00193).
-
-Both rules use only values that the events of a run contain, so the thresholds can be recomputed
-from its trace.
+  AR's choices for their positions. Each token that AR would not have chosen raises τ, and every
+  other token lowers it; they balance when the share of agreement equals the target (adaptive
+  conformal inference, arXiv 2106.00193).
 """
 
 from __future__ import annotations
@@ -46,7 +38,7 @@ CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
 """Classes of (maximum entropy in nats, share of the distance from τ to 1 that is added to τ)."""
 TAU_STEP = 0.2  # step size: a disagreement with AR adds TAU_STEP * target to ``Row.raised``
 MAX_RAISED = 0.98
-"""Maximum of ``Row.raised``. At τ = 1 no proposal would be accepted, so τ could not adapt again."""
+"""At τ = 1 no proposal would be accepted, so τ could not adapt again."""
 
 
 ALL_ROOTS = range(MAX_DRAFTS + 1)
@@ -56,7 +48,6 @@ ALL_ROOTS = range(MAX_DRAFTS + 1)
 class FeedLimits:
     """Maximum number of drafts and masks that a forward pass may feed for a row.
 
-    num_drafts: maximum number of drafts.
     num_masks: masks per group.
     roots: the tokens after which a group of masks is fed (0: the last emitted token, 1: the first
         draft). None means one group, after the last draft.
@@ -68,16 +59,12 @@ class FeedLimits:
 
     @classmethod
     def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> FeedLimits:
-        """Return the limits for settings with a fixed B.
-
-        ``trained`` is the B that the model was trained with.
-        """
+        """``trained``: the B that the model was trained with."""
         num_drafts, num_masks = settings.facts.max_fed(settings, trained)
         return cls(num_drafts, num_masks, ALL_ROOTS if settings.mask_layout == "every" else None)
 
     @classmethod
     def of_offer(cls, offer: Offer) -> FeedLimits:
-        """Return the limits that make a forward pass feed exactly this offer."""
         return cls(offer.num_drafts, offer.num_masks, offer.roots)
 
 
@@ -87,12 +74,10 @@ class RowPlan:
 
     tokens: real tokens to feed; the last ``num_drafts`` are drafts.
     groups: number of masks after the last emitted token, and after each draft.
-    remaining: maximum number of tokens to emit.
-    layout: order of the fed tokens and masks.
     is_tree: whether masks follow a token other than the last pending one.
     first_slot: index of the fed token that predicts the first position not emitted yet.
-    num_checks: number of fed tokens before ``first_slot`` from which predictions are read. These
-        predictions are AR's choices for positions that were emitted before.
+    num_checks: number of fed tokens before ``first_slot`` whose predictions are read: AR's choices
+        for positions that were emitted before.
     """
 
     row: Row
@@ -115,15 +100,11 @@ class RowPlan:
 
     @property
     def num_slots(self) -> int:
-        """Number of predictions to read.
-
-        They are the checks, AR's choice before each group, and the proposals of the masks.
-        """
+        """Predictions to read: the checks, AR's choice before each group, and the proposals."""
         return self.num_checks + len(self.groups) + sum(self.groups)
 
     @property
     def first_read(self) -> int:
-        """Index of the first fed token from which a prediction is read."""
         return self.first_slot - self.num_checks
 
     @property
@@ -131,17 +112,15 @@ class RowPlan:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
     def raised_after(self, checks: list[Proposal]) -> float:
-        """Return the value of ``Row.raised`` after this forward pass.
-
-        ``checks`` are AR's choices for the latest emitted tokens. The row itself is updated only
-        when the result of the forward pass is applied.
+        """Return the next ``Row.raised``; ``checks`` are AR's choices for the latest emitted
+        tokens.
         """
         emitted = self.tokens[1 : 1 + len(checks)]
         agreed = [check.token == token for check, token in zip(checks, emitted, strict=True)]
         return raised_after(self.row.raised, agreed, self.settings.agreement_target)
 
     def read_positions(self) -> list[int]:
-        """Return the positions, relative to the cursor, from which predictions are read."""
+        """Relative to the cursor."""
         layout = self.layout
         return layout.numbers(layout.num_fed)[0][self.first_read :]
 
@@ -150,9 +129,9 @@ class RowPlan:
     ) -> Penalty | None:
         """Return the penalties for the predictions of the fed tokens from number ``first`` on.
 
-        The prediction of a real token is penalised by all tokens up to that token, drafts included.
-        The prediction of a mask is penalised by the tokens before its group of masks, because later
-        tokens are unknown before the forward pass.
+        The prediction of a real token is penalised by all tokens up to it, drafts included; that of
+        a mask by the tokens before its group, because later ones are unknown before the forward
+        pass.
         """
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
         offsets, roots, _ = self.layout.numbers(self.layout.num_fed)
@@ -164,12 +143,10 @@ class RowPlan:
         )
 
     def groups_to_rerank(self, index: int) -> list[MaskGroup]:
-        """Return the mask groups with candidates that a sampler head may rerank.
+        """Return the mask groups of row ``index`` that a sampler head may rerank.
 
-        ``index`` is the index of the row in the batch. For the first mask
-        of a group, the sampler head uses AR's choice as the token before it. The list is empty for
-        rows that sample, because the sampled token must not change, and for the metric entropy,
-        which does not score single candidates.
+        None for rows that sample, because the sampled token must not change, and for the metric
+        entropy, which does not score single candidates.
         """
         if self.settings.temperature > 0 or self.settings.metric == "entropy":
             return []
@@ -183,7 +160,7 @@ class RowPlan:
         return groups
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
-        """Split the predictions into choices and groups, the first two arguments of ``accept``."""
+        """Return the first two arguments of ``accept``."""
         start, groups = len(self.groups), []
         for size in self.groups:
             groups.append(slots[start : start + size])
@@ -192,11 +169,8 @@ class RowPlan:
 
 
 def plan_row(row: Row, settings: DecodeSettings, feed: FeedLimits, has_mask: bool) -> RowPlan:
-    """Return the plan of a row's next forward pass.
-
-    Drafts that no longer fit are dropped, because lossless was switched off or the limit was
-    lowered. ``feed`` limits drafts and masks. Raises DecodeError if masks are needed but
-    ``has_mask`` is false.
+    """Drafts that no longer fit are dropped, because lossless was switched off or the limit was
+    lowered. Raises DecodeError if masks are needed but ``has_mask`` is false.
     """
     limit = min(row.limit, settings.max_new_tokens)
     remaining = max(1, limit - row.num_emitted)
@@ -213,10 +187,8 @@ def plan_row(row: Row, settings: DecodeSettings, feed: FeedLimits, has_mask: boo
 def group_sizes(
     settings: DecodeSettings, feed: FeedLimits, remaining: int, num_drafts: int
 ) -> tuple[int, ...]:
-    """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts.
-
-    Masks with proposals that could not be used are left out. Drafts and masks are limited so that
-    the forward pass feeds at most MAX_FED tokens.
+    """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts,
+    without masks whose proposals could not be used. A forward pass feeds at most MAX_FED tokens.
     """
     tokens = range(num_drafts + 1)
     roots = {num_drafts} if feed.roots is None else set(tokens).intersection(feed.roots)
@@ -252,7 +224,6 @@ class RowOutcome:
     def of(
         cls, plan: RowPlan, slots: list[Proposal], policy: FeedPolicy, eos_ids: frozenset[int]
     ) -> RowOutcome:
-        """Accept predictions of one row and draft for its next forward pass."""
         checks, slots = slots[: plan.num_checks], slots[plan.num_checks :]
         choices, groups = plan.split(slots)
         settings, raised, threshold = plan.settings, plan.row.raised, None
@@ -269,7 +240,6 @@ class RowOutcome:
         return cls(plan, acceptance, next_drafts, raised, tuple(checks), threshold, declined)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
-        """Return the request to the draft model, or None if there is nothing to draft."""
         settings, acceptance, drafts = self.plan.settings, self.acceptance, self.next_drafts.tokens
         if not settings.facts.needs_draft_model or acceptance.stop in FINAL:
             return None
@@ -280,7 +250,6 @@ class RowOutcome:
         return DraftRequest(self.plan.row, acceptance.emitted, drafts, at_most, settings)
 
     def step(self, cursor: int, drafted: Drafted) -> RowStep:
-        """Return the event that records this forward pass for the row."""
         plan, acceptance, next_drafts = self.plan, self.acceptance, self.next_drafts
         return RowStep(
             row=plan.row.number,
@@ -307,7 +276,7 @@ class RowOutcome:
 def drafted_for(
     outcomes: Sequence[RowOutcome], draft_rows: DraftRows | None, eos_ids: frozenset[int]
 ) -> dict[int, Drafted]:
-    """Ask the draft models for drafts and return them by row number. Raises DecodeError."""
+    """Return drafts of the draft models by row number. Raises DecodeError."""
     requests = [
         request for outcome in outcomes if (request := outcome.request(eos_ids)) is not None
     ]
@@ -321,8 +290,7 @@ def drafted_for(
 class NextDrafts(NamedTuple):
     """Drafts for the next forward pass of a row.
 
-    proposed: accepted proposals of the model itself.
-    looked_up: tokens from prompt lookup, used instead of proposals.
+    proposed: accepted proposals of the model itself. looked_up: from prompt lookup instead.
     guessed: guesses of the method or of a draft model, which follow the other drafts.
     """
 
@@ -338,9 +306,7 @@ class NextDrafts(NamedTuple):
 class FeedPolicy:
     """Decides which drafts and masks each row of a batch feeds, and what it drafts next.
 
-    costs: costs of forward passes on this device; without them automatic B is rejected.
-    block_size: upper bound on B with a draft model.
-    has_mask: whether the checkpoint has a mask token.
+    costs: required for automatic B. block_size: upper bound on B with a draft model.
     """
 
     def __init__(
@@ -358,9 +324,8 @@ class FeedPolicy:
         self._curve = Curve([1.0])  # costs for the number of rows of the latest forward pass
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
-        """Return for each row what the next forward pass may feed.
-
-        Raises DecodeError if rows have automatic B but no costs were measured; it names these rows.
+        """Raises DecodeError if rows have automatic B but no costs were measured; it names these
+        rows.
         """
         pairs = list(zip(rows, settings, strict=True))
         automatic = [(row, current) for row, current in pairs if current.is_auto]
@@ -433,10 +398,8 @@ class FeedPolicy:
 
 
 def entropy(prediction: Proposal) -> float:
-    """Return the entropy of a prediction in nats.
-
-    It is computed from the probabilities of the runners-up; the remaining probability counts as one
-    more outcome.
+    """Return the entropy of a prediction in nats, from its runners-up; the remaining probability
+    counts as one more outcome.
     """
     shares = [share for _, share in prediction.runners_up]
     shares.append(max(0.0, 1.0 - sum(shares)))
@@ -444,10 +407,7 @@ def entropy(prediction: Proposal) -> float:
 
 
 def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float) -> float:
-    """Return the adapted τ of a forward pass in which ``prediction`` is AR's own prediction.
-
-    ``raised`` is the share of the distance from τ to 1 that the agreement rule adds.
-    """
+    """Return the adapted τ of a forward pass in which ``prediction`` is AR's own."""
     share = raised
     if settings.tau_policy == "entropy":
         uncertain = entropy(prediction)
@@ -456,10 +416,8 @@ def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float)
 
 
 def raised_after(raised: float, agreed: Iterable[bool], target: float) -> float:
-    """Return how far τ is raised after more tokens were checked.
-
-    ``agreed`` contains for each token whether AR chose the same token. The result is a share of the
-    distance from τ to 1.
+    """Return the share of the distance from τ to 1 that is added after more tokens were checked.
+    ``agreed``: for each, whether AR chose the same token.
     """
     for is_same in agreed:
         raised += -TAU_STEP * (1.0 - target) if is_same else TAU_STEP * target

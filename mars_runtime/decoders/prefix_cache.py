@@ -1,14 +1,9 @@
 """Prefix cache: keys and values of earlier texts, reused by prompts that begin with the same
 tokens.
 
-A text is cut into blocks of a fixed number of tokens; an incomplete last block is not cached. The
-key of a block is its tokens (not a hash) and the number of the block before it, so it identifies
-the whole text up to its end. Blocks are copied in and out, so one may be evicted while a caller
-copies it.
-
-Privacy: a block is returned only for a text that begins with all tokens of its key. From the number
-    of reused tokens a visitor can detect that somebody's text began in the same way, but only by
-    guessing whole blocks of it.
+The key of a block is its tokens (not a hash) and the number of the block before it, so it
+identifies the whole text up to its end. From the number of reused tokens a visitor can detect that
+somebody's text began in the same way, but only by guessing whole blocks of it.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ class PrefixCache(Protocol):
         """Return the cached blocks of the longest cached prefix of ``ids``."""
 
     def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Store a text; ``copy(i)`` returns its block number i."""
+        """Store the complete blocks of a text; ``copy(i)`` returns its block number i."""
 
 
 class _Block(NamedTuple):
@@ -37,9 +32,7 @@ class _Block(NamedTuple):
 
 
 class BlockPrefixCache(PrefixCache):
-    """Prefix cache with blocks of ``length`` tokens and ``block_bytes`` bytes, ``num_bytes`` in
-    total.
-    """
+    """Blocks of ``length`` tokens and ``block_bytes`` bytes, at most ``num_bytes`` in total."""
 
     def __init__(self, length: int, block_bytes: int, num_bytes: int) -> None:
         self._length = length
@@ -63,13 +56,10 @@ class BlockPrefixCache(PrefixCache):
         return self._most_bytes
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """Return the blocks of the longest cached prefix and mark them as used."""
         return [self._blocks[key].content for key in self._path(self._cut(ids))]
 
     def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Store the complete blocks that are not stored yet, and evict others. If ``copy`` raises,
-        no block of this text is added.
-        """
+        """If ``copy`` raises, no block of this text is added."""
         chunks = self._cut(ids)[: self._most]
         path = self._path(chunks)
         first, last = len(path), len(chunks)
@@ -108,9 +98,7 @@ class BlockPrefixCache(PrefixCache):
 
 
 class PrefixHit(PrefixCache):
-    """The cached prefix of one prompt, of which nothing is granted at first. All lanes of a race
-    are granted the same number of tokens.
-    """
+    """The cached prefix of one prompt, of which nothing is granted at first."""
 
     def __init__(self, cache: PrefixCache, prompt: Sequence[int]) -> None:
         self._cache = cache
@@ -129,7 +117,6 @@ class PrefixHit(PrefixCache):
         self._granted = num_tokens // self.length
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """Return the granted blocks; ``ids`` must be the tokens of the prompt."""
         return self._found[: self._granted]
 
     def store(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:

@@ -1,11 +1,8 @@
 """Rows of a KV cache: their order in the cache and the tokens that are still to be fed.
 
 The rows of the next forward pass come first. With a prefix cache, cached blocks are copied into a
-row before prefill, and its final blocks are copied back when it leaves. This is valid because the
-keys and values of a real token depend only on the tokens up to it; a prompt with the mask token is
-cached up to that token. A block may come from a pass of another shape: a bitwise model computes the
-same bits anyway, a GPU may differ in the last bits as between any two shapes, and any other CPU
-model gets no prefix cache.
+row before prefill, and its final blocks are copied back when it leaves. A block may come from a
+pass of another shape, which changes no bit of a bitwise model.
 """
 
 from __future__ import annotations
@@ -24,9 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class RowCache(Protocol):
-    """KV cache with several rows. ``block`` and ``put`` copy a block of keys and values out of and
-    into a row; only a prefix cache needs them.
-    """
+    """``block`` and ``put`` copy a block of keys and values out of and into a row."""
 
     rows: int
     cursors: list[int]
@@ -46,14 +41,9 @@ class Row:
     unread: prompt tokens that are still to be prefilled.
     pending: tokens after the cursor: emitted tokens, then ``num_drafts`` drafts to verify.
     text: the prompt (``num_prompt`` tokens) and all emitted tokens.
-    lookup: index of ``text`` for prompt lookup, updated when it is used.
-    num_reused: prompt tokens copied from the prefix cache instead of prefilled.
-    prefix: blocks of the prompt in the prefix cache, until they are copied.
-    raised: how far the agreement rule has raised τ, from 0 to 1 (``plan.raised_after``).
+    raised: how far the agreement rule has raised τ, from 0 to 1.
     drafter: what the row has learned, if B is chosen automatically.
-    draft_row: the row of a draft model that drafts for this row (``draft_model.py``).
-    is_sound: whether the latest forward pass succeeded, so that all earlier keys and values are
-        finite.
+    is_sound: whether the latest forward pass succeeded, so that all keys and values are finite.
     """
 
     number: int
@@ -78,26 +68,22 @@ class Row:
         return self.text[len(self.text) - self.num_emitted :]
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
-        """Append tokens, of which the first ``num_agreed`` are drafts that the last forward pass
-        fed, and replace the drafts.
-        """
+        """The first ``num_agreed`` tokens were fed as drafts."""
         self.pending = emitted[num_agreed:] + drafts
         self.num_drafts = len(drafts)
         self.num_emitted += len(emitted)
         self.text += emitted
 
     def look_up(self, emitted: list[int], at_most: int) -> tuple[list[int], int]:
-        """Return up to ``at_most`` tokens of prompt lookup after the text and ``emitted``, and the
-        length of the match.
-        """
+        """Return up to ``at_most`` tokens of prompt lookup, and the length of the match."""
         self.lookup.extend(self.text[len(self.lookup) :])
         self.lookup.extend(emitted)
         return self.lookup.following(at_most)
 
 
 class Rows:
-    """The rows of one KV cache, by index. The index changes when rows move; ``Row.number`` never
-    does.
+    """The rows of one KV cache, by index. The index changes when rows move, ``Row.number`` does
+    not.
     """
 
     def __init__(
@@ -133,9 +119,7 @@ class Rows:
     def join(
         self, number: int, prompt: Sequence[int], settings: Callable[[], DecodeSettings], limit: int
     ) -> None:
-        """Add a row at the end and clear its cache memory. The last prompt token is pending, so
-        every emitted token is the result of a step.
-        """
+        """The last prompt token is pending, so every emitted token is the result of a step."""
         assert not self.is_full, "the cache has no free row"
         assert number not in self.numbers, "another row has this number"
         index = len(self._rows)
@@ -149,9 +133,7 @@ class Rows:
         self._rows.append(row)
 
     def copy_prefix(self, index: int) -> None:
-        """Copy the blocks found in the prefix cache and advance the cursor; further calls do
-        nothing.
-        """
+        """Copy the blocks found in the prefix cache and advance the cursor."""
         row = self._rows[index]
         blocks, row.prefix = row.prefix, []
         if self._prefix_cache is None or not blocks:
@@ -176,9 +158,7 @@ class Rows:
         return row
 
     def _store(self, index: int, row: Row) -> None:
-        """Copy the final tokens of a leaving row to the prefix cache, if its latest forward pass
-        succeeded. Errors are only logged, because the row must be removed in any case.
-        """
+        """Errors are only logged, because the row must be removed in any case."""
         if self._prefix_cache is None or not row.is_sound:
             return
         final = row.text[: self._cache.cursors[index]]
@@ -190,7 +170,7 @@ class Rows:
             _log.warning("A run was not added to the prefix cache (%s)", type(error).__name__)
 
     def _num_written(self, index: int) -> int:
-        """Return how many slots may have been written, including by a failed forward pass."""
+        """Include what a failed forward pass may have written."""
         return self._cache.cursors[index] + len(self._rows[index].unread) + MAX_FED
 
     def gather(self, numbers: Sequence[int]) -> list[Row]:

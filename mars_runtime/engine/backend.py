@@ -22,7 +22,8 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.system.machine import is_memory_short, return_freed_memory
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import Batch, SettingsSource
+    from mars_runtime.decoders.base import SettingsSource
+    from mars_runtime.decoders.cursor import CursorBatch
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.memory import Room
@@ -69,7 +70,7 @@ class Backend(ABC):
         """Raise RequestError if the request cannot be served."""
 
     @abstractmethod
-    def batch(self) -> Batch:
+    def batch(self) -> CursorBatch:
         """Return the batch of runs that share forward passes; always the same object."""
 
     @abstractmethod
@@ -110,7 +111,7 @@ class CheckpointBackend(Backend):
         self._store = new_prefix_cache(checkpoint.model, available) if keeps else None
         self._num_bytes = num_bytes
         self._room = self._room_for(1)
-        self._batch: Batch | None = None
+        self._batch: CursorBatch | None = None
         self._is_stopped = False
 
     def reserve(self, num_rows: int) -> int:
@@ -225,7 +226,7 @@ class CheckpointBackend(Backend):
         if len(request.prompt_ids) + settings.max_new_tokens > most:
             raise RequestError(DRAFT_TOO_SHORT.format(most))
 
-    def batch(self) -> Batch:
+    def batch(self) -> CursorBatch:
         if self._batch is None:
             from mars_runtime.decoders.cursor import CursorBatch
 

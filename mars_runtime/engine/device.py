@@ -23,7 +23,7 @@ from mars_runtime.runs.events import FINAL, End, EndReason, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import Batch
+    from mars_runtime.decoders.cursor import CursorBatch
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Device:
         """in_force: returns the settings that apply to a run that shares forward passes."""
         self._backend = backend
         self._in_force = in_force
-        self._batch: Batch | None = None
+        self._batch: CursorBatch | None = None
         self._decoders: dict[Run, EventStream] = {}
         self._numbers: dict[Run, int] = {}
         self._runs: dict[int, Run] = {}
@@ -150,7 +150,7 @@ class Device:
         batch.release_ended()
         return ends
 
-    def _open_batch(self) -> Batch:
+    def _open_batch(self) -> CursorBatch:
         if self._batch is None:
             self._batch = self._backend.batch()
         return self._batch

@@ -1,7 +1,5 @@
-"""The decoding methods, used by settings, commands, endpoints and the page.
-
-To add a method, write its class in a file of this folder and add it to ``METHODS``;
-``tools/wire_types.py`` copies its facts to the page's scripts.
+"""The decoding methods. To add one, write its class in a file of this folder and add it to
+``METHODS``; ``tools/wire_types.py`` copies its facts to the page's scripts.
 """
 
 from __future__ import annotations
@@ -19,12 +17,11 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (Mars(), Autoregression(), Jacobi(), Speculative(), BlockDiffusion())
 }
-"""Name of each method -> the method, in the order in which the page shows them."""
+"""In the order in which the page shows them."""
 
 LOOKUP = "lookup"
-"""Name of the lane that decodes by plain AR with drafts from prompt lookup, without masks.
-
-This lane is not a method; its settings are ``settings.AR_LOOKUP``.
+"""Lane of plain AR with drafts from prompt lookup. Not a method; its settings are
+``settings.AR_LOOKUP``.
 """
 
 
@@ -40,4 +37,4 @@ LANES: dict[str, Method] = {
     LOOKUP: _ArLookup(),
     **METHODS,
 }
-"""Facts of each lane of a race: all methods, and plain AR with prompt lookup."""
+"""Facts of each lane of a race."""

@@ -1,8 +1,4 @@
-"""The interface of a decoding method: its facts and its behaviour in a forward pass.
-
-A method decides what a row feeds, which predictions are accepted and what is drafted next. It uses
-no model and no torch, because ``settings.py`` validates settings with it.
-"""
+"""The interface of a decoding method. No torch, because ``settings.py`` validates with it."""
 
 from __future__ import annotations
 
@@ -13,14 +9,11 @@ from mars_runtime.acceptance import accept_prefix
 
 MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1
-"""Maximum number of drafts that one forward pass verifies, from any source."""
+"""Drafts that one forward pass verifies at most."""
 AUTO: Literal["auto"] = "auto"
 
 Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
-"""What produced a token.
-
-``ar``: the prediction at the position that AR reads. ``masks``: a mask. ``look-up``: prompt lookup.
-``draft model``: a draft model. ``guesses``: Jacobi decoding.
+"""What produced a token. ``ar``: the prediction at the position that AR reads. ``guesses``: Jacobi.
 """
 
 
@@ -55,17 +48,14 @@ def fixed_size(settings: MethodSettings) -> int:
 
 
 class Method:
-    """A decoding method. A subclass overrides the facts and the behaviour in which it differs.
-
-    obeys: fields of ``DecodeSettings`` that this method uses, but some methods do not.
+    """obeys: fields of ``DecodeSettings`` that this method uses, but some methods do not.
     refuses: fields of ``DecodeSettings`` that this method rejects and all other methods use.
     drafts: what proposes tokens, in words; empty for AR.
     has_auto: whether B may be ``auto``.
     is_exact: whether the text always equals AR's.
     is_reference: whether this is AR, to which all other methods are compared.
-    needs: what the checkpoint must have, as the object of "needs"; empty for no requirement.
-    is_alone: whether a decoder of its own runs it, one row at a time. Its proposals may be accepted
-        in any order.
+    needs: what the checkpoint must have, as the object of "needs".
+    is_alone: whether a decoder of its own runs it, one row at a time, and may accept in any order.
     """
 
     name: ClassVar[str]
@@ -81,14 +71,11 @@ class Method:
     is_alone: ClassVar[bool] = False
 
     def describe(self, settings: MethodSettings) -> str:
-        """Return a short name of the settings, such as ``Jacobi B=4``."""
         size = f" B={settings.block_size}" if "block_size" in self.obeys else ""
         return f"{self.title}{size}"
 
     def is_verified(self, settings: MethodSettings) -> bool:
-        """Return whether drafts are verified, so that the text is AR's. False for AR, which has no
-        drafts.
-        """
+        """Return whether drafts are verified, so that the text is AR's. False for AR."""
         is_chosen = settings.lossless and "lossless" in self.obeys
         return (self.is_exact or is_chosen) and not self.is_reference
 
@@ -115,14 +102,13 @@ class Method:
     def guesses(
         self, last: int, drafts: Sequence[int], count: int, ends: frozenset[int]
     ) -> list[int] | None:
-        """Return guesses after ``drafts``, ``count`` tokens together, or None if accepted proposals
-        or copied text are drafted instead. Nothing is guessed after a token of ``ends``.
+        """Return guesses after ``drafts``, ``count`` tokens together, or None if other drafts are
+        used. Nothing is guessed after a token of ``ends``.
         """
         return None
 
     @property
     def is_guessing(self) -> bool:
-        """Whether drafts are guesses: the model's predictions in the pass before."""
         return self.draft_source(is_guessed=False, is_looked_up=False) == "guesses"
 
     def source(self, index: int) -> Source:
