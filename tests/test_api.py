@@ -133,31 +133,25 @@ def test_a_long_list_is_answered_in_order(model: Model, monkeypatch: pytest.Monk
     assert model.generate([]) == []
 
 
-@pytest.mark.parametrize("call", ["compare", "list"])
-def test_an_interrupt_ends_the_runs(
-    call: str, model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_ends_the_runs(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Ctrl-C does while a result is waited for."""
     runs: list[Run] = []
-
-    def interrupted(run: Run, timeout: float | None = None) -> bool:
-        raise KeyboardInterrupt
+    begin = Run.__init__
 
     def begun(run: Run, *given: Any) -> None:
         begin(run, *given)
         runs.append(run)
 
-    begin = Run.__init__
-    calls = {
-        "compare": lambda: model.compare("Once", max_new_tokens=200),
-        "list": lambda: model.generate(["Once", "Two"], max_new_tokens=200),
-    }
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "wait", interrupted)
-        patch.setattr(Run, "__init__", begun)
-        with pytest.raises(KeyboardInterrupt):
-            calls[call]()
-    assert len(runs) == 2
+    def interrupted(run: Run, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    for call in (model.compare, lambda text, **given: model.generate([text, "Two"], **given)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "wait", interrupted)
+            patch.setattr(Run, "__init__", begun)
+            with pytest.raises(KeyboardInterrupt):
+                call("Once", max_new_tokens=200)
+    assert len(runs) == 4
     assert all(run.wait(60) and run.is_cancelled for run in runs)
 
 

@@ -26,7 +26,7 @@ from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.model.predictions import Draw, Penalty, penalise
+from mars_runtime.model.predictions import Draw, Penalty
 from mars_runtime.settings import MASK_LAYOUTS, METRICS, DecodeSettings, SettingsError
 
 EACH_FORWARD = pytest.mark.usefixtures("each_forward")
@@ -122,22 +122,6 @@ def test_output_is_that_of_the_definition_and_drawn_output_that_of_ar(
     assert written(**way) == wanted
 
 
-def test_logits_are_those_of_transformers_processor() -> None:
-    from transformers import RepetitionPenaltyLogitsProcessor
-
-    generator = torch.Generator().manual_seed(4)
-    table = torch.randn(1, 6, 50, generator=generator) * 5
-    text = torch.randint(0, 50, (40,), generator=generator).tolist()
-    known = [0, 1, 7, 7, 30, 40]
-    actual = table.clone()
-    penalise(actual, [Penalty.of(DecodeSettings(repetition_penalty=1.37), text, 0, known, 50)])
-    theirs = RepetitionPenaltyLogitsProcessor(1.37)
-    for slot, count in enumerate(known):
-        ids = torch.tensor([text[:count]], dtype=torch.long)
-        assert torch.equal(actual[0, slot], theirs(ids, table[:, slot].clone())[0])
-    assert Penalty.of(DecodeSettings(), text, 0, known, 50) is None
-
-
 @EACH_FORWARD
 @pytest.mark.parametrize("lossless", [False, True])
 def test_masks_propose_eos_only_behind_the_minimum(foreseeing: Checkpoint, lossless: bool) -> None:
@@ -178,7 +162,7 @@ def ids_of(count: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("changes", ["repetition", "additions", "both"])
-@pytest.mark.parametrize(("metric", "name"), zip(METRICS, cycle(["llama", "untied"])))
+@pytest.mark.parametrize(("metric", "name"), [*zip(METRICS, cycle(["llama", "untied"]))])
 def test_native_readings_are_those_of_the_changed_logits(
     name: str, metric: Any, changes: str
 ) -> None:

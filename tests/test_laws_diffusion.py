@@ -140,17 +140,6 @@ def test_what_a_forward_takes_at_the_ends_of_the_settings(small: Checkpoint) -> 
     assert [len(step.taken) for step in shy] == [1] * len(shy)
 
 
-def test_a_full_block_is_fed_once_more_and_its_keys_become_final(small: Checkpoint) -> None:
-    prompt = word_prompts(small, 1, seed=3)[0]
-    steps = steps_of(run(small, prompt, replace(USUAL, tau=0.9)))
-    cursor, pending = len(prompt) - 1, 1
-    for step in steps:
-        assert (step.cursor, step.num_pending) == (cursor, pending)
-        cursor += pending
-        pending = len(step.proposals) + step.start - (cursor - len(prompt))
-        pending = pending if step.stop == "block" else 0
-
-
 def test_a_lowered_limit_ends_the_text_there(small: Checkpoint) -> None:
     prompt = word_prompts(small, 1, seed=5)[0]
     current = SimpleNamespace(settings=replace(USUAL, tau=1.0, metric="margin"))

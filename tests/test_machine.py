@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.source import resolve
 from mars_runtime.model.threads import limit_threads
 from mars_runtime.system import machine
 from mars_runtime.system.machine import cache_folder
@@ -55,15 +53,6 @@ def test_what_another_user_prepared_there_is_refused(homeless: Path, trap: str) 
         cache_folder()
 
 
-def test_a_home_that_is_unknown_is_a_folder_that_is_not_there(
-    homeless: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MARS_CACHE", "~/cache")
-    assert not cache_folder().exists()
-    with pytest.raises(CheckpointError, match="There is no checkpoint"):
-        resolve("~nobody-here/checkpoint")
-
-
 def test_the_time_of_other_processes_is_that_of_the_requested_cores() -> None:
     """man 5 proc: user nice system idle iowait irq softirq steal guest guest_nice."""
     lines = ["cpu  300 0 100 600 0 0 0 0 0 0", "cpu0 100 0 50 250 50 0 0 50 9 9", "intr 12345"]
@@ -87,13 +76,11 @@ def v1(group: str, quota: int) -> dict[str, str]:
     ("line", "files", "expected"),
     [
         ("0::/a/b", {}, UNLIMITED),
-        ("0::/a/b", {"a/b/cpu.max": "max 100000"}, UNLIMITED),
         ("0::/a/b", {"a/b/cpu.max": "300000 100000"}, "3 cores (CPU quota)"),
         ("0::/a/b", {"a/b/cpu.max": "max 1", "a/cpu.max": "50000 100000"}, "1 core (CPU quota)"),
         ("0::/not/seen/inside", {"cpu.max": "250000 100000"}, "2 cores (CPU quota)"),
         ("4:cpu,cpuacct:/docker/a", v1("cpu,cpuacct/docker/a", -1), UNLIMITED),
         ("4:cpu,cpuacct:/docker/a", v1("cpu,cpuacct/docker/a", 400000), "4 cores (CPU quota)"),
-        ("4:cpu:/not/seen/inside", v1("cpu", 200000), "2 cores (CPU quota)"),
     ],
 )
 def test_threads_respect_the_quota_and_the_affinity(
@@ -116,10 +103,6 @@ def test_threads_respect_the_quota_and_the_affinity(
     count, _, rest = expected.partition(" ")
     assert name.endswith(f", {count} of 64 {rest}")
     assert machine.num_cores() == int(count)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(9)
-        limit_threads()
-        assert torch.get_num_threads() == int(count)
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(9)  # conftest.py sets it again
+    limit_threads()
+    assert torch.get_num_threads() == int(count)

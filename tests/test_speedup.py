@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.runs.speedup import (
     LIMIT_TOLERANCE,
     NEAR_RATIO,
@@ -116,14 +116,18 @@ def test_by_hand(one: tuple[int, Any], other: tuple[int, Any], kind: str, ratio:
     assert (result.kind, result.ratio) == (kind, pytest.approx(ratio, nan_ok=True))
 
 
-def run_of(per_pass: int, num: int, seconds: float, settings: DecodeSettings) -> list[Event]:
-    tokens = tuple(range(per_pass))
-    proposals = tuple(Proposal(token, 0.5, ()) for token in tokens)
+def passes(groups: list[range], seconds: float, settings: DecodeSettings) -> list[Event]:
+    """The events of a run whose passes emit these tokens."""
+    starts = accumulate(map(len, groups), initial=0)
     rows = [
-        RowStep(0, per_pass * place, 0, 1, per_pass, proposals, tokens, 0, settings, "block")
-        for place in range(num)
+        RowStep(0, start, 0, 1, len(group), (), tuple(group), 0, settings, "block")
+        for start, group in zip(starts, groups, strict=False)
     ]
     return [Prefill(10, 5.0), *(Step((row,), seconds) for row in rows), End("limit")]
+
+
+def run_of(per_pass: int, num: int, seconds: float, settings: DecodeSettings) -> list[Event]:
+    return passes([range(per_pass)] * num, seconds, settings)
 
 
 def test_of_two_runs_the_prompt_is_left_out_and_the_passes_saved_are_the_limit() -> None:
@@ -140,30 +144,14 @@ def test_of_two_runs_the_prompt_is_left_out_and_the_passes_saved_are_the_limit()
 
 def test_a_loop_neither_makes_a_run_faster_nor_raises_its_limit() -> None:
     """25 tokens, two a pass against one a pass, then a token 80 times in a single pass."""
-
-    def looping(per_pass: int, settings: DecodeSettings) -> list[Event]:
-        tokens = tuple(range(24))
-        groups = [tokens[at : at + per_pass] for at in range(0, 24, per_pass)]
-        groups += [(99,) * 81] if per_pass > 1 else [(99,)] * 81
-        starts = [0, *accumulate(map(len, groups))]
-        return [
-            *(
-                Step((RowStep(0, start, 0, 1, 1, (), group, 0, settings, "block"),), 0.1)
-                for start, group in zip(starts, groups, strict=False)
-            ),
-            End("limit"),
-        ]
-
-    first_settings = looping(2, DecodeSettings())
-    other = looping(1, DecodeSettings("ar", tau=1.0, block_size=1))
-    assert len(first_settings) == 14
-    result = run_speedup(first_settings, other)
-    assert result.limit == pytest.approx(25 / 13)
-    assert result.ratio == pytest.approx(25 / 13)
+    again = range(99, 100)
+    pairs, single = ([range(at, at + count) for at in range(0, 24, count)] for count in (2, 1))
+    first = passes([*pairs, again, *[again] * 80], 0.1, DecodeSettings())
+    other = passes([*single, *[again] * 81], 0.1, DecodeSettings("ar", tau=1.0, block_size=1))
     rounds = Rounds()
-    rounds.add(first_settings, other)
-    assert rounds.speedup.limit == pytest.approx(25 / 13)
-    assert rounds.speedup.ratio == pytest.approx(25 / 13)
+    rounds.add(first, other)
+    for result in (run_speedup(first, other), rounds.speedup):
+        assert (result.limit, result.ratio) == pytest.approx((25 / 13, 25 / 13))
 
 
 if __name__ == "__main__":
