@@ -2,9 +2,7 @@
 
 Each step is a process of its own with a time limit. A step that fails or reaches its limit never
 stops the next one. ``--dry-run`` runs every step on the CPU with tiny shapes. Results are
-``results/gpu_*.json`` and ``recordings/gpu`` below ``--out``; logs are in ``runs/gpu``. On a
-machine without a network, ``runs/gpu`` holds the chat model as ``split -d`` divides it:
-``SmolLM2-135M-Instruct.Q4_1.gguf.00``, ``.01``, ...
+``results/gpu_*.json`` and ``recordings/gpu`` below ``--out``; logs are in ``runs/gpu``.
 
 The steps ``shape_*`` time models with random weights in the shapes of Qwen2.5; the number of
 accepted tokens is drawn from a histogram.
@@ -52,7 +50,7 @@ INPUTS = ROOT / "runs" / "gpu"
 CHAT, TASKS = "mars-smollm2", "mars-tiny"
 RACE = "average"  # the scenario of tools.record_runs that is recorded
 TAIL = 20  # lines of output in the record of a step
-NO_CHAT = "The chat model is not on this machine: put its parts into runs/gpu or fetch it."
+NO_CHAT = "The chat model is not on this machine: run python -m mars_runtime fetch mars-smollm2."
 SMI = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
 
 # The fields of config.json that determine the arithmetic, from the published Instruct checkpoints.
@@ -296,20 +294,6 @@ def _exit_code(
             process.wait()
 
 
-def join_parts(inputs: Path, target: Path, size: int) -> None:
-    """Join the parts of ``target`` in ``inputs``. Until all have arrived, store them next to it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for part in inputs.glob(f"{target.name}.[0-9][0-9]"):
-        shutil.copyfile(part, target.with_name(part.name))
-    parts = sorted(target.parent.glob(f"{target.name}.[0-9][0-9]"))
-    if parts and sum(part.stat().st_size for part in parts) == size:
-        joined = target.with_name(f"{target.name}.partial")
-        joined.write_bytes(b"".join(part.read_bytes() for part in parts))
-        joined.replace(target)
-        for part in parts:
-            part.unlink()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure decoding on a GPU.")
     add = parser.add_argument
@@ -329,8 +313,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_folder(work)
         check_folder(out)
-        if not is_intact(source):
-            join_parts(INPUTS, source.path, source.size)
     except OutputError as error:
         print(error, file=sys.stderr)
         return 2

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from app.ui.controls import DEFAULTS, RACE, TITLES, settings_for
 from app.ui.examples import ExampleBook
@@ -22,21 +21,21 @@ from app.ui.recordings import FOLDER, INDEX
 from app.ui.stream import RunLog
 from mars_runtime import tasks
 from mars_runtime.display.replay_page import recorded_note
+from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
+from mars_runtime.engine.run import Run
 from mars_runtime.files.outputs import OutputError, check_folder, path_of
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.runs.events import FINAL, End, Event, Proposal, RowStep, Step
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.runs.events import FINAL, End, Event, Step
 from mars_runtime.runs.folds import visible_tokens
-from mars_runtime.runs.trace import Header, TraceWriter
+from mars_runtime.runs.trace import TraceWriter
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.system.machine import num_cores
+from mars_runtime.system.provenance import Others, Quiet
 from mars_runtime.text import Context
-
-if TYPE_CHECKING:
-    from mars_runtime.engine.run import Run
-    from mars_runtime.model.load import Checkpoint
-    from mars_runtime.tasks import Task
 
 SOURCE = Path(__file__).with_name("scenarios.json")
 ROUNDS = 3
@@ -51,9 +50,7 @@ class ScenarioLane:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A run to record: example number ``number`` of ``family``, with the chat model or the tiny
-    model.
-    """
+    """Example number ``number`` of ``family``, with the chat model or the tiny model."""
 
     name: str
     title: str
@@ -79,52 +76,40 @@ def read_scenarios() -> Iterator[Scenario]:
 
 
 SCENARIOS = tuple(read_scenarios())
-"""The scenarios in their listed order. Their reasons contain no figures, since every recording
-measures them again. The page opens with the first one and then shows the second one, which is the
-first example with the page's initial settings, so Run repeats it.
+"""The page opens with the first one and then shows the second one, which is the first example with
+the page's initial settings, so Run repeats it. Their reasons contain no figures.
 """
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.record_runs", description=__doc__)
-    parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
-    parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
+    add = parser.add_argument
+    add("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
+    add("--checkpoint", help="name or folder that records all (its scenario's own)")
     names = [scenario.name for scenario in SCENARIOS]
-    parser.add_argument(
-        "--scenario", choices=names, help="record only this scenario (default: all)"
-    )
+    add("--scenario", choices=names, help="record only this scenario (default: all)")
     args = parser.parse_args()
     scenarios = [scenario for scenario in SCENARIOS if args.scenario in (None, scenario.name)]
     try:
         check_folder(args.out)
-        record(args.out, scenarios, args.checkpoint)
+        with busy_machine_reported(), ExitStack() as engines:
+
+            @cache
+            def recorder_of(name: str) -> Recorder:
+                checkpoint = load_checkpoint(name)
+                # Rounds repeat the prompt; each has to prefill it like the first.
+                engine = engines.enter_context(Engine(CheckpointBackend(checkpoint, keeps=False)))
+                engine.costs()  # one at a time: parallel warm-ups would disturb each other
+                return Recorder(checkpoint, engine)
+
+            chosen = [args.checkpoint or scenario.checkpoint for scenario in scenarios]
+            list(map(recorder_of, chosen))
+            for name in write(args.out, scenarios, lambda own: recorder_of(args.checkpoint or own)):
+                print(args.out / f"{name}.txt", flush=True)
     except (CheckpointError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> None:
-    """Record into ``folder``, with each scenario's checkpoint or all with ``only``. Raises
-    CheckpointError.
-    """
-    from mars_runtime.engine.backend import CheckpointBackend
-    from mars_runtime.model.load import load_checkpoint
-
-    with busy_machine_reported(), ExitStack() as engines:
-
-        @cache
-        def recorder_of(name: str) -> Recorder:
-            checkpoint = load_checkpoint(name)
-            # Rounds repeat the prompt; each has to prefill it like the first.
-            engine = engines.enter_context(Engine(CheckpointBackend(checkpoint, keeps=False)))
-            engine.costs()  # one at a time: parallel warm-ups would disturb each other
-            return Recorder(checkpoint, engine)
-
-        for scenario in scenarios:
-            recorder_of(only or scenario.checkpoint)
-        for done in write(folder, scenarios, lambda name: recorder_of(only or name)):
-            print(folder / f"{done}.txt", flush=True)
 
 
 class RecordingError(RuntimeError):
@@ -133,10 +118,6 @@ class RecordingError(RuntimeError):
 
 @contextmanager
 def busy_machine_reported() -> Iterator[None]:
-    """Print a warning for each sign that the machine was busy meanwhile."""
-    from mars_runtime.system.machine import num_cores
-    from mars_runtime.system.provenance import Others, Quiet
-
     load, others = os.getloadavg()[0], Others()
     yield
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
@@ -146,15 +127,13 @@ def busy_machine_reported() -> Iterator[None]:
 def write(
     folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
 ) -> Iterator[str]:
-    """Record the scenarios and yield the name of each one when it is done; write the index last.
-    Raises RecordingError.
-    """
+    """Record the scenarios and yield the name of each one when it is done; write the index last."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for scenario in scenarios:
-        recorder = recorder_of(scenario.checkpoint)
-        (folder / f"{scenario.name}.txt").write_text(recorder.value(scenario), encoding="utf-8")
-        entries.append(recorder.entry(scenario))
+        value, entry = recorder_of(scenario.checkpoint).recorded(scenario)
+        (folder / f"{scenario.name}.txt").write_text(value, encoding="utf-8")
+        entries.append(entry)
         yield scenario.name
     text = json.dumps(entries, ensure_ascii=False, indent=2)
     (folder / INDEX).write_text(text + "\n", encoding="utf-8")
@@ -166,58 +145,53 @@ class Recorder:
     """
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
-        self._checkpoint = checkpoint
-        self._engine = engine
+        self._checkpoint, self._engine = checkpoint, engine
         self._book = ExampleBook()
 
-    def value(self, scenario: Scenario) -> str:
-        """Return the value of the race view for a run of the scenario. Raises RecordingError."""
-        task = self._task(scenario)
-        requests = [self._request(lane, task.prompt) for lane in scenario.lanes]
-        headers = [self._header(lane, task) for lane in scenario.lanes]
-        self._run(scenario, requests)  # warm-up
-        rounds = [self._run(scenario, requests) for _ in range(ROUNDS)]
-        rounds.sort(key=lambda runs: sum(run.clock for run in runs))
-        median = rounds[len(rounds) // 2]
-        lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
-        note = recorded_note(headers[0])
-        made = RunLog({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
-        for lane, header, run in zip(scenario.lanes, headers, median, strict=True):
-            writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
-            made.add(lane.name, writer.header_line())
-            for event in run.events_since(0):
-                made.add(lane.name, writer.line(_brief(event)))
-        for lane, run in zip(scenario.lanes, median, strict=True):
-            if tasks.is_checkable(task):
-                text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
-                made.add("verdict", {"lane": lane.name, "right": tasks.check(task, text)})
-        return made.whole()
-
-    def _task(self, scenario: Scenario) -> Task:
+    def recorded(self, scenario: Scenario) -> tuple[str, dict[str, object]]:
+        """Return the value of the race view and the entry of the index. Raises RecordingError."""
         task = self._book.task(self._book.prompt(scenario.family, scenario.number))
         assert task is not None, "the book remembers what it hands out"
-        return task
+        tokenizer = self._checkpoint.tokenizer
+        ids = tokenizer.encode_prompt(task.prompt)
+        requests = [Request(ids, lane.settings, is_checked=True) for lane in scenario.lanes]
+        self._race(scenario, requests)  # warm-up
+        rounds = [self._race(scenario, requests) for _ in range(ROUNDS)]
+        rounds.sort(key=lambda runs: sum(run.clock for run in runs))
+        lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
+        log: RunLog | None = None
+        verdicts = []
+        for lane, run in zip(scenario.lanes, rounds[ROUNDS // 2], strict=True):
+            header = make_header(
+                self._checkpoint,
+                task.prompt,
+                Request(ids, lane.settings),
+                costs=self._engine.costs(),
+                task=asdict(task),
+                name=lane.title,
+                context=Context(system=tokenizer.system_in_force("")),
+            )
+            note = recorded_note(header)
+            log = log or RunLog(
+                {"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note}
+            )
+            writer = TraceWriter(header, tokenizer.token_bytes)
+            log.add(lane.name, writer.header_line())
+            events = run.events_since(0)
+            for event in events:
+                log.add(lane.name, writer.line(_brief(event)))
+            if tasks.is_checkable(task):
+                rows = (row for event in events if isinstance(event, Step) for row in event.rows)
+                text = tokenizer.decode([token for row in rows for token in visible_tokens(row)])
+                verdicts.append({"lane": lane.name, "right": tasks.check(task, text)})
+        assert log is not None, "a scenario has lanes"
+        for verdict in verdicts:
+            log.add("verdict", verdict)
+        settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
+        about = {"name": scenario.name, "title": scenario.title, "why": scenario.why}
+        return log.whole(), {**about, "prompt": task.prompt, "settings": settings}
 
-    def _request(self, lane: ScenarioLane, prompt: str) -> Request:
-        return Request(self._ids(prompt), lane.settings, is_checked=True)
-
-    def _header(self, lane: ScenarioLane, task: Task) -> Header:
-        request = Request(self._ids(task.prompt), lane.settings)
-        costs = self._engine.costs()
-        return make_header(
-            self._checkpoint,
-            task.prompt,
-            request,
-            costs=costs,
-            task=asdict(task),
-            name=lane.title,
-            context=Context(system=self._checkpoint.tokenizer.system_in_force("")),
-        )
-
-    def _ids(self, prompt: str) -> list[int]:
-        return self._checkpoint.tokenizer.encode_prompt(prompt)
-
-    def _run(self, scenario: Scenario, requests: Sequence[Request]) -> list[Run]:
+    def _race(self, scenario: Scenario, requests: Sequence[Request]) -> list[Run]:
         runs = self._engine.race(requests)
         for run in runs:
             run.wait()
@@ -227,16 +201,6 @@ class Recorder:
                 raise RecordingError(f"{scenario.name} ended early: {end.message or end.reason}")
         return runs
 
-    def entry(self, scenario: Scenario) -> dict[str, object]:
-        settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
-        return {
-            "name": scenario.name,
-            "title": scenario.title,
-            "why": scenario.why,
-            "prompt": self._task(scenario).prompt,
-            "settings": settings,
-        }
-
 
 def _brief(event: Event) -> Event:
     """Round the probabilities of runners-up. Nothing depends on them, and they take half of the
@@ -244,21 +208,16 @@ def _brief(event: Event) -> Event:
     """
     if not isinstance(event, Step):
         return event
-    return replace(event, rows=tuple(map(_brief_row, event.rows)))
-
-
-def _brief_row(row: RowStep) -> RowStep:
-    return replace(row, proposals=tuple(map(_brief_proposal, row.proposals)))
-
-
-def _brief_proposal(proposal: Proposal) -> Proposal:
-    runners_up = tuple((token, round(share, 4)) for token, share in proposal.runners_up)
-    return proposal._replace(runners_up=runners_up)
-
-
-def _visible(events: Sequence[Event]) -> list[int]:
-    rows = [row for event in events if isinstance(event, Step) for row in event.rows]
-    return [token for row in rows for token in visible_tokens(row)]
+    rows = []
+    for row in event.rows:
+        proposals = tuple(
+            proposal._replace(
+                runners_up=tuple((token, round(share, 4)) for token, share in proposal.runners_up)
+            )
+            for proposal in row.proposals
+        )
+        rows.append(replace(row, proposals=proposals))
+    return replace(event, rows=tuple(rows))
 
 
 if __name__ == "__main__":

@@ -12,20 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rich.console import Console
 
 from mars_runtime.display.terminal import progress_bars
-from mars_runtime.engine import Engine, Request
-from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.header import facts_of, make_header
-from mars_runtime.engine.request import RequestError
+from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.errors import MarsError
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of
 from mars_runtime.model.files import fingerprint
-from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.review.methods import ReviewMethod, read_methods
 from mars_runtime.review.prompts import Item, prompts_of
 from mars_runtime.review.sets import MAX_NAME, SetError, SetHeader, answer_of, item_line, read_set
@@ -34,6 +31,10 @@ from mars_runtime.runs.events import FINAL, End
 from mars_runtime.runs.trace import Trace
 from mars_runtime.system.provenance import provenance
 from mars_runtime.text import Context, TextError, check_system
+
+if TYPE_CHECKING:
+    from mars_runtime.engine import Engine
+    from mars_runtime.model.load import Checkpoint
 
 MAX_TOKENS = 128
 MAX_RUNS = 12
@@ -137,6 +138,10 @@ class Decoders:
         self._loaded: dict[str, tuple[Checkpoint, Engine]] = {}
 
     def _get(self, name: str) -> tuple[Checkpoint, Engine]:
+        from mars_runtime.engine import Engine
+        from mars_runtime.engine.backend import CheckpointBackend
+        from mars_runtime.model.load import load_checkpoint
+
         if name not in self._loaded:
             checkpoint = load_checkpoint(name, device=self._device, dtype=self._dtype)
             engine = Engine(CheckpointBackend(checkpoint, keeps=False), max_runs=MAX_RUNS)

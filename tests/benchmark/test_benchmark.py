@@ -13,7 +13,7 @@ from scripted_answers import QUESTIONS, answer
 
 from mars_runtime.lab.benchmark import cli, run
 from mars_runtime.lab.benchmark.paired import TimedAnswer
-from mars_runtime.lab.benchmark.run import spread_out, warmed_up
+from mars_runtime.lab.benchmark.run import warmed_up
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -56,11 +56,6 @@ def test_another_engine_that_fails_is_left_out_but_no_fault_of_ours():
     assert left_out == ["llama.cpp failed in the warm-up (no such cache)"]
     with pytest.raises(RuntimeError):
         warmed_up({"AR": failing}, {"AR"}, QUESTIONS, [1])
-
-
-def test_warm_up_prompts_are_spread_over_families():
-    assert spread_out(QUESTIONS, 2) == [QUESTIONS[0], QUESTIONS[2]]
-    assert spread_out(QUESTIONS, 9) == QUESTIONS
 
 
 def test_figures_are_kept_with_their_origin(

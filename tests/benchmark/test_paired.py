@@ -54,13 +54,6 @@ def test_eta_is_the_speedup_over_the_tokens_saved():
     assert got.value == pytest.approx(1 / 1.2)
 
 
-def test_no_pair_no_ratio():
-    samples = samples_of(peer("fast", 1.0))
-    assert ratio(samples, "fast", "slow", ["symbolic"], "whole") is None
-    assert ratio(samples, "fast", "fast", [], "whole") is None
-    assert agreement(samples, "fast", "slow") is None
-
-
 def test_agreement_counts_equal_answers():
     samples = samples_of(peer("a", 1.0), peer("b", 1.0), peer("c", 1.0, tokens=(1,)))
     assert agreement(samples, "a", "b") == 1.0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers import steps_of, tokens_of
-from law_checkpoints import BUNDLED, load, plain, run, task_prompts, word_prompts
+from law_checkpoints import BUNDLED, load, run, task_prompts, word_prompts
 
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -196,14 +196,6 @@ def test_the_mask_is_found_or_given_and_never_written(
         theirs.answer(prompt)
     monkeypatch.setattr(theirs.model.config, "mask_token_id", mask, raising=False)
     assert theirs.answer(prompt, block_size=8, tau=0.0) == wanted
-
-
-def test_one_proposal_is_greedy_decoding(foreseeing: Checkpoint, theirs: Theirs) -> None:
-    for prompt in word_prompts(foreseeing, 5, seed=6):
-        actual = theirs.generate(prompt, block_size=1)
-        answer = actual.sequences[0, len(prompt) :].tolist()
-        assert answer == plain(foreseeing, [prompt], LIMIT)[0]
-        assert actual.num_forwards == len(answer)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from mars_runtime.lab.training.adapter.held_out import (
     right_by_position,
     tokens_per_forward,
 )
-from mars_runtime.lab.training.adapter.loss import reached
 from mars_runtime.lab.training.adapter.parameters import MODULES, Form, Parameters
 from mars_runtime.lab.training.adapter.streams import (
     WIDTHS,
@@ -96,12 +95,6 @@ def test_a_mask_predicts_the_token_after_it() -> None:
     assert counts[0, -1].tolist() == [True, False, False]
 
 
-def test_anchors_are_drawn_from_the_response_and_repeatable() -> None:
-    drawn = [AnchoredBatch.of([TEXT], 4, random.Random(7)).anchors.tolist() for _ in range(2)]
-    assert drawn[0] == drawn[1]
-    assert set(drawn[0][0]) <= set(TEXT.anchors)
-
-
 def test_an_epoch_holds_every_text_once_at_few_widths() -> None:
     texts = [Text("a", tuple(range(5 + i)), 2) for i in range(150)]
     batches = epoch(texts, 1024, 1, 0)
@@ -155,15 +148,6 @@ def _slow_group(frozen: FrozenBase, parameters: Parameters, ids: torch.Tensor) -
     x = torch.cat([frozen.embedding[ids], parameters.embedding(3)])
     hidden: torch.Tensor = model.model(inputs_embeds=x[None]).last_hidden_state[0, count:]
     return hidden
-
-
-def test_the_base_is_untouched(base: Path, answers: Path, tmp_path: Path) -> None:
-    trainer = AdapterTrainer(RECIPE, str(base), answers, tmp_path)
-    before = {name: weight.clone() for name, weight in trainer.base.model.state_dict().items()}
-    for _ in range(3):
-        trainer.step()
-    for name, weight in trainer.base.model.state_dict().items():
-        assert torch.equal(weight, before[name]), name
 
 
 @pytest.mark.parametrize("form", [Form(4), Form(4, embeddings=3, sampler=True)])
@@ -238,11 +222,6 @@ def test_an_adapter_that_does_not_fit_is_a_sentence(
     assert "--adapter" in capsys.readouterr().err
 
 
-def test_masks_count_up_to_the_first_wrong_one() -> None:
-    right = torch.tensor([[True, False, True], [False, True, True], [True, True, True]])
-    assert reached(right).tolist() == [[1, 1, 0], [1, 0, 0], [1, 1, 1]]
-
-
 def test_answers_are_split_and_cut(tmp_path: Path) -> None:
     training, held_out = read_texts(write_answers(tmp_path))
     assert len(training) + len(held_out) == 24
@@ -277,11 +256,6 @@ def test_forwards_of_hand_made_texts(
 ) -> None:
     assert forwards_every(right, block_size) == every
     assert forwards_one(right, block_size) == one
-
-
-@given(TEXTS)
-def test_without_masks_each_token_is_a_forward(right: list[int]) -> None:
-    assert forwards_every(right, 1) == len(right)
 
 
 @given(TEXTS, st.integers(2, 8))

@@ -19,7 +19,6 @@ from mars_runtime.lab.training.data import Corpus, encode, encoded, in_batches
 from mars_runtime.lab.training.recipe import CPU, RECIPES, Shape, Stage
 from mars_runtime.lab.training.tokenizer import (
     SPECIAL_TOKENS,
-    put_tokenizer,
     save_tokenizer,
     train_tokenizer,
 )
@@ -151,32 +150,6 @@ def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     saved = json.loads((twin / "recipe.json").read_text())
     assert saved["stage"] == "block_diffusion"
     assert saved["tokens_read"] >= TOY.mars.tokens
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_killed_run_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
-    def trainer(out):
-        return train.Trainer(TOY, "ar", data, out, None)
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for out in (whole, killed):
-        out.mkdir()
-        put_tokenizer(TOY, data, out, None)
-    trainer(whole).run()
-    first = trainer(killed)
-    for examples in first.stream():
-        first.step(examples)
-        if first.progress.step == 5:
-            first.save()
-            break
-    second = trainer(killed)
-    second.resume()
-    assert second.progress.step == 5
-    second.run()
-    item, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, killed))
-    assert item["progress"] == two["progress"]
-    for name, weight in item["model"].items():
-        torch.testing.assert_close(two["model"][name], weight)
 
 
 @pytest.mark.parametrize(
