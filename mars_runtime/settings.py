@@ -260,6 +260,15 @@ class DecodeSettings:
         return bool(self.presence_penalty or self.frequency_penalty)
 
     @property
+    def has_logit_changes(self) -> bool:
+        """Whether logits change before predictions are read from them (``predictions.Penalty``)."""
+        return (
+            self.repetition_penalty != 1
+            or self.has_additive_penalty
+            or bool(self.logit_bias or self.min_tokens)
+        )
+
+    @property
     def is_auto(self) -> bool:
         """Whether B is chosen automatically for each forward pass."""
         return self.block_size == AUTO and self.facts.has_auto

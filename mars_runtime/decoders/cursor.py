@@ -272,6 +272,8 @@ class CursorBatch:
         return predictions
 
     def _draw(self, index: int, plan: RowPlan) -> Draw | None:
+        if plan.settings.temperature == 0:
+            return None
         first = self.cache.cursors[index] + 1
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 

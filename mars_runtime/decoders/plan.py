@@ -133,6 +133,8 @@ class RowPlan:
         a mask by the tokens before its group, because later ones are unknown before the forward
         pass.
         """
+        if not self.settings.has_logit_changes:
+            return None
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
         offsets, roots, _ = self.layout.numbers(self.layout.num_fed)
         known = [cursor + count for count in (*range(1, num_pending + 1), *roots[num_pending:])]

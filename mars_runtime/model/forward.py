@@ -196,6 +196,7 @@ class SamplingMetadata:
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
     """Return the states [R, S, H] at the slots ``head``."""
     if isinstance(head, slice):
-        return hidden[:, head].contiguous()
+        is_all = head.start == 0 and head.stop == hidden.shape[1]
+        return (hidden if is_all else hidden[:, head]).contiguous()
     slots = to_device(head, hidden.device).unsqueeze(-1)
     return hidden.gather(1, slots.expand(-1, -1, hidden.shape[-1]))

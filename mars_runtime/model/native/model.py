@@ -8,6 +8,7 @@ import ctypes
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import c_bool, c_float, c_int32
 from typing import Any
 
 import torch
@@ -127,6 +128,7 @@ class NativeModel(CausalModel):
         if len(self._rotations) < cache.capacity:
             self._rotations = _rotations(self.config, cache.capacity)
         ids, store = tokens.contiguous(), cache.store
+        layer_stride, row_stride, block_stride = store.stride()[:3]
         out = torch.empty(num_rows, num_tokens, self.config.hidden_size)
         feed = c.FeedStruct(
             num_rows=num_rows,
@@ -135,9 +137,9 @@ class NativeModel(CausalModel):
             cursors=(ctypes.c_int64 * num_rows)(*cursors),
             rotations=self._rotations.data_ptr(),
             cache=store.data_ptr(),
-            layer_stride=store.stride(0),
-            row_stride=store.stride(1),
-            block_stride=store.stride(2),
+            layer_stride=layer_stride,
+            row_stride=row_stride,
+            block_stride=block_stride,
         )
         if branches is not None:
             parts = [
@@ -197,49 +199,52 @@ class NativeModel(CausalModel):
     def _greedy(
         self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
+        # ctypes arrays, because each operation on a tensor takes microseconds.
         rows, slots = states.shape[:2]
-        ranked = _numbers(sampling.groups if self._ranks else (), slots)
         count = rows * slots
-        ids = torch.empty(count, BEST, dtype=torch.int32)
-        probabilities = torch.empty(count, BEST)
-        entropies = torch.empty(count) if "entropy" in sampling.metrics else None
-        is_finite = torch.empty(count, dtype=torch.bool)
+        groups = sampling.groups if self._ranks else ()
+        ids, probabilities = (c_int32 * (BEST * count))(), (c_float * (BEST * count))()
+        entropies = (c_float * count)() if "entropy" in sampling.metrics else None
+        is_finite = (c_bool * count)()
+        forbidden = self._rising(sampling.forbidden)
+        num_forbidden = forbidden.shape[0]  # len() of a tensor is slow
         self._library.mars_predict(
             self._model,
             num_threads,
             states.data_ptr(),
             count,
-            len(sampling.forbidden),
-            self._rising(sampling.forbidden).data_ptr(),
+            num_forbidden,
+            forbidden.data_ptr(),
             _changes(sampling.penalties, slots),
-            len(ranked),
-            ranked.data_ptr(),
-            ids.data_ptr(),
-            probabilities.data_ptr(),
-            None if entropies is None else entropies.data_ptr(),
-            is_finite.data_ptr(),
+            len(groups),
+            _numbers(groups, slots),
+            ids,
+            probabilities,
+            entropies,
+            is_finite,
         )
-        if not is_finite.all():
-            broken = (~is_finite.view(rows, slots).all(1)).nonzero().flatten().tolist()
-            raise DecodeError(NO_NUMBER, tuple(broken))
-        metrics = [metric for metric in sampling.metrics for _ in range(slots)]
-        max_entropy = math.log(max(self.config.vocab_size - len(sampling.forbidden), 2))
+        if not all(is_finite):
+            broken = {slot // slots for slot, is_good in enumerate(is_finite) if not is_good}
+            raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
+        max_entropy = math.log(max(self.config.vocab_size - num_forbidden, 2))
         proposals = [
-            _proposal(*numbers, max_entropy)
-            for numbers in zip(
-                ids.tolist(),
-                probabilities.tolist(),
-                [0.0] * count if entropies is None else entropies.tolist(),
-                metrics,
-                strict=True,
+            _proposal(
+                *(ids[first : first + BEST], probabilities[first : first + BEST]),
+                *(0.0 if entropies is None else entropies[slot], max_entropy),
+                sampling.metrics[slot // slots],
             )
+            for slot, first in enumerate(range(0, BEST * count, BEST))
         ]
         return [proposals[row * slots : (row + 1) * slots] for row in range(rows)]
 
     def _rising(self, forbidden: Tensor) -> Tensor:
-        # The forbidden ids nearly always equal those of the previous call, even in a new tensor.
-        if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
-            self._forbidden = forbidden, forbidden.sort().values
+        # The forbidden ids nearly always equal those of the previous call.
+        if self._forbidden is None or forbidden is not self._forbidden[0]:
+            is_new = self._forbidden is None or not torch.equal(forbidden, self._forbidden[0])
+            self._forbidden = (
+                forbidden,
+                forbidden.sort().values if is_new else self._forbidden[1],
+            )
         return self._forbidden[1]
 
     def weights(self) -> Iterator[Tensor]:
@@ -350,13 +355,17 @@ def _rotations(config: ModelConfig, length: int) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
 
 
-def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
-    """Return mask groups as ``MaskGroup`` structures of ``rank.h``, int32 [G, 3]."""
+def _numbers(groups: Sequence[MaskGroup], slots: int) -> Any:
+    """Return mask groups as an array of ``MaskGroup`` structures of ``rank.h``: 3 int32 each."""
     numbers = [
-        (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
+        number
         for group in groups
+        for number in (
+            *(group.row * slots + group.before, group.row * slots + group.masks.start),
+            len(group.masks),
+        )
     ]
-    return torch.tensor(numbers, dtype=torch.int32)
+    return (c_int32 * len(numbers))(*numbers)
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
@@ -382,7 +391,7 @@ def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
 
 
 def _proposal(
-    ids: list[int], probabilities: list[float], entropy: float, metric: Metric, max_entropy: float
+    ids: list[int], probabilities: list[float], entropy: float, max_entropy: float, metric: Metric
 ) -> Proposal:
     # Forbidden tokens have probability 0 and are left out.
     pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]
