@@ -1,23 +1,15 @@
 """Choose the drafts and masks of each forward pass for rows with automatic B.
 
-One rule: of all combinations of drafts and masks, feed the one with the most expected tokens for
-its predicted time. No masks, and neither drafts nor masks (AR), are among the combinations.
-
-- Time is the cost of the whole step (``ForwardCosts``), which every row of a batch pays. So the
-  choice is made for the batch.
-- Expected tokens come from ``Averages`` of the row's own text. A draft counts with the probability
-  that AR chooses it. In lossless mode every emitted token is AR's, so predictions are scored even
-  if they were not fed.
-- Masks pay one forward pass later: they count with the value of having their proposals then.
+Of all combinations, AR's among them, a batch feeds the one with the most expected tokens for its
+predicted time. Masks pay one pass later: they count with what their proposals will add to it.
 
 Value is tokens minus time, in tokens at the row's recent rate: the average-reward criterion of a
-semi-Markov decision process. If masks are not worth their cost, at most SHARE of the time is spent
-on feeding some, to notice that the text has changed. All of this depends on the row's text and on
-fixed costs only, so a prompt takes the same forward passes each time.
+semi-Markov decision process. As costs are fixed, a prompt takes the same passes each time.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -53,11 +45,7 @@ FIRST_MASK, MASK_DECAY = 0.55, 0.92
 
 
 class Prediction(NamedTuple):
-    """A predicted token; it assumes that those before it in its chain are right.
-
-    category: index of its average. position: number of its mask in its group, -1 for none.
-    is_sure: whether its confidence reaches τ, without which it would not be drafted.
-    """
+    """position: number of its mask in the group, or -1. is_sure: confidence reaches τ."""
 
     token: int
     category: int
@@ -66,11 +54,6 @@ class Prediction(NamedTuple):
 
 
 class Averages:
-    """Exponential averages of acceptance by category of predictions and by position of masks.
-
-    Predictions for positions that have not been emitted yet are kept, to be scored later.
-    """
-
     def __init__(self) -> None:
         self._right = [guess * GUESS_WEIGHT for guess in GUESSES]
         self._total = [GUESS_WEIGHT] * len(GUESSES)
@@ -79,10 +62,7 @@ class Averages:
         self._unscored: list[Sequence[Prediction]] = []
 
     def chances(self, categories: Iterable[int]) -> list[float]:
-        """Return the probabilities that the first 1, 2, 3 ... predictions are all right.
-
-        The list ends before the first probability below FLOOR.
-        """
+        """Return the probabilities that the first 1, 2, 3 ... predictions are all right."""
         chances, all_right = [], 1.0
         for category in categories:
             all_right *= self._right[category] / self._total[category]
@@ -92,7 +72,6 @@ class Averages:
         return chances
 
     def mask_chances(self, most_masks: int) -> list[float]:
-        """Return the same for the proposals of ``most_masks`` masks that were not fed yet."""
         chances, all_right, guess = [], 1.0, FIRST_MASK
         for right, wrong, weight in self._masks[:most_masks]:
             chance = (right + weight * guess) / (right + wrong + weight)
@@ -111,15 +90,12 @@ class Averages:
         self._masks[position] = [right + is_right, wrong + (not is_right), weight]
 
     def store(self, chain: Sequence[Prediction]) -> None:
-        """Keep predictions for the next positions, to be scored by ``observe``."""
+        """Keep predictions to be scored, even if they are never fed."""
         if chain:
             self._unscored.append(chain)
 
     def observe(self, tokens: Sequence[int]) -> None:
-        """Score the kept predictions against the emitted tokens.
-
-        A chain is scored up to its first wrong prediction; the later ones assumed another text.
-        """
+        """Score each kept chain up to its first wrong prediction."""
         unscored, self._unscored = self._unscored, []
         for chain in unscored:
             for prediction, token in zip(chain, tokens, strict=False):
@@ -135,11 +111,8 @@ class Averages:
 
 
 class Offer(NamedTuple):
-    """One combination of drafts and masks that a row could feed.
-
-    gain: expected tokens beyond AR's, and the value of the proposals in the next forward pass.
-    width: number of fed tokens, ``num_fed_masks`` of them masks.
-    num_drafts, num_masks, roots: as in ``plan.FeedLimits``.
+    """gain: expected tokens beyond AR's, now and by the proposals in the next pass. ends: pairs of
+    (probability of being the last accepted token, its number); masks follow the first num_roots.
     """
 
     gain: float
@@ -147,7 +120,12 @@ class Offer(NamedTuple):
     num_fed_masks: int
     num_drafts: int
     num_masks: int
-    roots: tuple[int, ...]
+    ends: Sequence[tuple[float, int]] = ()
+    num_roots: int = 0
+
+    @property
+    def roots(self) -> tuple[int, ...]:
+        return tuple([root for _, root in self.ends[: self.num_roots]])
 
 
 def combinations(
@@ -155,76 +133,60 @@ def combinations(
 ) -> list[Offer]:
     """Return what a lossless row could feed; the first offer is AR's.
 
-    start: number of tokens that are fed in any case.
     chances: probabilities that the first 1, 2, 3 ... drafts are all accepted.
-    worths: number of masks -> value of their proposals at the start of the next forward pass.
-
-    A group of masks follows the last draft. With ``may_branch``, groups instead follow the tokens
-    that are most likely to be the last accepted ones. A group is useful only if all tokens before
-    it are accepted and the next one is not.
+    worths: number of masks -> value of their proposals in the next pass.
     """
-    offers = [Offer(0.0, start, 0, 0, 0, ())]
+    offers: list[Offer] = []
     gain, alive = 0.0, 1.0
-    ends: list[tuple[float, int]] = []  # (probability of being the last accepted token, number)
+    ends: list[tuple[float, int]] = []
     for num_drafts in range(len(chances) + 1):
         if num_drafts:
             ends.append((alive - chances[num_drafts - 1], num_drafts - 1))
             alive = chances[num_drafts - 1]
             gain += alive
-            offers.append(Offer(gain, start + num_drafts, 0, num_drafts, 0, ()))
+        width = start + num_drafts
+        offers.append(Offer(gain, width, 0, num_drafts, 0))
         last = [(alive, num_drafts)]
         if may_branch and num_drafts:
             last = sorted([*ends, *last], reverse=True)
         last = [(chance, root) for chance, root in last if chance >= LEAST_CHANCE]
         for num_masks, worth in worths.items():
-            continues = 0.0
+            continues, num_fed = 0.0, 0
             for count, (chance, _) in enumerate(last, 1):
-                num_fed = count * num_masks
-                width = start + num_drafts + num_fed
-                if width > MAX_FED:
+                num_fed += num_masks
+                if width + num_fed > MAX_FED:
                     break
                 continues += chance
-                roots = tuple([root for _, root in last[:count]])
                 value = gain + continues * worth
-                offers.append(Offer(value, width, num_fed, num_drafts, num_masks, roots))
+                offers.append(
+                    Offer(value, width + num_fed, num_fed, num_drafts, num_masks, last, count)
+                )
     return offers
 
 
 class Drafter:
-    """What one row with automatic B has learned, and what it could feed.
-
-    credit: tokens that the row may still lose by exploring.
-    """
+    """credit: tokens that the row may still lose by exploring."""
 
     def __init__(self, most_masks: int) -> None:
-        """``most_masks`` is the maximum number of masks per group, from the model's training; 0
-        means none.
-        """
         self.credit = 0.0
         self._num_passes = self._num_masked = 0  # forward passes, and those with masks
         self._averages = Averages()
         self._most_masks = most_masks
         self._tokens = self._cost = RATE_WEIGHT
         self._worths: list[float] = []
-        self._otherwise = 0.0  # average value of a forward pass without proposals
         self._chances: list[float] = []  # acceptance probabilities of the current drafts
 
     @property
     def rate(self) -> float:
-        """Emitted tokens in the time of one AR step, recently."""
         return max(1.0, self._tokens / self._cost)
 
     def spend(self, cost: float, *, has_masks: bool) -> None:
-        """Count a forward pass and its cost, in AR steps."""
         self._cost += cost
         self._num_passes += 1
         self._num_masked += has_masks
 
     def declined(self, curve: Curve) -> tuple[float, ...]:
-        """Return the tokens per pass and the cost of a pass with the best number of masks.
-
-        Empty if masks were fed more often than for exploration, or would have paid.
-        """
+        """Return tokens and cost of a pass with masks, if none were worth feeding."""
         best, tokens = (0.0, 1.0), 1.0
         for number, chance in enumerate(self._averages.mask_chances(self._most_masks), 1):
             tokens += chance
@@ -242,10 +204,6 @@ class Drafter:
     def offers(
         self, settings: DecodeSettings, start: int, num_drafts: int, curve: Curve
     ) -> list[Offer]:
-        """Return what the row could feed; the first offer is AR's.
-
-        ``start`` tokens are fed in any case, and ``num_drafts`` drafts may follow.
-        """
         if not settings.is_verified:
             return self._unverified(start, curve)
         chances = self._chances[:num_drafts]
@@ -258,25 +216,22 @@ class Drafter:
         return combinations(start, chances, worths, may_branch=settings.mask_layout == "every")
 
     def _unverified(self, start: int, curve: Curve) -> list[Offer]:
-        """Return what an unverified row could feed: tokens that masks add are fed once more."""
-        offers, gain = [Offer(0.0, start, 0, 0, 0, ())], 0.0
+        offers, gain = [Offer(0.0, start, 0, 0, 0)], 0.0
         for number, chance in enumerate(self._averages.mask_chances(self._most_masks), 1):
             gain += chance * (1.0 - self.rate * (curve.plain[number] - curve.plain[number - 1]))
-            offers.append(Offer(gain, start + number, number, 0, number, (0,)))
+            offers.append(Offer(gain, start + number, number, 0, number, [(1.0, 0)], 1))
         return offers
 
     def explore(self, offer: Offer) -> Offer:
-        """Return ``offer`` with masks after its last draft, if that is likely to be accepted."""
         num_drafts, num_masks = offer.num_drafts, min(EXPLORED, self._most_masks)
         if num_drafts and self._chances[num_drafts - 1] < 0.5:
             return offer
         return Offer(
             *(offer.gain, offer.width + num_masks, num_masks),
-            *(num_drafts, num_masks, (num_drafts,)),
+            *(num_drafts, num_masks, [(1.0, num_drafts)], 1),
         )
 
     def observe_unverified(self, acceptance: Acceptance, num_masks: int) -> None:
-        """Score the masks of an unverified row by whether their proposals were accepted."""
         self._count(len(acceptance.emitted))
         num_made = len(acceptance.emitted) - 1
         for number in range(min(num_made + 1, num_masks)):
@@ -295,13 +250,10 @@ class Drafter:
         num_matching: int,
         curve: Curve,
     ) -> tuple[list[int], bool]:
-        """Learn from a forward pass of a verified row and return the next drafts.
+        """Learn from a pass of a verified row.
 
-        group: mask proposals after the last emitted token.
-        looked_up: tokens from prompt lookup for the same positions.
-        num_matching: length of the match that produced ``looked_up``.
-
-        Returns the drafts and whether they come from prompt lookup.
+        looked_up: prompt lookup's tokens for the positions of ``group``, the mask proposals after
+        the last emitted token. Returns the next drafts and whether they are looked up.
         """
         self._count(len(emitted))
         averages = self._averages
@@ -316,14 +268,12 @@ class Drafter:
             for number, proposal in enumerate(group)
         ]
         first = FIRST_LOOKUP + num_matching - 1
-        text = [
-            Prediction(token, first if not number else first + MAX_MATCH)
-            for number, token in enumerate(looked_up)
-        ]
+        categories = [first, *[first + MAX_MATCH] * (len(looked_up) - 1)][: len(looked_up)]
+        text_chances = averages.chances(categories)
+        text = list(map(Prediction, looked_up[: len(text_chances) + 1], categories))
         mask_chances = averages.chances(prediction.category for prediction in masks[:num_sure])
-        text_chances = averages.chances(prediction.category for prediction in text)
         averages.store(masks)
-        averages.store(text[: len(text_chances) + 1])
+        averages.store(text)
         value = self._best(text_chances, curve)
         self._value_proposals(value, curve)
         is_lookup = bool(text_chances) and value > self._best(mask_chances, curve)
@@ -332,7 +282,7 @@ class Drafter:
         return [prediction.token for prediction in drafts[: len(self._chances)]], is_lookup
 
     def _best(self, chances: Sequence[float], curve: Curve) -> float:
-        """Return the value of a forward pass with the best number of drafts and no masks."""
+        """Return the value of a pass with the best number of drafts and no masks."""
         rate, gain = self.rate, 1.0
         best = 1.0 - rate
         for cost, chance in zip(curve.plain[1:], chances, strict=False):
@@ -341,11 +291,7 @@ class Drafter:
         return best
 
     def _value_proposals(self, otherwise: float, curve: Curve) -> None:
-        """Update the values of 1, 2, 3 ... proposals at the start of a forward pass.
-
-        ``otherwise`` is the value of a forward pass without them, which may draft looked up tokens.
-        """
-        self._otherwise += (1.0 - WORTH_MEMORY) * (otherwise - self._otherwise)
+        """Update what proposals add to a pass that is worth ``otherwise`` without."""
         rate, tokens, best, worths = self.rate, 1.0, 1.0 - self.rate, []
         for number, chance in enumerate(self._averages.mask_chances(self._most_masks), 1):
             tokens += chance
@@ -354,7 +300,7 @@ class Drafter:
                 masks = curve.of(2 * number + 1, number) - curve.plain[number]
                 value += max(0.0, chance * self._worths[number - 1] - rate * masks)
             best = max(best, value)
-            worths.append(min(tokens - 1.0, max(best, otherwise) - max(0.0, self._otherwise)))
+            worths.append(min(tokens - 1.0, max(best, otherwise) - max(0.0, otherwise)))
         known = [*self._worths, *worths[len(self._worths) :]][: len(worths)]
         self._worths = [
             before + (1.0 - WORTH_MEMORY) * (worth - before)
@@ -362,16 +308,11 @@ class Drafter:
         ]
 
     def truncate(self, num_drafts: int) -> None:
-        """Keep only the first ``num_drafts`` drafts, because the text ends after them."""
         del self._chances[num_drafts:]
 
 
 class BatchChoice(NamedTuple):
-    """One offer for each row of a batch.
-
-    cost: cost of the forward pass, in AR steps of the same rows.
-    value: gain of all rows minus the cost, in tokens.
-    """
+    """cost: in AR steps of the same rows. value: in tokens."""
 
     offers: Sequence[Offer]
     cost: float
@@ -381,10 +322,7 @@ class BatchChoice(NamedTuple):
 def choose(
     drafters: Sequence[Drafter], offers: Sequence[Sequence[Offer]], curve: Curve, least_width: int
 ) -> Sequence[Offer]:
-    """Choose one offer for each row with automatic B, to the benefit of the batch.
-
-    Rows with a fixed B feed ``least_width`` tokens in any case.
-    """
+    """Rows with a fixed B feed ``least_width`` tokens in any case."""
     rate = sum(drafter.rate for drafter in drafters)
 
     def choice(chosen: Sequence[Offer]) -> BatchChoice:
@@ -393,11 +331,14 @@ def choose(
         return BatchChoice(chosen, cost, sum(offer.gain for offer in chosen) - rate * cost)
 
     if len(offers) == 1:
-        costs = [
-            curve.of(max(least_width, offer.width), offer.num_fed_masks) for offer in offers[0]
-        ]
-        values = [offer.gain - rate * cost for offer, cost in zip(offers[0], costs, strict=True)]
-        best = choice([offers[0][values.index(max(values))]])
+        plain, masks = curve
+        most, row = -math.inf, offers[0][0]
+        for offer in offers[0]:
+            gain, width, num_fed_masks = offer[:3]
+            value = gain - rate * (plain[max(width, least_width) - 1] + masks[num_fed_masks])
+            if value > most:
+                most, row = value, offer
+        best = choice([row])
     else:
         best = max(map(choice, _by_width(offers)), key=lambda choice: choice.value)
     if any(offer.num_fed_masks for offer in best.offers):
@@ -411,7 +352,7 @@ def choose(
 
 
 def _by_width(offers: Sequence[Sequence[Offer]]) -> Iterable[Sequence[Offer]]:
-    """Yield the best offers up to each width, of those without masks and of all."""
+    """Yield the best offers up to each width, without masks and of all."""
     widths = sorted({offer.width for row in offers for offer in row})
     for most_masks in (0, MAX_FED):
         columns = []
@@ -436,7 +377,6 @@ def _explored(
     rate: float,
     choice: Callable[[Sequence[Offer]], BatchChoice],
 ) -> BatchChoice:
-    """Return the choice with some masks if the rows have credit for them, else ``best``."""
     for drafter in drafters:
         drafter.credit += SHARE * rate * best.cost / len(drafters)
     pairs = zip(drafters, best.offers, strict=True)
