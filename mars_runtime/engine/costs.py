@@ -1,7 +1,4 @@
-"""Measure the cost of whole steps on this device, once before serving.
-
-A step includes planning, the forward pass, reading the predictions and accepting them.
-"""
+"""Measure what whole steps cost on this device, planning and reading included."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from statistics import median
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -28,6 +26,7 @@ BATCH = (1, 2, 4, 8)  # tokens per row to time with several rows
 MASKED = (1, 3, 7)  # numbers of masks for which the additional cost is measured
 BUDGET_SECONDS = 1.2  # for one row, half of it for more rows, after the minimum number of rounds
 ROUNDS = range(3, 16)  # minimum and maximum number of rounds
+MOST_SPREAD = 1.25  # costs that were measured less steadily (``ForwardCosts.spread``) are not kept
 
 Shape = tuple[int, int]
 """Tokens per row of a step, and how many of them are masks."""
@@ -40,14 +39,15 @@ def stored_costs(
 ) -> ForwardCosts:
     """Return the costs that this machine measured at an earlier start, or measure and store them.
 
-    The file in ``costs/`` of the cache folder is named by a digest of what the costs depend on. A
-    file that cannot be read or written is ignored. Delete the folder to measure again.
+    Costs that other load distorted are used but not stored. ``before_step`` may raise to stop.
     """
     with steady_threads(checkpoint.model.threads):
         name = f"costs/{_digest(checkpoint, rows)}.json"
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             return ForwardCosts.from_dict(json.loads((cache_folder() / name).read_bytes()))
         costs = measure_costs(checkpoint, rows, before_step)
+        if costs.spread > MOST_SPREAD:
+            return costs
         with suppress(OSError, OutputError):
             path = cache_folder() / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,6 @@ def stored_costs(
 
 
 def _digest(checkpoint: Checkpoint, rows: Sequence[int]) -> str:
-    """Return a digest of what costs depend on: machine, versions, model, threads, shapes."""
     model, threads = checkpoint.model, checkpoint.model.threads
     shapes = (MANY, FEW, BATCH, MASKED, tuple(rows), CONTEXT_TOKENS, ROUNDS)
     described = (
@@ -73,21 +72,21 @@ def measure_costs(
 ) -> ForwardCosts:
     """Return the costs for each number of rows.
 
-    before_step: called before each step; may raise to end the measurement.
-
-    All shapes are timed in turn, several times, so that other load on the machine affects all of
-    them. The minimum of each shape is used, because other load can only increase a time. Costs that
-    fall with the number of tokens or masks are noise and are sorted. The longest step comes first
-    in each round, so the one-token step does not directly follow it: a processor may be slower for
-    a while after a long step, and an error in the one-token step would distort all costs, because
-    it is their unit.
+    All shapes are timed in turn, so that other load affects them alike, and the minima count. The
+    one-token step, unit of all costs, does not follow the longest: a processor may be slower then.
     """
     with steady_threads(checkpoint.model.threads):
-        measured = {number: _minima(checkpoint, number, before_step) for number in rows}
+        times = {number: _times(checkpoint, number, before_step) for number in rows}
+    measured = {
+        number: {shape: min(seconds) for shape, seconds in shapes.items()}
+        for number, shapes in times.items()
+    }
+    single = times[min(rows)][1, 0]
     return ForwardCosts(
         depth=checkpoint.block_size,
         rho={number: _rising(_plain(minima)) for number, minima in measured.items()},
-        seconds=measured[min(rows)][1, 0],
+        seconds=min(single),
+        spread=median(single) / min(single),
         masks={
             number: _rising(_masks(minima)) if any(masks for _, masks in minima) else ()
             for number, minima in measured.items()
@@ -111,10 +110,9 @@ def steady_threads(threads: Threads | None) -> Iterator[None]:
         threads.fixed = before
 
 
-def _minima(
+def _times(
     checkpoint: Checkpoint, num_rows: int, before_step: Callable[[], None]
-) -> dict[Shape, float]:
-    """Return the shortest seconds of each shape for one number of rows."""
+) -> dict[Shape, tuple[float, ...]]:
     timer = _Timer(checkpoint, num_rows)
     timer.seconds((1, 0))
     is_short = timer.seconds((1, 0)) < SHORT_STEP_SECONDS
@@ -136,18 +134,16 @@ def _minima(
         for shape in shapes:
             before_step()
             rounds[-1].append(timer.seconds(shape))
-    return dict(zip(shapes, map(min, zip(*rounds, strict=True)), strict=True))
+    return dict(zip(shapes, zip(*rounds, strict=True), strict=True))
 
 
 def _plain(minima: Mapping[Shape, float]) -> dict[int, float]:
-    """Return the costs by tokens per row, without masks, relative to a step of one token."""
     plain = {width: seconds for (width, masks), seconds in minima.items() if not masks}
     unit = min(plain.values())
     return {width: seconds / unit for width, seconds in plain.items()}
 
 
 def _masks(minima: Mapping[Shape, float]) -> dict[int, float]:
-    """Return the additional costs by number of masks, relative to a step of one token."""
     return {
         masks: max(0.0, seconds - minima[width, 0]) / minima[1, 0]
         for (width, masks), seconds in minima.items()
@@ -156,10 +152,7 @@ def _masks(minima: Mapping[Shape, float]) -> dict[int, float]:
 
 
 def _rising(costs: Mapping[int, float]) -> tuple[float, ...]:
-    """Return the costs of 1, 2, 3 ... tokens or masks.
-
-    They are sorted. Numbers that are missing in ``costs`` are interpolated.
-    """
+    """Return the costs of 1, 2, 3 ..., sorted, because falling ones are noise, and interpolated."""
     curve: list[float] = []
     for number, cost in zip(sorted(costs), sorted(costs.values()), strict=True):
         before, steps = curve[-1] if curve else cost, number - len(curve)
@@ -168,8 +161,6 @@ def _rising(costs: Mapping[int, float]) -> tuple[float, ...]:
 
 
 class _Timer:
-    """Times single steps of rows with a text of CONTEXT_TOKENS tokens."""
-
     def __init__(self, checkpoint: Checkpoint, num_rows: int) -> None:
         model, vocabulary = checkpoint.model, checkpoint.tokenizer
         self.has_mask = vocabulary.mask_id is not None
@@ -182,7 +173,6 @@ class _Timer:
             self._batch.add(number, [self._token] * self._num_tokens, lambda: self._settings)
 
     def seconds(self, shape: Shape) -> float:
-        """Return the seconds of a step in which each row verifies drafts and feeds masks."""
         width, num_masks = shape
         settings = (
             replace(AR_LOOKUP, block_size=1 + num_masks) if width > 1 else DecodeSettings("ar")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -79,6 +81,7 @@ def test_costs_are_measured_once_per_machine(
     """A later engine reads them, and measures again if the file is damaged."""
     checkpoint = load_checkpoint("mars-tiny")
     monkeypatch.setattr(costs, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(costs, "MOST_SPREAD", math.inf)  # The machine of the tests may be busy.
     first = costs.stored_costs(checkpoint, (1, 2))
     (file,) = tmp_path.glob("costs/*.json")
     monkeypatch.setattr(costs, "_Timer", Timer)
@@ -88,6 +91,28 @@ def test_costs_are_measured_once_per_machine(
         file.write_text(damage)
         assert costs.stored_costs(checkpoint, (1, 2)).seconds == 2.0
     assert costs.stored_costs(checkpoint, (1, 4)).seconds == 2.0  # other shapes, another file
+
+
+class BusyTimer(Timer):
+    """Three of four steps take twice as long."""
+
+    def __init__(self, checkpoint: object, num_rows: int) -> None:
+        self.num_steps = Counter[tuple[int, int]]()
+
+    def seconds(self, shape: tuple[int, int]) -> float:
+        self.num_steps[shape] += 1
+        return super().seconds(shape) * (2.0 if self.num_steps[shape] % 4 else 1.0)
+
+
+@pytest.mark.parametrize(("timer", "is_stored"), [(Timer, True), (BusyTimer, False)])
+def test_costs_of_a_busy_machine_are_not_stored(
+    timer: type[Timer], is_stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(costs, "_Timer", timer)
+    monkeypatch.setattr(costs, "ROUNDS", range(8, 9))
+    costs.stored_costs(load_checkpoint("mars-tiny"), (1,))
+    assert bool(list(tmp_path.glob("costs/*.json"))) == is_stored
 
 
 FILL = DecodeSettings("block_diffusion", tau=0.01, max_new_tokens=24)
