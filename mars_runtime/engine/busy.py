@@ -1,13 +1,5 @@
-"""Rule for settings while requests wait: a lower tau, or a smaller B in lossless mode.
-
-The level has 0 to LEVELS steps and follows the queue, measured in units of half the slots, at least
-MIN_UNIT requests. A queue of q units requires a level from floor(q) to ceil(q), and the level
-changes only as far as necessary (hysteresis): a longer queue never lowers it, a constant queue
-changes it at most once, and it is 0 whenever nothing waits.
-
-Without verification tau is limited, so answers need fewer forward passes and agree less with AR. In
-lossless mode B is limited, down to AR with prompt lookup: drafts that are rejected cost time of all
-requests (Liu et al., arXiv 2406.14066), and no text changes. All functions are pure.
+"""Limit settings while requests wait: a lower tau, or a smaller B in lossless mode, where rejected
+drafts cost time (arXiv 2406.14066).
 """
 
 from __future__ import annotations
@@ -24,9 +16,7 @@ MIN_UNIT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BusyRule:
-    """low: the limit of tau at the highest level. depth: the largest B that the model was trained
-    with.
-    """
+    """low: tau at the highest level."""
 
     low: float
     depth: int
@@ -38,7 +28,6 @@ class BusyRule:
         return min(self.depth, LEVELS + 1 - level) if level else self.depth
 
     def apply(self, settings: DecodeSettings, level: int) -> DecodeSettings:
-        """Return the settings at a level. A B that the request fixed does not change."""
         if not level or "lossless" not in settings.facts.obeys:
             return settings
         if not settings.lossless:
@@ -49,6 +38,6 @@ class BusyRule:
 
 
 def next_level(level: int, num_waiting: int, num_slots: int) -> int:
-    """Return the level for the current queue. num_slots: number of requests decoded at once."""
+    """Hysteresis: a constant queue changes it at most once."""
     units = num_waiting / max(MIN_UNIT, num_slots / 2)
     return min(LEVELS, max(math.floor(units), min(level, math.ceil(units))))

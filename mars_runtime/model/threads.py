@@ -1,9 +1,6 @@
 """Choose the number of threads of forward passes from the number of idle cores.
 
-The threads of a forward pass synchronise hundreds of times. On an idle machine two threads are
-faster than one; next to a busy process they are several times slower. So each run uses as many
-threads as cores were idle at its start. The generated text never depends on the number of threads
-(tests/test_law_bitwise.py).
+They synchronise hundreds of times per pass: two beside a busy process are slower than one.
 """
 
 from __future__ import annotations
@@ -27,10 +24,7 @@ IDLE_COLUMNS = (4, 5)  # idle and iowait, after the name of the core (man 5 proc
 
 
 def idle_seconds() -> float | None:
-    """Return for how long the cores that this process may use have been idle, in core seconds.
-
-    Returns None if the system does not report it and psutil is not installed.
-    """
+    """Core seconds; None if unknown."""
     try:
         cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         rows = [line.split() for line in STAT.read_text(encoding="ascii").splitlines()]
@@ -46,8 +40,6 @@ def idle_seconds() -> float | None:
 
 
 class CoreTimes(NamedTuple):
-    """Seconds of the clock, of idle cores and of this process, at one moment."""
-
     clock: float
     idle: float
     own: float
@@ -58,16 +50,13 @@ class CoreTimes(NamedTuple):
         return None if idle is None else cls(time.perf_counter(), idle, time.process_time())
 
     def num_free(self, end: CoreTimes) -> int:
-        """Return how many cores were idle or used by this process until the reading ``end``."""
+        """Count cores that were idle or used by this process until ``end``."""
         free = (end.idle - self.idle + end.own - self.own) / (end.clock - self.clock)
         return max(1, int(free + TOLERANCE))
 
 
 class Threads:
-    """The number of threads for the forward passes of one model.
-
-    fixed: if set, the number of threads to use.
-    """
+    """fixed: if set, the number of threads to use."""
 
     def __init__(self, read: Callable[[], CoreTimes | None] = CoreTimes.now) -> None:
         self.fixed: int | None = None
@@ -76,18 +65,17 @@ class Threads:
         self._num_free = num_cores()
 
     def begin_run(self) -> None:
-        """Measure idle cores from now on; forward passes after WINDOW_SECONDS use the result."""
+        """Measure idle cores from now on; passes after WINDOW_SECONDS use the result."""
         if self._start is None or self._is_over():
             self._start = self._read()
 
     def measure(self) -> None:
-        """Measure idle cores now, which takes WINDOW_SECONDS."""
+        """Blocks for WINDOW_SECONDS."""
         self._start = self._read()
         time.sleep(WINDOW_SECONDS)
         self._finish()
 
     def count(self, most: int) -> int:
-        """Return the number of threads for a forward pass, at most ``most``."""
         if self._is_over():
             self._finish()
         return min(self.fixed or self._num_free, most)
@@ -113,18 +101,13 @@ CHECK_SECONDS = 2.0
 
 
 def limit_threads() -> None:
-    """Lower PyTorch's number of threads to the number of cores that this process may use."""
     if torch.get_num_threads() > num_cores():
         torch.set_num_threads(num_cores())
 
 
 class TorchThreads(Threads):
-    """The number of threads for a model that runs in PyTorch.
-
-    In PyTorch the number of threads can change the last bits of a product with few rows. So forward
-    passes of fewer than ``shared_from`` positions always use ``base`` threads. The results of wider
-    forward passes do not change, so these use up to ``most`` threads. If ``shared_from`` is None,
-    all forward passes use ``base`` threads.
+    """The number of threads can change the last bits of a product with few rows, so passes of fewer
+    than ``shared_from`` positions, or all if it is None, use ``base`` threads.
     """
 
     def __init__(self, base: int, most: int, shared_from: int | None) -> None:
@@ -132,7 +115,6 @@ class TorchThreads(Threads):
         self._base, self._most, self._shared_from = base, most, shared_from
 
     def run(self, width: int, call: Callable[[], Result]) -> Result:
-        """Return the result of ``call`` for ``width`` positions."""
         is_narrow = self._shared_from is None or width < self._shared_from
         count = self._base if is_narrow else self.count(self._most)
         if torch.get_num_threads() != count:
@@ -142,11 +124,9 @@ class TorchThreads(Threads):
 
 @torch.inference_mode()
 def shared_from(model: Any, most: int) -> int | None:
-    """Return the width from which 1 thread and ``most`` threads compute bitwise equal results.
+    """Return the width from which 1 and ``most`` threads compute equal bits, or None.
 
-    The function compares hidden states and logits of forward passes of random tokens. It returns
-    None if no width in STARTS qualifies or the check takes longer than CHECK_SECONDS. It leaves
-    PyTorch's number of threads changed.
+    Changes PyTorch's number of threads.
     """
     cache = model.new_cache(max(rows for rows, _ in GRID), max(width for _, width in GRID))
     generator = torch.Generator().manual_seed(0)
