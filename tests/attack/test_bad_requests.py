@@ -115,25 +115,13 @@ def test_control_tokens_are_only_text(place: Place) -> None:
         assert max(place.backend.prompts[-1]) < 256
 
 
-class Log(logging.Handler):
-    """What is logged, by the page's server too, which keeps its log to itself."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
 @pytest.fixture
-def log() -> Iterator[Log]:
-    handler, loggers = Log(), [logging.getLogger(), logging.getLogger("uvicorn")]
-    for logger in loggers:
-        logger.addHandler(handler)
-    yield handler
-    for logger in loggers:
-        logger.removeHandler(handler)
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What is logged, by the page's server too, which keeps its log to itself."""
+    logger = logging.getLogger("uvicorn")
+    logger.addHandler(caplog.handler)
+    yield caplog
+    logger.removeHandler(caplog.handler)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +169,7 @@ FAULTS: list[tuple[Visit, int]] = [
 
 
 def test_what_names_nothing_is_a_refusal_and_no_fault(
-    page: str, log: Log, capfd: pytest.CaptureFixture[str]
+    page: str, log: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for visit, wanted in FAULTS:
         status, text = answered(page, visit)
@@ -191,7 +179,9 @@ def test_what_names_nothing_is_a_refusal_and_no_fault(
     assert "".join(capfd.readouterr()) == ""
 
 
-def test_too_few_values_are_refused_for_every_event(page: str, log: Log) -> None:
+def test_too_few_values_are_refused_for_every_event(
+    page: str, log: pytest.LogCaptureFixture
+) -> None:
     config = config_of(page)
     events = [it for it in config["dependencies"] if it["inputs"] and it["backend_fn"]]
     assert len(events) > 30
@@ -203,7 +193,7 @@ def test_too_few_values_are_refused_for_every_event(page: str, log: Log) -> None
 
 
 def test_odd_requests_to_the_page_leave_no_traceback(
-    page: str, log: Log, capfd: pytest.CaptureFixture[str]
+    page: str, log: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for visit in odd_visits(config_of(page)):
         status, text = answered(page, visit)
