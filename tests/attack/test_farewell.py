@@ -8,8 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -39,32 +37,23 @@ start.main()
 """
 
 
-@contextmanager
-def started(folder: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A page in a process of its own, and its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", PAGE, str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        yield process, next(line for line in process.stdout if "MARS live" in line).split()[-1]
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_streams_end_with_a_sentence(tmp_path: Path) -> None:
-    with started(tmp_path) as (process, address):
-        body = {"model": "scripted", "prompt": "x", "stream": True, "max_tokens": 500}
-        with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as stream:
-            lines = stream.iter_lines()
-            next(lines)
-            process.send_signal(signal.SIGTERM)
-            *_, event, end = [line for line in lines if line]
-        assert SHUTTING_DOWN in event
-        assert end == "data: [DONE]"
-        assert process.wait(30) == 128 + signal.SIGTERM
+    command = [sys.executable, "-c", PAGE, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    body = {"model": "scripted", "prompt": "x", "stream": True, "max_tokens": 500}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = next(line for line in process.stdout if "MARS live" in line).split()[-1]
+            with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as stream:
+                lines = stream.iter_lines()
+                next(lines)
+                process.send_signal(signal.SIGTERM)
+                *_, event, end = [line for line in lines if line]
+            assert SHUTTING_DOWN in event
+            assert end == "data: [DONE]"
+            assert process.wait(30) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
