@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from mars_runtime.runs import folds
 from mars_runtime.runs.trace import Trace, TraceError, TraceReader
+from mars_runtime.serving.limits import AddressCounter
 
 MAX_LINES = 20_000
 READ_SECONDS = 10.0  # time limit for one trace; the longest run of this program needs far less
@@ -26,8 +27,7 @@ WAIT_SECONDS = 2.0  # maximum time that a reader waits for its turn
 BUSY = "The server is reading other runs. Import this run again in a moment."
 _AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds of a turn, and of the pause that lets other threads run
 _one_at_a_time = threading.Lock()
-_reading: Counter[str] = Counter()  # number of readers by address
-_slots_lock = threading.Lock()
+_readers, _readers_lock = AddressCounter(MAX_OF_ONE, MAX_READ), threading.Lock()
 
 
 def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
@@ -53,17 +53,14 @@ def read_import(text: object, max_chars: int, address: str = "") -> dict[str, An
 @contextmanager
 def _admitted(address: str) -> Iterator[None]:
     """Occupy a reading slot inside the ``with`` block. Raises TraceError if no slot is free."""
-    with _slots_lock:
-        if _reading.total() >= MAX_READ or _reading[address] >= MAX_OF_ONE:
+    with _readers_lock:
+        if not _readers.take(address):
             raise TraceError(BUSY)
-        _reading[address] += 1
     try:
         yield
     finally:
-        with _slots_lock:
-            _reading.subtract([address])
-            if not _reading[address]:
-                del _reading[address]
+        with _readers_lock:
+            _readers.release(address)
 
 
 class _Turns:

@@ -8,6 +8,7 @@ import json
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -100,28 +101,21 @@ def test_what_comes_back_can_be_sent() -> None:
         json.dumps(read_import(text, MOST), ensure_ascii=False).encode()
 
 
-def read_run(address: str) -> bool:
-    return "lines" in read_import(TEXT, MOST, address)
+def test_an_address_leaves_places_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too much is refused, not enqueued."""
+    gate, entered = threading.Event(), threading.Semaphore(0)
 
+    def read(text: str) -> dict[str, Any]:
+        entered.release()
+        assert gate.wait(60)
+        return {"lines": []}
 
-@pytest.mark.timed
-def test_an_address_leaves_places_to_the_others() -> None:
-    """Clients of one address import without a pause, and are refused rather than enqueued; another
-    address imports one run after the other."""
-    is_over, answers = threading.Event(), list[bool]()
-
-    def keep_bringing() -> None:
-        while not is_over.is_set():
-            answers.append(read_run("many"))
-
-    crowd = [threading.Thread(target=keep_bringing) for _ in range(45)]
-    for client in crowd:
-        client.start()
-    try:
-        assert all(read_run("one") for _ in range(10))
-    finally:
-        is_over.set()
-        for client in crowd:
-            client.join(20)
-    assert not all(answers)
-    assert read_run("many")
+    monkeypatch.setattr(imported_runs, "_read", read)
+    with ThreadPoolExecutor() as pool:
+        addresses = [*["many"] * imported_runs.MAX_OF_ONE, "one"]
+        held = [pool.submit(read_import, TEXT, MOST, address) for address in addresses]
+        assert all(entered.acquire(timeout=30) for _ in held)
+        assert "error" in read_import(TEXT, MOST, "many")
+        gate.set()
+        assert all("lines" in future.result() for future in held)
+        assert "lines" in read_import(TEXT, MOST, "many")
