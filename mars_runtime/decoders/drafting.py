@@ -226,10 +226,8 @@ class Drafter:
         num_drafts, num_masks = offer.num_drafts, min(EXPLORED, self._most_masks)
         if num_drafts and self._chances[num_drafts - 1] < 0.5:
             return offer
-        return Offer(
-            *(offer.gain, offer.width + num_masks, num_masks),
-            *(num_drafts, num_masks, [(1.0, num_drafts)], 1),
-        )
+        width = offer.width + num_masks
+        return Offer(offer.gain, width, num_masks, num_drafts, num_masks, [(1.0, num_drafts)], 1)
 
     def observe_unverified(self, acceptance: Acceptance, num_masks: int) -> None:
         self._count(len(acceptance.emitted))

@@ -239,13 +239,11 @@ class NativeModel(CausalModel):
 
     def _rising(self, forbidden: Tensor) -> Tensor:
         # The forbidden ids nearly always equal those of the previous call.
-        if self._forbidden is None or forbidden is not self._forbidden[0]:
-            is_new = self._forbidden is None or not torch.equal(forbidden, self._forbidden[0])
-            self._forbidden = (
-                forbidden,
-                forbidden.sort().values if is_new else self._forbidden[1],
-            )
-        return self._forbidden[1]
+        known = self._forbidden
+        if known is None or not (forbidden is known[0] or torch.equal(forbidden, known[0])):
+            known = forbidden, forbidden.sort().values
+        self._forbidden = forbidden, known[1]
+        return known[1]
 
     def weights(self) -> Iterator[Tensor]:
         yield from (part for part in self._pinned if isinstance(part, Tensor))
