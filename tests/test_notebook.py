@@ -93,12 +93,21 @@ def test_text_of_a_model_runs_nothing_and_ends_nothing() -> None:
 
 
 def test_outside_a_notebook_a_browser_opens_the_replay(
-    race: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    race: Comparison,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Without a display only the path is printed."""
     opened: list[str] = []
     monkeypatch.setattr(notebook.webbrowser, "open", opened.append)
-    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(notebook.sys, "platform", "linux")
     monkeypatch.setattr(notebook.tempfile, "tempdir", str(tmp_path))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    show([race.mars])
+    assert (opened, "replay.html" in capsys.readouterr().out) == ([], True)
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     file = tmp_path / "run.jsonl"
     race.mars.save(file)
     show(race, file)
@@ -110,23 +119,6 @@ def test_outside_a_notebook_a_browser_opens_the_replay(
     assert [lane["lane"] for lane in json.loads(head)["lanes"]] == ["mars", "ar", "mars-2"]
     saved = [f"mars-2\t{line}" for line in file.read_text().splitlines()]
     assert lines[-len(saved) :] == saved
-
-
-def test_without_a_display_only_the_path_is_printed(
-    race: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    order: list[str] = []
-    monkeypatch.setattr(
-        notebook.webbrowser, "open", lambda _: order.append(capsys.readouterr().out)
-    )
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(notebook.sys, "platform", "linux")
-    show([race.mars])
-    assert (order, "replay.html" in capsys.readouterr().out) == ([], True)
-    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    show(race.mars)
-    assert "replay.html" in order[0]
 
 
 def test_a_notebook_gets_the_answer_as_plain_text_too(
