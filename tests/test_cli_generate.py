@@ -112,6 +112,14 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         assert err.endswith(".\n")
 
 
+def test_a_run_that_is_cut_short_is_exit_code_1(
+    folder: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mars_runtime.commands.generate.DEADLINE", 1e-6)
+    assert generate("--checkpoint", folder, "--prompt", "Hello", "--json") == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["reason"] == "deadline"
+
+
 def test_unknown_and_missing_commands(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["dance"]):
         with pytest.raises(SystemExit, match="2"):

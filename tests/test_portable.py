@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from mars_runtime.files.outputs import OutputError, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = [
@@ -67,6 +70,21 @@ def test_nothing_that_windows_lacks_is_used_without_a_check() -> None:
         for line, name in uses(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not actual, "\n".join(actual)
+
+
+def test_a_write_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text.encode(encoding)[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "out"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write_text(path, "new")
+    assert ([file.name for file in tmp_path.iterdir()], path.read_text()) == (["out"], "old")
 
 
 NARROW = r"""

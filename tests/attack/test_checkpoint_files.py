@@ -151,3 +151,16 @@ def test_a_file_just_within_its_bound_is_read(tmp_path: Path) -> None:
     os.truncate(path, MAX_BYTES + 1)
     with pytest.raises(OSError, match="larger than 64 MB"):
         read_bytes(path)
+
+
+def test_only_files_inside_a_folder_are_read_from_it(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "folder", tmp_path / "secret"
+    folder.mkdir()
+    for path in (folder / "own", secret):
+        path.write_bytes(b"a")
+    (folder / "link").symlink_to(secret)
+    os.link(secret, folder / "second name")
+    assert read_bytes(folder / "own", folder=folder) == b"a"
+    for name in ("link", "second name", "../secret"):
+        with pytest.raises(FileNotFoundError):
+            read_bytes(folder / name, folder=folder)
