@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,14 +49,13 @@ NO_ROUTE = "This path does not exist. See /docs for all paths."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
 RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
 ONLY_JSON = "The content type must be application/json."
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 COMMENT = ": keep-alive\n\n"  # a server-sent event that clients ignore
 NUM_READERS = 2  # number of threads that tokenize prompts
 
 
 class BodyRequest(Request):
     async def json(self) -> Any:
-        content = (await self.body()).removeprefix(BYTE_ORDER_MARK)
+        content = (await self.body()).removeprefix(codecs.BOM_UTF8)
         return tidy(from_json(content, allow_inf_nan=False))
 
 

@@ -13,6 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from mars_runtime.engine.engine import BaseEngine, EngineBusy
@@ -20,10 +21,10 @@ from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.files.json_values import json_line
 from mars_runtime.runs import folds
+from mars_runtime.runs.events import Event
 from mars_runtime.serving.answer import AnswerToken, Piece, StreamedAnswer, spelled
 from mars_runtime.serving.errors import ApiError, api_error
 from mars_runtime.serving.requests import AnswerBody, ChatBody
-from mars_runtime.serving.speculation import speculative_decoding
 from mars_runtime.text import Tokenizer
 
 Json = dict[str, Any]
@@ -296,3 +297,30 @@ def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
 def _log(share: float) -> float:
     """Return the logarithm of a probability, kept finite because JSON has no infinity."""
     return math.log(max(share, 1e-45))
+
+
+def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
+    """Count over the forward passes that verified drafts, as vLLM does with
+    ``--per-request-spec-decode-metrics detailed``; None if no method drafts.
+    """
+    methods = [step.settings.facts for step, _ in folds.row_steps(events)]
+    if all(method.is_alone or method.is_reference for method in methods):
+        return None
+    judged = list(folds.drafting(events))
+    drafted = [num_drafted for num_drafted, _ in judged]
+    accepted = [num_accepted for _, num_accepted in judged]
+    histogram = [accepted.count(number) for number in range(max(drafted, default=0) + 1)]
+    at_least = list(accumulate(reversed(histogram)))[::-1]
+    num_steps = len(judged)
+    return {
+        "mean_acceptance_length": 1 + sum(accepted) / max(1, num_steps),
+        "draft_acceptance_rate": sum(accepted) / max(1, sum(drafted)),
+        "acceptance_histogram": histogram,
+        "num_spec_steps": num_steps,
+        "num_accepted_draft_tokens": sum(accepted),
+        "num_draft_tokens": sum(drafted),
+        "num_spec_tokens": len(histogram) - 1,
+        "per_position_acceptance_rates": [number / num_steps for number in at_least[1:]],
+        "per_step_accepted": accepted,
+        "per_step_drafted": drafted,
+    }

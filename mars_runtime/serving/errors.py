@@ -19,14 +19,7 @@ from mars_runtime.text import TextError
 BUSY_SECONDS, DEAD_SECONDS = 1, 10
 """When a client should retry if the queue is full, or if an engine has died."""
 FAULT = "An error on the server interrupted this request. Send it again, or change it."
-KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-    500: "server_error",
-    503: "server_error",
-}
+KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 log = logging.getLogger(__name__)
 
 
@@ -50,7 +43,8 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        kind = KINDS.get(self.status, KINDS[400])
+        default = "invalid_request_error" if self.status < 500 else "server_error"
+        kind = KINDS.get(self.status, default)
         error = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
         return {"error": error}
 

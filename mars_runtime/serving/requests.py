@@ -60,22 +60,15 @@ HARMLESS = (
 """Fields that are accepted with any value, because they change no answer."""
 Neutral = Mapping[str, tuple[Any, ...]]
 NEUTRAL: Neutral = {
-    "tools": ([],),
-    "functions": ([],),
-    "tool_choice": ("none", "auto"),
-    "function_call": ("none", "auto"),
+    **dict.fromkeys(("tools", "functions"), ([],)),
+    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
+    **dict.fromkeys(("use_beam_search", "include_stop_str_in_output"), (False,)),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), (True,)),
+    **dict.fromkeys(("length_penalty", "typical_p"), (1,)),
+    **dict.fromkeys(("xtc_probability", "dry_multiplier", "mirostat"), (0,)),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "verbosity": ("medium",),
-    "use_beam_search": (False,),
-    "length_penalty": (1,),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "typical_p": (1,),
-    "xtc_probability": (0,),
-    "dry_multiplier": (0,),
-    "mirostat": (0,),
 }
 """Unsupported fields that clients send by default, with their values that change nothing."""
 

@@ -15,7 +15,7 @@ from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.runs.folds import drafting
 from mars_runtime.serving.answer import StopCutter, StreamedAnswer, spelled
-from mars_runtime.serving.speculation import speculative_decoding
+from mars_runtime.serving.choices import speculative_decoding
 from mars_runtime.settings import DecodeSettings
 from tests.scripted_text import write_tokenizer
 
