@@ -48,8 +48,7 @@ class StreamedAnswer:
         self.num_tokens = 0
         self._detokenizer = Detokenizer(tokenizer.token_bytes)
         self._cutter = StopCutter(tuple(stops))
-        self._stop_ids = stop_ids
-        self._eos_ids = tokenizer.eos_ids
+        self._stop_ids, self._eos_ids = stop_ids, tokenizer.eos_ids
         self._min_tokens = min_tokens
         self._has_stop_token = False
         self._length = self._num_shown = 0  # numbers of characters decoded and returned
@@ -132,8 +131,7 @@ class StopCutter:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(sorted(stops))
         self._longest = max(map(len, stops), default=1)
-        self._held = ""
-        self.is_cut = False
+        self._held, self.is_cut = "", False
 
     def push(self, text: str) -> str:
         """Add text; return the text that can no longer be part of a stop string."""

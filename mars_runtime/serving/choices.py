@@ -198,11 +198,7 @@ class Envelope:
         return {**head, "model": self._body.model, "choices": choices}
 
     def _choice(
-        self,
-        choice: Choice,
-        shown: Json,
-        tokens: Sequence[AnswerToken],
-        finish_reason: str | None,
+        self, choice: Choice, shown: Json, tokens: Sequence[AnswerToken], finish_reason: str | None
     ) -> Json:
         most = self._body.num_runners_up
         logprobs = None
@@ -295,8 +291,7 @@ def _best(token: AnswerToken, most: int) -> list[tuple[int, float]]:
 
 
 def _log(share: float) -> float:
-    """Return the logarithm of a probability, kept finite because JSON has no infinity."""
-    return math.log(max(share, 1e-45))
+    return math.log(max(share, 1e-45))  # JSON has no infinity
 
 
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:

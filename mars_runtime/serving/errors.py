@@ -16,8 +16,7 @@ from mars_runtime.engine.request import RequestError
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
-BUSY_SECONDS, DEAD_SECONDS = 1, 10
-"""When a client should retry if the queue is full, or if an engine has died."""
+BUSY_SECONDS, DEAD_SECONDS = 1, 10  # after which a client should retry
 FAULT = "An error on the server interrupted this request. Send it again, or change it."
 KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 log = logging.getLogger(__name__)
@@ -75,8 +74,7 @@ class Faults:
     """
 
     def __init__(self, app: ASGIApp, respond: Callable[[ApiError], Response]) -> None:
-        self._app = app
-        self._respond = respond
+        self._app, self._respond = app, respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_begun = scope["type"] != "http"

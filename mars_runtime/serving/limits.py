@@ -46,8 +46,7 @@ class AddressCounter:
         elsewhere: Callable[[str], int] = lambda address: 0,
     ) -> None:
         self.most = most or sys.maxsize
-        self._whole = whole
-        self._elsewhere = elsewhere
+        self._whole, self._elsewhere = whole, elsewhere
         self._taken: Counter[str] = Counter()
 
     def take(self, address: str, number: int = 1) -> int:
@@ -69,8 +68,7 @@ class BodyLimit:
     def __init__(
         self, app: ASGIApp, max_bytes: int, elsewhere: Mapping[str, int] | None = None
     ) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
+        self._app, self._max_bytes = app, max_bytes
         self._elsewhere = elsewhere or {}
         largest = max(max_bytes, *self._elsewhere.values(), MIN_SHARE)
         self._bodies = AddressCounter(MAX_BODIES)
@@ -136,8 +134,7 @@ class Proxies:
     """
 
     def __init__(self, app: ASGIApp, number: int) -> None:
-        self._app = app
-        self._number = number
+        self._app, self._number = app, number
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._number and scope["type"] == "http":

@@ -23,8 +23,8 @@ from mars_runtime.engine.run import Run
 from mars_runtime.runs.annotations import step_drafting
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
 
+# Reasons why a run ended, under vLLM's names.
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
-"""Reason why a run ended -> vLLM's name for it."""
 LABEL = "model_name"
 SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 LONG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320)

@@ -16,7 +16,6 @@ from mars_runtime.text import Tokenizer
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
-LOADING_SECONDS = 5
 FAILED = "The checkpoint could not be loaded. See the log of the server."
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ def unknown(names: Sequence[str]) -> ApiError:
 
 
 def not_ready(sentence: str) -> ApiError:
-    return ApiError(503, sentence, retry_after=LOADING_SECONDS)
+    return ApiError(503, sentence, retry_after=5)
 
 
 class SingleModel:
@@ -68,8 +67,7 @@ class SingleModel:
         self.names: Sequence[str] = (name,)
         self._bring = bring
         self._model: EngineModel | None = None
-        self.failure = ""
-        self._is_closed = False
+        self.failure, self._is_closed = "", False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._load, name=f"load {name}", daemon=True)
         self._thread.start()

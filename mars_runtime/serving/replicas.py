@@ -36,8 +36,7 @@ from mars_runtime.serving.server import (
 
 APP = "mars"
 NUM_CHECKS = 4  # requests that a replica accepts in addition to runs
-GRACE_SECONDS = 15.0
-HEALTH_SECONDS = 2.0
+GRACE_SECONDS, HEALTH_SECONDS = 15.0, 2.0
 START_SECONDS = 60.0  # time for a proxy to start; Ray's default, 5, is too short on a busy machine
 NO_RAY = "Ray is not installed here. Run pip install -r requirements-serve.txt."
 NOT_STARTED = "The replicas did not start. See the logs of Ray."

@@ -118,10 +118,9 @@ StopIds = Annotated[
     list[Annotated[int, Field(ge=0, le=MAX_INT)]],
     Field(max_length=MAX_STOPS, description="ids of tokens that end the answer"),
 ]
-Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 _TYPES = {
     **get_type_hints(DecodeSettings, include_extras=True),
-    "seed": Seed,
+    "seed": Annotated[int, Field(ge=-(2**63), le=2**63 - 1)],
     "logit_bias": Annotated[
         LogitBias, BeforeValidator(as_logit_bias, json_schema_input_type=dict[str, float])
     ],
