@@ -26,7 +26,6 @@ SHARE = 0.01  # upper bound on the share of the time spent on masks that do not 
 EXPLORED = 2  # number of masks fed then
 MANY_MASKED = 0.15  # a run with masks in fewer of its passes says why
 LEAST_CHANCE = 0.1  # a group of masks after a less likely token is never worth its cost
-LEAST_GAIN = 0.02  # smallest value of one more mask, in tokens
 FLOOR = 0.04  # drafts with a lower acceptance probability are never worth their cost
 MEMORY = 0.97  # decay of the acceptance averages at each new observation
 GUESS_WEIGHT = 4.0  # number of observations that a prior probability counts as
@@ -212,7 +211,7 @@ class Drafter:
         worths, least = {}, 0.0
         for number, worth in enumerate(self._worths, 1):
             if worth > least:
-                worths[number], least = worth, worth + LEAST_GAIN
+                worths[number] = least = worth
         return combinations(start, chances, worths, may_branch=settings.mask_layout == "every")
 
     def _unverified(self, start: int, curve: Curve) -> list[Offer]:
