@@ -41,7 +41,6 @@ def test_law_1_on_random_weights(tmp_path: Path, is_tied: bool) -> None:
     check_law_1(random, word_prompts(random, 30), 24)
 
 
-@pytest.mark.usefixtures("each_forward")
 @pytest.mark.parametrize("dtype", ["fp32", "int8", "int4"])
 def test_law_3_exact_methods_write_what_ar_writes(
     folder: Path, exact: Checkpoint, dtype: str
@@ -54,7 +53,6 @@ def test_law_3_exact_methods_write_what_ar_writes(
         check_law_3(checkpoint, prompts[:2], 24, way, exact, **CHANGES["drawn with all"])
 
 
-@pytest.mark.usefixtures("each_forward")
 def test_law_2_cached_equals_full_recomputation(exact: Checkpoint) -> None:
     prompts = word_prompts(exact, 3, seed=5)
     settings = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=20)
