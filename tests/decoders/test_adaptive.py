@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, steps_of, tokens_of
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers import Ids, ScriptedModel, counting, peaked, steps_of
 
 from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.errors import DecodeError
 from mars_runtime.runs.events import Step
 from mars_runtime.settings import DecodeSettings
-from tests.methods import decode_as
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
@@ -55,32 +52,6 @@ def test_where_nothing_is_foreseen_it_costs_less_than_five_percent(settings, cur
     assert sum(CURVES[curve][width - 1] for width in widths) < 1.05 * 400
 
 
-@pytest.mark.parametrize("settings", [AUTO, LOSSLESS], ids=["unverified", "lossless"])
-def test_a_text_that_becomes_foreseeable_is_noticed(settings: DecodeSettings) -> None:
-    def late(prefix: tuple[int, ...]) -> list[float]:
-        return (counting if len(prefix) > 150 else blind)(prefix)
-
-    steps = twice(late, replace(settings, max_new_tokens=400), "gentle")
-    sizes = [len(step.rows[0].accepted) for step in steps]
-    assert sum(sizes[30:100]) < 75
-    assert min(sizes[-6:-1]) >= DEPTH - 3
-
-
-def test_past_a_cliff_it_goes_only_to_probe() -> None:
-    def one_ahead(prefix: tuple[int, ...]) -> list[float]:
-        return (blind if prefix[-2:] == (1, 1) else counting)(prefix)
-
-    steps = twice(one_ahead, AUTO, "cliff")
-    assert sum(step.rows[0].num_fed <= 3 for step in steps) > 0.9 * len(steps)
-    assert len(steps) < 0.6 * 200
-
-
-def test_a_model_that_foresees_nothing_is_never_asked() -> None:
-    known = ForwardCosts(1, {1: (1.0,)})
-    events = decode(ScriptedModel(counting), IDS, [[3, 4]], lambda: AUTO, known)
-    assert {step.num_fed for step in steps_of(events)} == {1}
-
-
 @pytest.mark.parametrize("settings", [AUTO, LOSSLESS])
 def test_the_step_says_which_b_was_in_force(settings: DecodeSettings) -> None:
     steps = steps_of(auto(counting, [[3, 4]], settings, "gentle"))
@@ -90,21 +61,6 @@ def test_the_step_says_which_b_was_in_force(settings: DecodeSettings) -> None:
         assert len(step.proposals) == fed + step.block_size
         assert step.num_fed == step.num_pending + step.block_size - 1
         assert step.settings.block_size == "auto"
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    curve=st.sampled_from(sorted(CURVES)),
-    tau=st.sampled_from([0.0, 0.5, 0.9]),
-    num_rows=st.integers(1, 3),
-)
-def test_law_3_holds_for_any_b(seed: int, curve: str, tau: float, num_rows: int) -> None:
-    script = foresight_script(seed)
-    prompts = [[3 + row, 4] for row in range(num_rows)]
-    settings = replace(LOSSLESS, tau=tau, max_new_tokens=30)
-    plain = list(decode_as("ar", ScriptedModel(script), Ids(), prompts, lambda: settings))
-    actual = auto(script, prompts, settings, curve, Ids())
-    assert tokens_of(actual, num_rows) == tokens_of(plain, num_rows)
 
 
 def test_rows_with_a_number_keep_it_next_to_rows_without() -> None:

@@ -73,20 +73,6 @@ def test_a_model_is_freed_at_once_after_its_runs() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize(("more", "drafts"), [(0.02, True), (1.0, False)])
-def test_a_batch_whose_b_is_left_to_be_chosen_drafts_what_pays(more: float, drafts: bool) -> None:
-    """All rows alike by what forwards of so many rows cost; lossless, so the text is AR's."""
-    model = ScriptedModel(foresight_script(5))
-    costs = ForwardCosts(8, {5: tuple(1 + more * place for place in range(16))})
-    auto = DecodeSettings(tau=0.0, block_size="auto", lossless=True, max_new_tokens=40)
-    prompts = [list(prompt) for prompt in PROMPTS]
-
-    plain = list(decode_as("ar", model, IDS, prompts, lambda: auto))
-    mars = list(decode(model, IDS, prompts, lambda: auto, costs))
-    assert tokens_of(mars, 5) == tokens_of(plain, 5)
-    assert (len(mars) < 0.9 * len(plain)) == drafts
-
-
 @pytest.mark.parametrize("more", [0.02, 0.3, 1.0])
 @pytest.mark.parametrize("mask_layout", ["last", "every"])
 def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, mask_layout: MaskLayout) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, tokens_of
@@ -62,33 +61,6 @@ def test_checks_are_what_ar_chooses_at_the_same_prefix(
             assert token == chosen_by_ar(script, prefix, settings)
             assert 0 < probability <= 1
         tokens += step.accepted
-
-
-def test_the_probability_is_that_of_the_plain_distribution() -> None:
-    """As for a runner-up: temperature 1, with any metric of the run."""
-
-    def script(prefix: tuple[int, ...]) -> list[float]:
-        return peaked(5, 4.0 if 1 in prefix else 2.0)
-
-    settings = replace(BOLD, metric="margin", tau=0.0, block_size=3, max_new_tokens=7)
-    steps = list(checked_steps(script, [3], settings))
-    allowed = [logit for token, logit in enumerate(peaked(5, 2.0)) if 2 <= token < 16]
-    expected = math.exp(2.05) / sum(map(math.exp, allowed))
-    assert [len(step.checks) for step in steps] == [0, 2, 2]
-    for token, probability in steps[1].checks:
-        assert token == 5
-        assert probability == pytest.approx(expected, rel=1e-6)
-
-
-def test_tokens_taken_unseen_are_checked_when_the_next_step_is_another_method() -> None:
-    script = foresight_script(1, eos_share=0.0)
-    for then in (replace(BOLD, method="ar"), replace(BOLD, lossless=True)):
-        current = SimpleNamespace(settings=replace(BOLD, tau=0.0))
-        collected = []
-        for step in checked_steps(script, [4], None, lambda current=current: current.settings):
-            collected.append(len(step.checks))
-            current.settings = then
-        assert collected[:3] == [0, BOLD.block_size - 1, 0]
 
 
 def test_events_are_the_same_with_and_without_and_only_the_asked_rows_have_checks() -> None:

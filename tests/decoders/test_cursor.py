@@ -14,7 +14,6 @@ from helpers import (
     ScriptedModel,
     counting,
     foresight_script,
-    peaked,
     steps_of,
     tokens_of,
 )
@@ -35,7 +34,6 @@ from mars_runtime.settings import (
     TAU_POLICIES,
     DecodeSettings,
 )
-from tests.methods import decode_as
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
@@ -75,13 +73,6 @@ def test_every_emitted_token_comes_from_a_step() -> None:
     assert [step.stop for step in steps] == ["block", "limit"]
 
 
-def test_prompts_may_have_one_token_or_many_chunks_of_them() -> None:
-    assert run(counting, [[3]], COUNT)[0] == Prefill(0, cache_bytes=1 + 8 + MAX_FED)
-    model = ScriptedModel(counting, max_positions=4000)
-    prompt = [3 + i % 13 for i in range(1300)]
-    assert tokens_of(decode(model, IDS, [prompt], lambda: COUNT))[0][0] == 3 + 1300 % 13
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("block_size", [1, 2, 5, 16])
 def test_the_limit_is_met_exactly_and_nothing_is_fed_in_vain(block_size: int, way: str) -> None:
@@ -105,25 +96,6 @@ def test_nothing_comes_after_eos_at_any_position(place: int, way: str) -> None:
     assert tokens_of(events) == [list(range(5, 5 + place))]
     assert steps_of(events)[-1].stop == "eos"
     assert all(step.drafts[:-1].count(4 + place) == 0 for step in steps_of(events))
-
-
-def test_ar_is_a_method_and_not_a_threshold_of_one() -> None:
-    certain = replace(COUNT, tau=1.0)
-    assert len(steps_of(run(counting, [[3]], certain))) == 2  # fp32 rounds to exactly 1.0
-    steps = steps_of(decode_as("ar", ScriptedModel(counting), IDS, [[3]], lambda: certain))
-    assert [step.num_fed for step in steps] == [1] * 8
-    assert {step.settings.method for step in steps} == {"ar"}
-
-
-def test_pad_in_the_prompt_is_a_token_like_any_other() -> None:
-    seen: list[tuple[int, ...]] = []
-
-    def script(prefix: tuple[int, ...]) -> list[float]:
-        seen.append(prefix)
-        return peaked(5)
-
-    run(script, [[0, 4, 0, 6]], replace(COUNT, max_new_tokens=1))
-    assert seen == [(0, 4, 0, 6)]
 
 
 def test_nan_is_a_sentence_and_names_the_rows_and_the_rest_goes_on() -> None:

@@ -117,18 +117,6 @@ def test_a_text_that_changes_is_noticed() -> None:
     assert 600 / cost > 0.95
 
 
-def test_groups_are_worth_more_than_one_group() -> None:
-    curve = Curve(CURVES["flat"])
-    costs = {
-        mask_layout: write(
-            *(Drafter(MOST_MASKS), Text(MATHS), curve, 1500),
-            replace(AUTO, mask_layout=mask_layout),
-        )[0]
-        for mask_layout in MASK_LAYOUTS
-    }
-    assert costs["every"] < costs["last"]
-
-
 def drafting(num_drafts: int) -> Drafter:
     """A row with so many drafts that are likely to be right."""
     drafter = Drafter(0)
@@ -193,17 +181,6 @@ def test_where_the_text_repeats_itself_masks_are_left_out() -> None:
     assert sum(len(step.accepted) for step in late) / len(late) > 8
     assert all(step.looked_up for step in late[:-1])
     assert sum(step.num_fed - step.num_pending for step in late) < len(late)
-
-
-def test_the_step_says_what_was_fed() -> None:
-    script = foresight_script(1, eos_share=0.0)
-    steps = steps_of(decode(ScriptedModel(script), IDS, [[3]], lambda: AUTO, costs("flat")))
-    assert any(step.groups for step in steps)
-    for step in steps:
-        assert step.settings is AUTO
-        sizes = step.groups or (step.num_fed - step.num_pending,)
-        assert step.num_fed == step.num_pending + sum(sizes)
-        assert step.block_size == max(sizes) + 1
 
 
 def test_rows_of_a_batch_choose_for_themselves() -> None:

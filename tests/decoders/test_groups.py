@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from helpers import Ids, ScriptedModel, counting, foresight_script, steps_of, tokens_of
+from helpers import Ids, ScriptedModel, counting, foresight_script, steps_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,6 @@ from tests.slow_twin import looked_up
 pytestmark = pytest.mark.usefixtures("each_forward")
 
 IDS = Ids()
-NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
 BOLD = DecodeSettings(tau=0.0, block_size=3, lossless=True, mask_layout="every", max_new_tokens=40)
 
 
@@ -108,33 +107,6 @@ def test_the_longer_of_two_proposals_is_drafted_and_named() -> None:
     # One token that occurred before promises less than two masks.
     steps = steps_of(run(counting, [[4, 7, 3]], settings))
     assert (steps[0].looked_up, steps[0].drafts) == ((), (5, 6))
-
-
-def test_lookup_needs_no_mask_token() -> None:
-    script, prompts = foresight_script(3, eos_share=0.0), [[3, 4, 5, 3, 4], [6, 7]]
-    settings = replace(BOLD, lookup=True, block_size=8)
-    for item in (script, counting):
-        plain = tokens_of(run(item, prompts, replace(settings, method="ar"), NO_MASK), 2)
-        assert tokens_of(run(item, prompts, settings, NO_MASK), 2) == plain
-        slow = slow_twin.decode(ScriptedModel(item), NO_MASK, prompts, lambda: settings)
-        assert tokens_of(slow, 2) == plain
-    steps = steps_of(run(counting, [list(range(3, 16))], settings, NO_MASK))
-    assert len(steps) < 12
-    assert all(step.num_fed == step.num_pending for step in steps)
-
-
-def found(text: list[int], at_most: int = 5) -> tuple[list[int], int]:
-    lookup = Lookup()
-    lookup.extend(text)
-    return lookup.following(at_most)
-
-
-def test_by_hand() -> None:
-    assert found([]) == found([7]) == found([7, 8]) == found([7, 8, 9]) == ([], 0)
-    assert found([7, 8, 9, 7], 2) == ([8, 9], 1)
-    assert found([1, 7, 8, 3, 4, 5, 6, 9, 7, 8], 3) == ([3, 4, 5], 2)
-    assert found([1, 7, 8, 3, 7, 8, 4, 2, 7, 8], 2) == ([4, 2], 2)  # the latest occurrence
-    assert found([6, 7, 8, 3, 7, 8, 4, 6, 7, 8], 1) == ([3], 3)  # the longer match is older
 
 
 @given(

@@ -12,14 +12,10 @@ import pytest
 from helpers import KEPT_BLOCK, Ids, ScriptedModel, foresight_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_checkpoints import word_prompts
 
-from mars_runtime.cache import BLOCK
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.prefix_cache import BlockPrefixCache, PrefixHit
-from mars_runtime.engine.memory import slot_bytes
 from mars_runtime.errors import DecodeError
-from mars_runtime.model.load import Checkpoint
 from mars_runtime.runs.events import RowStep
 from mars_runtime.settings import MASK_LAYOUTS, METRICS, DecodeSettings
 
@@ -155,19 +151,3 @@ def test_a_store_that_cannot_copy_lets_the_row_go(caplog: pytest.LogCaptureFixtu
     assert batch.add(1, [3] * 9, lambda: PLAIN) == 8
     assert "MemoryError" in caplog.text
     assert "words" not in caplog.text
-
-
-def test_a_dense_model_writes_the_same_behind_a_kept_prefix(foreseeing: Checkpoint) -> None:
-    """As on a GPU. In fp32 the last bits that a kept block may change decide nothing here."""
-    model, ids = foreseeing.model, foreseeing.tokenizer
-    prompt = word_prompts(foreseeing, 1, seed=3)[0] * 6
-    store = BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), 2**24)
-    batch = CursorBatch(model, ids, 1, len(prompt) + 20, prefix_cache=store)
-    run_settings = DecodeSettings(lossless=True, tau=0.0, block_size=4, max_new_tokens=16)
-    answers = []
-    for number in range(2):
-        batch.add(number, prompt, lambda: run_settings)
-        answers.append(([step.accepted for step in finish(batch, number)], store.num_bytes))
-    assert answers[0] == answers[1]
-    batch.add(2, prompt, lambda: run_settings)
-    assert batch.num_reused(2) == (len(prompt) - 1) // BLOCK * BLOCK > 0

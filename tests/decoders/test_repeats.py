@@ -34,14 +34,6 @@ def circling(prefix: tuple[int, ...]) -> list[float]:
     return peaked(3 + at if at < 10 else 3 + at % PERIOD)
 
 
-def stuttering(prefix: tuple[int, ...]) -> list[float]:
-    """A text without repetition, with masks that always predict 7 confidently."""
-    if prefix[-1] == IDS.mask_id:
-        return peaked(7)
-    at = len(prefix) - len(PROMPT)
-    return peaked(5 if at % 16 == 0 else 3 + (at * at + at // 7) % 11)
-
-
 def run(script: Script, settings: DecodeSettings, prompt: Sequence[int] = PROMPT) -> list[Event]:
     draft = models_of(DraftModel(ScriptedModel(circling), IDS, 4))
     return list(
@@ -88,16 +80,6 @@ def test_rows_of_a_batch_stop_each_for_itself() -> None:
     for row, prompt in enumerate(prompts):
         assert tokens_of(events, 2)[row] == tokens_of(run(circling, ON, prompt))[0]
         assert steps_of(events, row)[-1].stop == "repeats"
-
-
-def test_an_unverified_lane_stops_where_its_own_text_loops() -> None:
-    bold = replace(ON, method="mars", tau=0.0, block_size=16)
-    assert steps_of(run(stuttering, ON))[-1].stop == "limit"
-    events = run(stuttering, bold)
-    tokens = tokens_of(events)[0]
-    actual = find_loop(tokens)
-    assert actual.end == len(tokens)
-    assert steps_of(events)[-1].stop == "repeats"
 
 
 def test_the_limit_and_the_end_of_the_text_come_first_where_they_do() -> None:

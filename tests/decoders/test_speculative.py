@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
-from mars_runtime.decoders.plan import NO_DRAFT
 from mars_runtime.errors import DecodeError
 from mars_runtime.settings import MASK_LAYOUTS, MASKED, DecodeSettings
 
@@ -67,13 +66,6 @@ def test_a_draft_with_masks_drafts_several_tokens_per_forward_of_its_own() -> No
     assert few[0].num_draft_forwards == 3  # two at a time
 
 
-def test_the_draft_goes_on_behind_what_the_masks_of_the_target_propose() -> None:
-    settings = replace(AR_ENDS, masked="target", block_size=4)
-    step = steps_of(run(counting, settings))[0]
-    assert (step.num_drafted, step.guessed) == (3, (9,))
-    assert step.drafts == (6, 7, 8, 9)
-
-
 @settings(max_examples=40)
 @given(
     seeds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
@@ -93,19 +85,6 @@ def test_the_text_is_ars_for_any_drafter(
     target, draft = (foresight_script(seed) for seed in seeds)
     wanted = tokens_of(decode(ScriptedModel(target), IDS, prompts, lambda: plain), 3)
     assert tokens_of(run(target, speculative, prompts, draft), 3) == wanted
-
-
-def test_rows_draft_in_the_same_forwards_of_the_draft() -> None:
-    drafter = ScriptedModel(counting)
-    speculation = DraftModels(lambda name: DraftModel(drafter, IDS, 1), 8)
-    prompts = [[3, 4], [7, 8, 9]]
-    events = list(
-        decode(ScriptedModel(counting), IDS, prompts, lambda: AR_ENDS, draft_models=speculation)
-    )
-    assert [len(row) for row in tokens_of(events, 2)] == [12, 12]
-    shared = [fed for fed in drafter.forwards if len(fed) == 2]
-    alone = sum(step.num_draft_forwards for step in steps_of(events, 0))
-    assert len(shared) == alone
 
 
 def test_a_draft_that_fails_leaves_every_row_as_it_was() -> None:
@@ -156,14 +135,6 @@ def test_a_threshold_by_agreement_learns_nothing_from_a_step_that_failed() -> No
         thresholds.append(actual)
     assert thresholds[0] == thresholds[1]
     assert thresholds[0][0] < thresholds[0][1] < thresholds[0][2]
-
-
-def test_without_a_draft_model_the_row_is_refused_in_a_sentence() -> None:
-    batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32)
-    batch.add(3, [3, 4], lambda: AR_ENDS)
-    with pytest.raises(DecodeError) as caught:
-        batch.step()
-    assert (str(caught.value), caught.value.rows) == (NO_DRAFT, (3,))
 
 
 def test_a_draft_that_cannot_be_had_ends_its_own_row_alone() -> None:

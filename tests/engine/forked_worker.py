@@ -101,15 +101,12 @@ def _serve(pipe: Connection, stop: Any, decode: Decode) -> None:
 
 
 class ForkedWorkers:
-    """Fork ``num`` processes; each call gets one that is alive and idle, or waits for one.
-    is_fresh: use one that was never used, as on a device that was lent to others in between.
-    """
+    """Fork ``num`` processes; each call gets one that is alive and idle, or waits for one."""
 
-    def __init__(self, decode: Decode, num: int = 3, is_fresh: bool = False) -> None:
+    def __init__(self, decode: Decode, num: int = 3) -> None:
         self.all = [ForkedWorker(decode) for _ in range(num)]
         self.busy: list[ForkedWorker] = []
         self._idle = list(self.all)
-        self._is_fresh = is_fresh
         self._changed = threading.Condition()
 
     def lease(self, call: Call) -> Generator[News, None, None]:
@@ -126,7 +123,7 @@ class ForkedWorkers:
         finally:
             with self._changed:
                 self.busy.remove(worker)
-                self._idle.insert(len(self._idle) if self._is_fresh else 0, worker)
+                self._idle.insert(0, worker)
                 self._changed.notify()
 
     def end(self) -> None:

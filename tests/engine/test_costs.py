@@ -128,10 +128,6 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return load_checkpoint(str(folder), device="cpu")
 
 
-def test_a_twin_says_so_and_is_fed_no_masks_as_mars(twin: Checkpoint) -> None:
-    assert (twin.diffusion_size, twin.block_size) == (8, 1)
-
-
 def test_a_run_by_itself_and_in_company_is_the_decoder(twin: Checkpoint) -> None:
     ids = twin.tokenizer.encode_prompt("Count 12 foxes")
     wanted = folds.accepted_tokens(

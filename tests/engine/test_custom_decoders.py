@@ -17,17 +17,13 @@ from torch import Tensor
 from mars_runtime.engine import Engine, Request, RequestError, Run
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.model.load import Checkpoint, Drafts, load_checkpoint
-from mars_runtime.model.registry import REGISTRY
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step, Stop
 from mars_runtime.runs.folds import row_steps
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import (
-    FOREVER,
     Script,
     Settings,
-    eventually,
-    last,
     request,
     scripted_step,
     steps,
@@ -57,27 +53,6 @@ def test_a_solo_run_has_any_rows_and_ends_when_its_decoder_does(final, reason) -
     assert all(event.seconds > 0 for event in events if not isinstance(event, End))
     end = folds.end(events)
     assert end.reason == reason
-
-
-def test_a_solo_run_is_steered_and_cancelled_like_any_other() -> None:
-    with Engine(Script()) as engine:
-        stops: list[list[Stop]] = [["block", "block"]] * FOREVER
-        settings = request().settings
-        run = engine.run_decoder(lambda *parts: decoder_steps(parts[2], stops), settings, pace=20.0)
-        assert eventually(lambda: len(steps(run)) > 0)
-        run.settings = replace(settings, tau=0.25)
-        run.pace = 0.0
-        assert eventually(lambda: steps(run)[-1].rows[1].settings.tau == 0.25)
-        run.cancel()
-        assert run.wait(120)
-        assert last(run) == End("cancelled")
-        late = engine.run_decoder(
-            lambda *parts: decoder_steps(parts[2], stops), settings, deadline=0.01
-        )
-        assert late.wait(120)
-        assert folds.end(late.events_since(0)) == End(
-            "deadline", "The time limit of 0.01 s was reached."
-        )
 
 
 SECONDS = 0.05
@@ -121,7 +96,6 @@ def test_checks_come_with_the_step_and_stay_out_of_its_time() -> None:
         assert min(seconds for step, seconds in ours if step.checks) < SECONDS
 
 
-AR = DecodeSettings("ar", max_new_tokens=24)
 SPECULATIVE = DecodeSettings("speculative", draft="ar-tiny", max_new_tokens=24)
 
 
@@ -134,23 +108,6 @@ def checkpoint() -> Checkpoint:
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = write_checkpoint(tmp_path_factory.mktemp("random"))
     return load_checkpoint(str(folder), device="cpu")
-
-
-def test_runs_share_forwards_and_each_writes_ar(checkpoint: Checkpoint) -> None:
-    asks = ["Tom has 5 apples and eats 2.", "Write a function that adds two numbers."]
-    kinds = [AR, SPECULATIVE, replace(SPECULATIVE, draft="mars-tiny", masked="draft", block_size=8)]
-    prompts = [checkpoint.tokenizer.encode_prompt(ask) for ask in asks]
-    with Engine(checkpoint, max_runs=6) as engine:
-        runs = [engine.submit(Request(ids, kind)) for ids in prompts for kind in kinds]
-        assert all(run.wait(120) for run in runs)
-        race = engine.race([Request(prompts[0], kind) for kind in kinds])
-        assert all(run.wait(120) for run in race)
-    actual = [folds.accepted_tokens(run.events_since(0)) for run in [*runs, *race]]
-    assert actual[0] == actual[1] == actual[2]
-    assert actual[3] == actual[4] == actual[5]
-    assert actual[6] == actual[7] == actual[8] == actual[0]
-    steps = race[1].events_since(0)
-    assert folds.num_draft_forwards(steps) > folds.num_forwards(steps) > 1
 
 
 def test_refusals_are_one_sentence(checkpoint: Checkpoint, stranger: Checkpoint) -> None:
@@ -185,9 +142,3 @@ def test_a_draft_with_less_room_than_its_target_is_asked_for_no_more(tmp_path: P
     backend.check(Request(ids, DecodeSettings("speculative", max_new_tokens=20)))
     with pytest.raises(RequestError, match="The draft model supports 64 tokens"):
         backend.check(Request(ids, DecodeSettings("speculative", max_new_tokens=200)))
-
-
-def test_every_default_draft_is_in_the_registry() -> None:
-    lines = json.loads(REGISTRY.read_text())
-    names = {line["name"] for line in lines}
-    assert {line["draft"] for line in lines if "draft" in line} <= names

@@ -15,7 +15,7 @@ from mars_runtime.engine import Engine, EngineError, Request, RequestError
 from mars_runtime.engine.backend import sentence
 from mars_runtime.errors import DecodeError
 from mars_runtime.runs import folds
-from mars_runtime.runs.events import End, Event, Prefill, Step
+from mars_runtime.runs.events import End, Event, Step
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, request, steps
 
@@ -81,21 +81,6 @@ def test_errors_of_this_package_are_shown_as_they_are() -> None:
         assert "memory" in end.message
 
 
-def test_a_decoder_that_stops_too_early_is_an_error() -> None:
-    script = Script()
-    script.decode = lambda requested, settings: iter([Prefill(1)])  # type: ignore[method-assign]
-    with Engine(script) as engine:
-        end = list(engine.race([request(), request()])[0])[-1]
-        assert end.reason == "error"
-
-
-def test_failing_warm_up_does_not_stop_the_service() -> None:
-    script = Script()
-    script.prepare = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
-    with Engine(script) as engine:
-        assert engine.submit(request()).wait(120)
-
-
 def test_who_closes_an_engine_waits_for_no_warm_up() -> None:
     go_on = threading.Event()
     script = Script()
@@ -151,18 +136,6 @@ def test_bad_requests_never_reach_the_worker() -> None:
         for requests in ([], [request()] * 9):
             with pytest.raises(RequestError, match=r"\.$"):
                 engine.race(requests)
-
-
-def test_many_readers_see_the_same_events() -> None:
-    with Engine(Script(seconds={1: 0.001})) as engine:
-        run = engine.submit(request(1, 30))
-        seen: list[list[Event]] = [[] for _ in range(3)]
-        readers = [threading.Thread(target=lambda out=out: out.extend(run)) for out in seen]
-        for reader in readers:
-            reader.start()
-        for reader in readers:
-            reader.join(120)
-    assert [tuple(events) for events in seen] == [run.events_since(0)] * 3
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,9 @@ def test_the_lanes_of_a_race_reuse_the_same(engine, backend, checkpoint) -> None
     assert [prefill(run).num_reused for run in runs] == [96, 96]
     assert backend.fed() == 2 * (len(longer) - 1 - 96)
     assert actual[0] == actual[1] == alone(checkpoint, longer, AR)
+    runs = engine.race([Request(longer, AR), Request(prompt_of(90, 5), AR)])
+    finished(runs)
+    assert [prefill(run).num_reused for run in runs] == [0, 0]
 
 
 def test_what_is_timed_by_itself_or_asks_so_is_read_whole(engine, backend) -> None:
@@ -142,22 +145,6 @@ def test_what_is_timed_by_itself_or_asks_so_is_read_whole(engine, backend) -> No
     again = engine.submit(Request(text, AR))
     finished([again])
     assert prefill(again).num_reused > 0
-
-
-def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(
-    engine: Engine, backend: Counting, checkpoint: Checkpoint
-) -> None:
-    long = prompt_of(700)
-    backend.fails_at = 600  # the second of two parts
-    failed = engine.submit(Request(long, AR))
-    assert failed.wait(120)
-    assert folds.end(failed.events_since(0)).reason == "error"  # type: ignore[union-attr]
-    backend.fails_at = -1
-    stopped = engine.submit(Request(long, AR), pace=50.0)
-    stopped.cancel()
-    assert stopped.wait(120)
-    again = engine.submit(Request(long, LOSSLESS))
-    assert finished([again]) == [alone(checkpoint, long, AR)]
 
 
 def test_what_is_kept_takes_a_share_of_the_memory_and_no_more(checkpoint: Checkpoint) -> None:

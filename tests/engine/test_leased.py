@@ -137,9 +137,8 @@ def test_stop_acts_within_one_forward_and_the_reader_need_not_wait_for_it() -> N
         assert lent.num_forwards.value <= at + 1
 
 
-@pytest.mark.parametrize("is_fresh", [False, True])
-def test_a_process_that_is_killed_costs_its_run_alone(is_fresh: bool) -> None:
-    with setting(is_fresh=is_fresh) as lent:
+def test_a_process_that_is_killed_costs_its_run_alone() -> None:
+    with setting() as lent:
         runs = [lent.engine.submit(request(token, FOREVER)) for token in (1, 2)]
         assert eventually(lambda: all(map(begun, runs)))
         lent.workers.busy[0].kill()
@@ -214,6 +213,19 @@ def test_a_run_ends_before_the_time_that_was_asked_for_does(monkeypatch: Any) ->
         assert end.reason == "deadline"
         assert "fewer tokens" in end.message
         assert begun(run)
+
+
+def test_a_worker_whose_caller_has_gone_stops(lent: Setting) -> None:
+    ended: list[Event] = []
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        for news in lent.workers.lease(call):
+            call.path.unlink(missing_ok=True)
+            ended.extend(event for _, event in news.events if isinstance(event, End))
+            yield news
+
+    assert lent.open(lease).submit(FOREVER_LONG).wait(60)
+    assert eventually(lambda: ended == [End("cancelled")])
 
 
 def test_the_time_that_is_asked_for_follows_prompt_and_answer(lent: Setting) -> None:
@@ -333,7 +345,7 @@ def both(engines: list[BaseEngine], ask: Ask) -> list[list[list[Event]]]:
     return [[untimed(run) for run in ask(engine)] for engine in engines]
 
 
-@pytest.mark.parametrize("settings", [AR, GROUPS, SAMPLED])
+@pytest.mark.parametrize("settings", [GROUPS, SAMPLED])
 def test_a_run_alone_is_the_ordinary_one_to_the_event(engines, prompt, settings) -> None:
     request = Request(prompt, settings, is_checked=True)
     first, other = both(engines, lambda engine: [engine.submit(request, is_alone=True)])

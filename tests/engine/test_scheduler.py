@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence, Sized
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mars_runtime.engine import Engine, EngineBusy
 from mars_runtime.engine.scheduler import MAX_OWNERS, DeviceTurn, FullError, Job, Lane, Scheduler
-from tests.engine.scripted import Script, request
 
 
 def alone(pace: float = 0.0, deadline: float = math.inf, num_lanes: int = 1) -> Job[Lane]:
@@ -34,16 +30,6 @@ def scheduler_of(*jobs: Job[Lane], max_active: int = 9, max_waiting: int = 9) ->
     return scheduler
 
 
-def test_jobs_that_are_ready_share_a_forward_and_one_that_rests_sits_out() -> None:
-    jobs = [shared(), shared(pace=2.0), shared()]
-    scheduler = scheduler_of(*jobs)
-    assert scheduler.next_turn(0.0) == DeviceTurn("step", tuple(job.lanes[0] for job in jobs))
-    for job in jobs:
-        job.spend(job.lanes[0], 3.0, 3.0)
-    assert scheduler.next_turn(3.0) == DeviceTurn("step", (jobs[0].lanes[0], jobs[2].lanes[0]))
-    assert scheduler.next_turn(9.0) == DeviceTurn("step", tuple(job.lanes[0] for job in jobs))
-
-
 def test_prompts_are_read_in_between_and_in_order() -> None:
     decoding, first, second = shared(), shared(is_read=False), shared(is_read=False)
     scheduler = scheduler_of(decoding, first, second)
@@ -57,18 +43,6 @@ def test_prompts_are_read_in_between_and_in_order() -> None:
     for job in (decoding, first):
         scheduler.finish(job, job.lanes[0])
     assert [scheduler.next_turn(0.0) for _ in range(2)] == [DeviceTurn("read", second.lanes)] * 2
-
-
-def test_jobs_alone_and_shared_jobs_are_served_in_order_of_arrival() -> None:
-    """A stream of either kind cannot keep the other waiting for ever."""
-    jobs = [shared(), shared(), alone(), shared(), alone(), alone(), shared()]
-    scheduler = scheduler_of(*jobs)
-    order = []
-    while (turn := scheduler.next_turn(0.0)) is not None:
-        order.append([jobs.index(job) for job in jobs if job.lanes[0] in turn.lanes])
-        for index in order[-1]:
-            scheduler.finish(jobs[index], jobs[index].lanes[0])
-    assert order == [[0, 1], [2], [3], [4], [5], [6]]
 
 
 def test_a_race_steps_the_lane_that_is_behind() -> None:
@@ -91,9 +65,6 @@ def test_no_rest_after_a_prefill() -> None:
     slow.spend(slow.lanes[0], 2.0, 7.0, has_rest=False)
     assert slow.lanes[0].clock == 2.0
     assert scheduler.next_turn(7.0) == DeviceTurn("alone", slow.lanes)
-
-
-NUM_TOKENS = 3
 
 
 def job(owner: str, is_shared: bool = False) -> Job[Lane]:
@@ -132,14 +103,6 @@ def test_no_owner_takes_the_whole_line() -> None:
         scheduler.add(job("c"))
 
 
-def test_those_without_an_owner_share_the_whole_line_in_order_of_arrival() -> None:
-    scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=4)
-    jobs = [job("") for _ in range(5)]
-    for item in jobs:
-        scheduler.add(item)
-    assert [finish_next(scheduler, jobs) for _ in jobs] == [[entry] for entry in jobs]
-
-
 def test_owners_who_have_gone_are_forgotten() -> None:
     scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=2)
     jobs = [job("stays")]
@@ -175,28 +138,6 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
         before += finish_next(scheduler, [*jobs, newcomer])
     most = {owner: sum(item.owner == owner for item in before) for owner in active}
     assert all(count <= max_active for count in most.values())
-
-
-@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "shared"])
-def test_a_second_visitor_waits_for_at_most_one_run_of_the_first(is_alone: bool) -> None:
-    script = Script(start=threading.Event())
-    with Engine(script, max_runs=1, max_waiting=5) as engine:
-
-        def ask(token: int, owner: str) -> None:
-            owned = replace(request(token, NUM_TOKENS), owner=owner)
-            runs.append(engine.submit(owned, is_alone=is_alone))
-
-        runs: list[object] = []
-        for token in range(1, 6):
-            ask(token, "first")
-        with pytest.raises(EngineBusy):
-            ask(6, "first")
-        ask(9, "second")
-        script.start.set()  # type: ignore[union-attr]
-        for run in runs:
-            list(run)  # type: ignore[call-overload]
-    order = [forward[0] for forward in script.forwards][::NUM_TOKENS]
-    assert order == [1, 9, 2, 3, 4, 5]
 
 
 class Machine(RuleBasedStateMachine):
