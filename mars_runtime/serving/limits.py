@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import anyio
@@ -31,6 +31,7 @@ MAX_DRAINED = 64_000_000  # maximum number of bytes of a rejected body that are 
 BODY_SECONDS, MAX_BODY_SECONDS = 10.0, 180.0  # time limit for a body, and what it may grow to
 BODY_RATE = 50_000  # received bytes that extend the time limit for a body by one second
 MAX_WRONG, BLOCKED_SECONDS = 10, 60.0
+_rejected = partial(ApiError, connection="close")
 
 
 class AddressCounter:
@@ -120,10 +121,6 @@ class BodyLimit:
             self._bodies.release(address)
         if num_bytes > max_bytes:
             raise _rejected(413, TOO_LARGE)
-
-
-def _rejected(status: int, sentence: str, retry_after: int = 0) -> ApiError:
-    return ApiError(status, sentence, retry_after=retry_after, connection="close")
 
 
 class Proxies:
