@@ -30,7 +30,7 @@ SAMPLER = ("sampler.first.weight", "sampler.second.weight")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """y = W x + b (a x). a: [rank, in]. b: [out, rank], multiplied by the scale of the update."""
+    """y = W x + b (a x). a: [rank, in]. b: [out, rank], multiplied by the scale."""
 
     a: Tensor
     b: Tensor
@@ -39,8 +39,7 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """mask_embedding: [n, hidden], by index in the group; masks after the first n use the last.
-    layers: the updates of each layer by part; the rows of ``qkv`` and ``gate_up`` are in
-    transformers' order.
+    layers: the updates by part; rows are in transformers' order.
     """
 
     mask_embedding: Tensor
@@ -52,7 +51,7 @@ class Adapter:
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
-        """Load the adapter in ``folder`` for a base with ``config``. Raises CheckpointError."""
+        """Raises CheckpointError."""
         description = read_json(folder / ADAPTER)
         if description.get("format") != FORMAT:
             raise _error(folder, f"does not have format {FORMAT} in {ADAPTER}")
@@ -100,7 +99,7 @@ def _sampler(
 def _updates(
     tensors: dict[str, Tensor], layer: int, config: ModelConfig, folder: Path
 ) -> Iterator[tuple[str, Update]]:
-    """Remove a layer's updates from ``tensors`` and yield them. A part may have no update."""
+    """Remove a layer's updates from ``tensors`` and yield them."""
     for part, (outputs, inputs) in part_shapes(config).items():
         a, b = (tensors.pop(f"layers.{layer}.{part}.{name}", None) for name in "ab")
         if a is None and b is None:
@@ -154,9 +153,7 @@ def _error(folder: Path, fault: str) -> CheckpointError:
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
-    """The masks among N tokens, and the adapter's weights for them.
-
-    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden]. updates: for each layer, (a [in,
+    """gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden]. updates: for each layer, (a [in,
     rank], b [rank, out]) by part.
     """
 
@@ -202,7 +199,7 @@ class MaskAdapter:
         ]
 
     def groups(self, tokens: Tensor) -> Branches:
-        """Return the branches of tokens [R, Q], with each run of consecutive masks as one group."""
+        """Return branches with each run of consecutive masks as one group."""
         slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         is_mask = tokens == self._mask_id
         first = torch.where(is_mask, -1, slots).cummax(1).values + 1
@@ -210,8 +207,8 @@ class MaskAdapter:
         return Branches(slots, first, first)
 
     def find(self, tokens: Tensor, branches: Branches | None) -> MaskRows | None:
-        """Return the masks among tokens [R, Q], or None on a CPU if there are none. On a GPU that
-        check would make the host wait.
+        """Return the masks, or None on a CPU if there are none. On a GPU that check would make the
+        host wait.
         """
         is_mask = tokens == self._mask_id
         if self._is_cpu and not is_mask.any():

@@ -24,12 +24,12 @@ MAX_CACHED_WIDTH = 64  # tokens per row of a cached causal bias; prefill usually
 
 @dataclass(slots=True)
 class Window:
-    """The rotations, cache slots and bias that every layer of one forward pass uses.
+    """What every layer of one forward pass uses.
 
     turn_queries, turn_stored: rotations of queries, complex [R*Q, 1, D/2], and of keys and values,
-    [R*Q, 2*Hkv, D/2] (1 for values). keys, values: per layer, the slots to read, [R, Hkv, T, D].
-    targets: per layer, where to write: the new slots, [R, Q, 2*Hkv, D], if all rows have the same
-    cursor, else all slots, [R*capacity, 2*Hkv, D], to be indexed with ``slot_ids``.
+    [R*Q, 2*Hkv, D/2]. keys, values: per layer, the slots to read, [R, Hkv, T, D]. targets: per
+    layer, the slots to write, [R, Q, 2*Hkv, D], or all slots, [R*capacity, 2*Hkv, D], to be indexed
+    with ``slot_ids``.
     """
 
     num_rows: int
@@ -60,9 +60,7 @@ class Positions:
     def open(
         self, cache: BlockKVCache, num_rows: int, num_queries: int, branches: Branches | None = None
     ) -> Window:
-        """Return the window for the first ``num_rows`` rows. Raises ValueError if the tokens do not
-        fit.
-        """
+        """Raises ValueError if the tokens do not fit."""
         cursors = cache.cursors[:num_rows]
         start, end = min(cursors), max(cursors) + num_queries
         if end > cache.capacity:
@@ -137,8 +135,8 @@ class Positions:
         return bias.repeat_interleave(self._config.group, dim=1).unsqueeze(1)
 
     def _causal(self, num_queries: int, end: int) -> Tensor:
-        """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
-        One table per ``num_queries`` is enough: the last columns of a longer one are the same.
+        """Return the bias [Q * group, end]. One table per ``num_queries`` is enough: the last
+        columns of a longer one are the same.
         """
         is_cached = num_queries <= MAX_CACHED_WIDTH
         bias = self._biases.get(num_queries)
@@ -180,7 +178,7 @@ def _readable(
 
 
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
-    """Write the keys and values of the new tokens into the cache, then compute attention.
+    """Write keys and values into the cache, then compute attention.
 
     projected: [R*Q, (Hq + 2*Hkv) * D], queries and keys in ``rotary_order``. Returns [R*Q, Hq * D],
     with the heads in ``packed_order``.
@@ -210,7 +208,7 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Order a head's features so that i and i + D/2, which are rotated together, are adjacent."""
+    """Order features so that i and i + D/2, which are rotated together, are adjacent."""
     return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
 
 
@@ -220,7 +218,7 @@ def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
 
 
 def frequencies(config: ModelConfig) -> Tensor:
-    """Return the rotary frequencies in radians per position, fp32 [D/2], as in transformers."""
+    """Return radians per position, fp32 [D/2], as in transformers."""
     steps = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     plain = 1.0 / (config.rope_theta**steps)
     scaling = config.rope_scaling

@@ -54,12 +54,10 @@ def build_model(
     mask_id: int | None = None,
     tell: Tell = lambda share: None,
 ) -> Model:
-    """Build a model from its weights, named as in a transformers checkpoint. Raises
+    """weights: named as in transformers. dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is
+    bf16 on CUDA; on a CPU it leaves integer weights unchanged and uses ``dense_dtype`` for others.
+    adapter: acts only on tokens ``mask_id``. tell: called with the share packed so far. Raises
     CheckpointError.
-
-    dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
-    integer weights unchanged and uses ``dense_dtype`` for others. adapter: acts only on tokens
-    ``mask_id``. tell: called with the share of the weights packed so far.
     """
     if dtype in BITS and device.type != "cpu":
         raise CheckpointError(f"The dtype {dtype} needs a CPU: choose bf16 on a GPU.")
@@ -100,7 +98,7 @@ def has_native() -> bool:
 
 
 def why_not_native(config: ModelConfig) -> str | None:
-    """Return why the native forward pass cannot compute this model, as a sentence, or None."""
+    """Return why the native forward pass cannot compute this model, or None."""
     reason = unsupported(config)
     if reason is None:
         try:

@@ -33,7 +33,7 @@ attention reads. Returns the hidden states. The host must not wait for the devic
 
 
 class Bucket(NamedTuple):
-    """The shape of a captured forward pass. context: number of cache slots that attention reads."""
+    """context: number of cache slots that attention reads."""
 
     num_rows: int
     num_tokens: int
@@ -41,11 +41,9 @@ class Bucket(NamedTuple):
 
 
 class GraphRecorder:
-    """Records functions as CUDA graphs on one device.
-
-    All graphs share one memory pool: they never run at the same time, and each copies its result
-    out of the pool. After a failed capture, functions run without graphs, and one warning reports
-    the reason. Raises torch.cuda.OutOfMemoryError.
+    """Records functions as CUDA graphs in one memory pool: they never run at the same time, and
+    each copies its result out of the pool. After a failed capture, functions run without graphs,
+    and one warning reports the reason. Raises torch.cuda.OutOfMemoryError.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -133,10 +131,9 @@ class CapturedForward:
         make_run: Callable[[], Run],
         record: Record,
     ) -> Tensor:
-        """Run a forward pass; record it if it is the first in its bucket.
-
-        tokens: [R, Q], on the host. Returns the hidden states [R, Q, hidden] as a view that the
-        next forward pass on this cache overwrites.
+        """Run a forward pass; record it if it is the first in its bucket. tokens: [R, Q], on the
+        host. Returns states [R, Q, hidden] as a view that the next forward pass on this cache
+        overwrites.
         """
         rows, width = tokens.shape
         self._send(bucket, tokens, cursors, branches)
@@ -164,7 +161,7 @@ class CapturedForward:
         self._numbers[:size].copy_(source[:size], non_blocking=True)
 
     def _fill(self, bucket: Bucket, run: Run) -> None:
-        """The recorded function: run the layers on the inputs in the device buffers."""
+        """The recorded function."""
         cursors, (tokens, *parts) = _split(self._numbers, bucket)
         states = run(tokens, cursors, Branches(*parts), bucket.context)
         self._out(bucket).copy_(states)
@@ -175,8 +172,8 @@ class CapturedForward:
 
 
 def _split(numbers: Tensor, bucket: Bucket) -> tuple[Tensor, Tensor]:
-    """Return two views of an input buffer: the cursors [R], and [5, R, Q]: the token ids, then
-    positions, roots, starts and ends of ``Branches``.
+    """Return views of a buffer: cursors [R], and [5, R, Q]: the token ids, then the parts of
+    ``Branches``.
     """
     rows, width = bucket.num_rows, bucket.num_tokens
     parts = numbers[rows : rows + 5 * rows * width]

@@ -47,7 +47,7 @@ def memory_for(name: str) -> Iterator[None]:
 
 
 def printable(name: str) -> str:
-    """Return a name from an untrusted file, shortened and without control characters."""
+    """Shorten a name from an untrusted file and escape control characters."""
     short = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
     return short if short.isprintable() else repr(short)
 
@@ -64,8 +64,8 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """What the forward pass needs of a configuration. rope_scaling: of Llama 3, or a divisor for
-    each of the head_dim / 2 frequencies, as in GGUF files. qk_norm: of each head, before rotation.
+    """rope_scaling: of Llama 3, or a divisor for each of the head_dim / 2 frequencies, as in GGUF
+    files. qk_norm: of each head, before rotation.
     """
 
     vocab_size: int
@@ -162,8 +162,8 @@ def _reject_unsupported_settings(config: Mapping[str, Any], *, has_bias: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Return the rotary base and the scaling, from ``rope_scaling``, else from ``rope_parameters``,
-    else the base from the top level (transformers 5, ``convert_rope_params_to_dict``).
+    """Return the rotary base and scaling, from ``rope_scaling``, else ``rope_parameters``, else the
+    top level (transformers 5, ``convert_rope_params_to_dict``).
     """
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(rope, Mapping):
@@ -222,7 +222,7 @@ def expected_names(config: ModelConfig) -> set[str]:
 
 
 def differing_names(names: Set[str], config: ModelConfig) -> tuple[str, str] | None:
-    """Return what is wrong with the names of a checkpoint's weights, and the first such name."""
+    """Return what is wrong with the names of weights, and the first such name."""
     expected = expected_names(config)
     for differing, fault in ((expected - names, "missing"), (names - expected, "unknown")):
         if differing:
@@ -253,7 +253,7 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
 
 
 def checked_weight(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
-    """Return the weight ``name``. Raises CheckpointError if it is missing or has a wrong shape."""
+    """Raises CheckpointError if the weight is missing or has a wrong shape."""
     expected = expected_shape(name, config)
     if name not in weights:
         raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")

@@ -35,8 +35,8 @@ _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
-    """Return the safetensors files of ``folder``, sorted by name; decompress them if needed, also a
-    file that is older than its archive. Thread-safe, also for processes. Raises CheckpointError.
+    """Return the safetensors files of ``folder``, sorted; decompress them if needed, also a file
+    that is older than its archive. Thread-safe, also for processes. Raises CheckpointError.
     """
     files = {file.name: file for file in folder.glob(pattern)}
     for archive in folder.glob(pattern + ARCHIVE):
@@ -48,8 +48,8 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
 
 
 def weight_names(folder: Path) -> list[str]:
-    """Return the names of a checkpoint's weight files: ``model.safetensors``, else those that its
-    index names, as ``_get_resolved_checkpoint_files`` of transformers does. Raises CheckpointError.
+    """Return ``model.safetensors``, else the files that its index names, as in transformers
+    (``_get_resolved_checkpoint_files``). Raises CheckpointError.
     """
     index = folder / INDEX
     if is_stored(folder, WEIGHTS):
@@ -89,9 +89,8 @@ def is_stored(folder: Path, pattern: str) -> bool:
 
 
 def gguf_at(path: Path) -> Path | None:
-    """Return the GGUF checkpoint at ``path``, a file or a folder with only one, or None. It is
-    recognised by its first bytes, or by its suffix so that a damaged file is reported as such.
-    Raises CheckpointError if a folder contains several.
+    """Return the GGUF file at ``path`` or in that folder, or None. It is recognised by its first
+    bytes, or by its suffix so that a damaged file is reported. Raises CheckpointError for several.
     """
     if path.is_file():
         return path if path.suffix.lower() == ".gguf" or _has_magic(path) else None
@@ -150,7 +149,7 @@ def _decompressed(archive: Path) -> Path:
 
 
 def _decompress(archive: Path, file: Path) -> None:
-    """Decompress to a temporary file, then rename it, so that no reader sees an incomplete file."""
+    """Write a temporary file, then rename it, so that no reader sees an incomplete file."""
     bytes_left = MAX_EXPANSION * check_regular(archive)
     with (
         tempfile.TemporaryDirectory(dir=file.parent, prefix=".partial-") as folder,
@@ -168,7 +167,7 @@ def _decompress(archive: Path, file: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file as hexadecimal digits. Raises OSError."""
+    """Raises OSError."""
     check_regular(path)
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -192,8 +191,8 @@ def has_content(path: Path, size: int, sha256: str) -> bool:
 
 
 def check_sums(folder: Path) -> None:
-    """Verify the files of a folder against its ``SHA256SUMS``, if there is one. Raises
-    CheckpointError if a file differs or a weight file is not listed.
+    """Verify a folder against its ``SHA256SUMS``, if any. Raises CheckpointError if a file differs
+    or a weight file is not listed.
     """
     if not (folder / SUMS).exists():
         return
@@ -212,7 +211,7 @@ def check_sums(folder: Path) -> None:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file in ``SHA256SUMS`` by name. Raises CheckpointError."""
+    """Return the SHA-256 of each file by name. Raises CheckpointError."""
     path = folder / SUMS
     try:
         lines = read_text(path).splitlines()

@@ -20,10 +20,6 @@ from mars_runtime.settings import Metric
 
 
 class CausalModel(ABC):
-    """``hidden`` runs the layers, then ``logits`` or ``predict`` applies the output head to some
-    slots.
-    """
-
     config: ModelConfig
     device: torch.device
     threads: Threads | None = None  # None uses PyTorch's number of threads
@@ -37,9 +33,9 @@ class CausalModel(ABC):
         """Run the layers on tokens, int64 [R, Q], of the first R rows; return states [R, Q,
         hidden].
 
-        The keys and values of token q of row r are written into slot cache.cursors[r] + q. Without
-        ``branches``, this is also the token's position, and the token attends to all slots up to
-        its own. The cursors do not change. Raises ValueError if the cache is too small.
+        The keys and values of token q are written into slot cursor + q. Without ``branches``, this
+        is its position, and it attends to all slots up to its own. The cursors do not change.
+        Raises ValueError if the cache is too small.
         """
 
     @abstractmethod
@@ -67,11 +63,10 @@ class CausalModel(ABC):
 class Branches:
     """Tree layout of a forward pass: int64 tensors [R, Q], relative to each row's cursor.
 
-    Token q has position cursor + positions and is written to slot cursor + q. It attends to the
-    slots [0, cursor + roots) and [cursor + starts, cursor + q], or with ``ends`` (block diffusion)
-    up to cursor + ends. A real token is causal: positions = roots = starts = q. Mask j of the group
-    after pending token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i
-    + 1 and starts = s.
+    Token q attends to the slots [0, roots) and [starts, q], or with ``ends`` (block diffusion) up
+    to ends. A real token is causal: positions = roots = starts = q. Mask j of the group after
+    pending token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1,
+    starts = s.
     """
 
     positions: Tensor
@@ -81,16 +76,14 @@ class Branches:
 
     @classmethod
     def of_block(cls, num_pending: int, size: int) -> Branches:
-        """Lay out causal tokens, then a block that attends to itself in both directions. The result
-        is cached: do not modify it.
+        """Causal tokens, then a block that attends to itself in both directions. Cached: do not
+        modify.
         """
         return _block(num_pending, size)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Lay out one row per layout, padded to ``num_fed`` tokens, on the host. The result is
-        cached: do not modify it.
-        """
+        """One row per layout, padded to ``num_fed`` tokens, on the host. Cached: do not modify."""
         return _branches(tuple(layouts), num_fed)
 
     @property
@@ -104,10 +97,9 @@ class Branches:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A row of ``num_pending`` real tokens, then groups of masks.
-
-    groups: sizes. The last group belongs to the last pending token, the one before it to the token
-    before, and so on. Padding of the row extends the last group.
+    """A row of ``num_pending`` real tokens, then groups of masks of these sizes. The last group
+    belongs to the last pending token, the one before it to the token before, and so on. Padding
+    extends the last group.
     """
 
     num_pending: int
@@ -115,7 +107,6 @@ class Layout:
 
     @property
     def num_fed(self) -> int:
-        """Number of tokens without padding."""
         return self.num_pending + sum(self.groups)
 
     def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
@@ -154,10 +145,8 @@ def _numbers(
 
 @dataclass(frozen=True, slots=True)
 class MaskGroup:
-    """A group of masks that a sampler head fills from left to right.
-
-    before: the slot that predicts the token before the first mask. masks: the slots of the masks.
-    Slots are numbered among those that the output head reads in the row.
+    """before: the slot that predicts the token before the first mask. masks: their slots. Slots are
+    numbered among those that the output head reads in the row.
     """
 
     row: int
@@ -168,7 +157,7 @@ class MaskGroup:
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingMetadata:
     """forbidden: int64 ids that are never emitted. metrics: one per row. draws, penalties: one per
-    row or None, empty if no row has one. groups: for the sampler head.
+    row or None, or empty.
     """
 
     forbidden: Tensor
@@ -183,7 +172,7 @@ class SamplingMetadata:
         return proposals_from_logits(logits, self.forbidden, *rows, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
-        """Return the metadata of the rows with the indices ``rows``, renumbered from 0."""
+        """Select rows, renumbered from 0."""
         return replace(
             self,
             metrics=[self.metrics[row] for row in rows],

@@ -80,9 +80,8 @@ _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: to
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """A checkpoint with transformers' names. Weights in Q4_0, Q4_1 and Q8_0 stay quantised.
-
-    tokenizer, tokenizer_config: the arguments of ``Tokenizer``.
+    """Weights in Q4_0, Q4_1 and Q8_0 stay quantised. tokenizer, tokenizer_config: the arguments of
+    ``Tokenizer``.
     """
 
     config: ModelConfig
@@ -92,7 +91,7 @@ class GgufCheckpoint:
 
 
 class GgufError(ValueError):
-    """A GGUF file cannot be used. The message continues a sentence after the file's name."""
+    """The message continues a sentence after the file's name."""
 
     advice = "fetch it again or choose another file"
 
@@ -102,7 +101,7 @@ class UnsupportedError(GgufError):
 
 
 def read_gguf(path: Path) -> GgufCheckpoint:
-    """Read a checkpoint; its weights are copied out of the mapped file. Raises CheckpointError."""
+    """Raises CheckpointError."""
     try:
         file = GgufFile.open(path)
         config = _config(file)
@@ -202,7 +201,7 @@ def _reject_unsupported_keys(
 
 
 def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, ...] | None:
-    """Return the divisors of the rotary frequencies, which files of Llama 3.1 and later have."""
+    """Return divisors of the rotary frequencies, in files of Llama 3.1 and later."""
     tensor = tensors.get(DIVISORS)
     if tensor is None:
         return None
@@ -246,7 +245,7 @@ def _transformers_name(name: str) -> str:
 
 
 def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
-    """Return the values of a tensor exactly; a type that no forward pass supports becomes fp32."""
+    """Types that no forward pass supports become fp32."""
     if tensor.type in _TENSOR_TYPES:
         flat = torch.from_numpy(np.array(tensor.data).reshape(-1))
         return flat.view(_TENSOR_TYPES[tensor.type]).view(tensor.shape)
@@ -261,9 +260,9 @@ def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
 
 
 def _grouped(tensor: GgufTensor) -> GroupedMatrix:
-    """Unpack a quantised matrix: for each 32 weights an fp16 scale, in Q4_1 an fp16 minimum, then
-    the integers (ggml-common.h: block_q4_0, block_q4_1, block_q8_0). Of 16 bytes with 4-bit
-    integers, the low halves are the first 16 and the high halves the last 16.
+    """For each 32 weights an fp16 scale, in Q4_1 an fp16 minimum, then the integers (ggml-common.h:
+    block_q4_0, block_q4_1, block_q8_0). Of 16 bytes with 4-bit integers, the low halves are the
+    first 16.
     """
     rows, columns = tensor.shape
     num_halves = 2 if tensor.type == Kind.Q4_1 else 1
@@ -293,7 +292,7 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """shape: in PyTorch's order. data: the packed values, uint8 [rows, bytes per row]."""
+    """shape: in PyTorch's order. data: packed, uint8 [rows, bytes per row]."""
 
     type: Kind
     shape: tuple[int, ...]
@@ -302,14 +301,14 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """metadata: numbers, strings, lists of strings, and numpy arrays of numbers by key."""
+    """metadata: numbers, strings, lists of strings, and numpy arrays of numbers."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, GgufTensor]
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Map the file ``path`` into memory and parse its header. Raises GgufError or OSError."""
+        """Map a file into memory and parse its header. Raises GgufError or OSError."""
         if path.stat().st_size < 24:
             raise GgufError("is too short to be a GGUF file")
         data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
@@ -477,8 +476,8 @@ _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Convert GGUF metadata to the arguments of ``Tokenizer``. Every token that is not plain text
-    is an added token; tokens marked as unused are left out.
+    """Return the arguments of ``Tokenizer``. Every token that is not plain text is an added token;
+    unused ones are left out.
     """
 
     def value(name: str, default: Any = None) -> Any:

@@ -55,9 +55,8 @@ UNTRAINED_BLOCK_SIZE = 1  # without training with masks, only the next token is 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model with its tokenizer and metadata. weight_files: includes those of an adapter.
-    block_size, diffusion_size: what it was trained with for masks, and for block diffusion (0 for
-    none).
+    """weight_files: includes those of an adapter. block_size, diffusion_size: what it was trained
+    with for masks, and for block diffusion (0 for none).
     """
 
     name: str
@@ -82,8 +81,8 @@ def load_checkpoint(
     """Load a checkpoint; download it first if necessary. Raises CheckpointError, or its subclass
     MemoryShortError if memory runs out.
 
-    checkpoint: a name or path, as for ``resolve``, or its source. device, dtype: as for
-    ``choose_device`` and ``build_model``.
+    checkpoint: as for ``resolve``, or its source. device, dtype: as for ``choose_device`` and
+    ``build_model``.
     """
     if isinstance(checkpoint, str):
         checkpoint = resolve(checkpoint, registry_path)
@@ -168,7 +167,7 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
-    """Read a GGUF file. If ``entry`` lists its checksum, the file must match it."""
+    """If ``entry`` lists a checksum, the file must match it."""
     if entry is not None and entry.gguf is not None and not is_intact(entry.gguf):
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
@@ -192,9 +191,7 @@ def chosen_dtype(source: Source, device: torch.device, dtype: str) -> str:
 
 
 def choose_device(device: str) -> torch.device:
-    """Return the device with this name: auto (CUDA if available), cpu, cuda, cuda:1 ... Raises
-    CheckpointError.
-    """
+    """Return auto (CUDA if available), cpu, cuda, cuda:1 ... Raises CheckpointError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -211,8 +208,8 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """Return the tokenizer, with the adapter's mask token, the registry's, or an unused one. Raises
-    CheckpointError if it does not fit the model.
+    """The mask token is the adapter's, the registry's, or an unused one. Raises CheckpointError if
+    the tokenizer does not fit the model.
     """
     mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
@@ -312,9 +309,9 @@ def _weights(
 
 
 def _with_its_head(weights: FileWeights, config: ModelConfig) -> ModelConfig:
-    """Resolve a checkpoint with ``tie_word_embeddings`` that also stores an output head, as
-    ``tie_weights`` of transformers does: a head that equals the embeddings is dropped, another is
-    used, and the returned configuration is not tied. Without embeddings, the head serves as both.
+    """A tied checkpoint that also stores an output head, as in ``tie_weights`` of transformers: a
+    head that equals the embeddings is dropped, another is used, and the returned configuration is
+    not tied. Without embeddings, the head serves as both.
     """
     if not config.tie_word_embeddings or HEAD not in weights:
         return config
@@ -331,10 +328,9 @@ def _with_its_head(weights: FileWeights, config: ModelConfig) -> ModelConfig:
 
 
 class Drafts:
-    """Loads and caches the draft checkpoints of one target checkpoint. Thread-safe.
-
-    A name must be in the registry and its files on this machine, so a visitor cannot make the
-    server download or read anything else.
+    """Loads and caches the draft checkpoints of one target. Thread-safe. A name must be in the
+    registry and its files on this machine: a visitor cannot make the server download or read
+    anything else.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
@@ -344,7 +340,7 @@ class Drafts:
         self._loaded: dict[str, Checkpoint] = {}
 
     def load(self, name: str = "") -> Checkpoint:
-        """Return the draft checkpoint ``name``, or the target's default draft for an empty name."""
+        """An empty name means the target's default draft."""
         known = registry(self._registry_path)
         name = name or default_draft(self._target.name, self._registry_path)
         if not name:

@@ -26,9 +26,7 @@ NO_NUMBER = (
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row samples. positions: for each slot, the absolute position (prompt included) that
-    it predicts.
-    """
+    """positions: for each slot, the absolute position (prompt included) that it predicts."""
 
     temperature: float
     seed: int
@@ -76,12 +74,12 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """Changes to the logits of one row: first the repetition penalty (arXiv 1909.05858, section
-    4.1, without its temperature; ``repetition_penalty`` of transformers), then ``additions``.
+    """The repetition penalty (arXiv 1909.05858, section 4.1, without its temperature; as in
+    transformers), then ``additions``, one for each slot, or empty.
 
     first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
     None without a repetition penalty. known: for each slot, the number of text tokens before the
-    predicted position. additions: one for each slot, or empty.
+    predicted position.
     """
 
     factor: float
@@ -103,8 +101,7 @@ class Penalty:
         """Return the changes for a row with this text, which includes drafts, or None.
 
         num_prompt: prompt tokens, which additive penalties and ``min_tokens`` do not count.
-        positions: for each slot, the position that it predicts; for masks it differs from
-        ``known``.
+        positions: that slots predict; for masks they differ from ``known``.
         """
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
@@ -142,12 +139,11 @@ def proposals_from_logits(
     penalties: Sequence[Penalty | None] = (),
     rank: Rank | None = None,
 ) -> list[list[Proposal]]:
-    """Return token, confidence and runners-up of every slot as plain Python values.
+    """logits: [R, H, V] of any float dtype, on any device; the host waits for the device once.
 
-    logits: [R, H, V] of any float dtype, on any device; the host waits for the device once. The
-    confidence is the softmax probability of the token, this minus the probability of the second-
-    best token (at least 0), or 1 - H / ln V over the V allowed tokens; always at temperature 1, so
-    tau keeps its meaning. Raises DecodeError for NaN or infinite logits.
+    The confidence is the softmax probability of the token, this minus the probability of the
+    second-best token (at least 0), or 1 - H / ln V over the V allowed tokens; always at temperature
+    1, so tau keeps its meaning. Raises DecodeError for NaN or infinite logits.
     """
     table = logits.to(torch.float32, copy=True)
     if any(penalties):
@@ -177,8 +173,7 @@ def proposals_from_logits(
 
 
 def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest values of [..., V] and their indices, as ``table.topk`` does;
-    equal values in any order.
+    """Return the ``count`` largest values of [..., V] and their indices, equal values in any order.
 
     They are in the ``count`` strips with the largest maxima, so a large V needs one pass for the
     maxima and a search in a few strips.
@@ -270,9 +265,8 @@ def filtered(
 ) -> Tensor:
     """Return logits [R, H, V] with -inf for the tokens that must not be sampled.
 
-    The order is that of transformers' ``generate``: the ``top_ks`` most probable tokens, then the
-    ``nucleus`` of these, renormalised, then those at least min_ps times as probable as the best
-    one. Each filter includes ties.
+    The order is that of transformers' ``generate``: top_k, then top_p of the rest, renormalised,
+    then min_p relative to the best token. Each filter includes ties.
     """
     if top_ks:
         table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
@@ -298,8 +292,8 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 
 
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
-    """Return which tokens are the most probable ones until the sum of their probabilities reaches
-    the row's entry in ``top_ps`` [R], or tie with the last of them.
+    """Return which tokens are the most probable ones until their sum reaches ``top_ps`` [R], with
+    ties.
     """
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values

@@ -24,10 +24,10 @@ _OPS: Any = torch.ops.quantized  # Any, because PyTorch's types do not list thes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedMatrix:
-    """A matrix scales * values + minimums, [out, in], with one scale per 32 entries of a row.
+    """scales * values + minimums, [out, in], with one scale per 32 entries of a row.
 
-    values: uint8 from 0 to 15 for 4 bits, int8 for 8 bits. scales, minimums: fp32 [out, in/32];
-    None for no minimums. Raises ValueError if shapes or dtypes do not fit.
+    values: uint8 from 0 to 15 for 4 bits, int8 for 8 bits. scales, minimums: fp32 [out, in/32].
+    Raises ValueError if shapes or dtypes do not fit.
     """
 
     values: Tensor
@@ -56,7 +56,7 @@ class GroupedMatrix:
         return self.values.shape[0], self.values.shape[1]
 
     def dense(self) -> Tensor:
-        """Return the matrix in fp32, rounded after each operation as GGUF's reference code does."""
+        """Return fp32, rounded after each operation as GGUF's reference code does."""
         rows, columns = self.shape
         grouped = self.values.view(rows, -1, GROUP_SIZE) * self.scales.unsqueeze(2)
         if self.minimums is not None:
@@ -77,7 +77,7 @@ class GroupedMatrix:
 
     @classmethod
     def cat(cls, matrices: Sequence[GroupedMatrix]) -> GroupedMatrix:
-        """Concatenate the rows of matrices. Raises ValueError if their ``bits`` differ."""
+        """Concatenate rows. Raises ValueError if ``bits`` differ."""
         bits = {matrix.bits for matrix in matrices}
         if len(bits) != 1:
             raise ValueError(
@@ -96,8 +96,8 @@ class GroupedMatrix:
 
     @classmethod
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
-        """Quantise a dense matrix [out, in], where in is a multiple of 32: with 4 bits from the
-        minimum to the maximum of a group, as in Q4_1, with 8 bits symmetrically, as in Q8_0.
+        """Quantise [out, in], where in is a multiple of 32: with 4 bits from the minimum to the
+        maximum of a group, as in Q4_1, with 8 bits symmetrically, as in Q8_0.
         """
         grouped = dense.float().view(len(dense), -1, GROUP_SIZE)
         if bits == 8:
@@ -122,10 +122,7 @@ def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Int8Matrix:
-    """An 8-bit matrix [in, out] for PyTorch's kernels. weight: its integers, int8 [out, in].
-
-    step, zero: scale and zero point for inputs from -1 to 1.
-    """
+    """weight: int8 [out, in]. step, zero: scale and zero point for inputs from -1 to 1."""
 
     weight: Tensor
     packed: Any
@@ -134,12 +131,11 @@ class Int8Matrix:
 
 
 def can_quantize() -> bool:
-    """Return whether PyTorch has kernels for ``Int8Matrix`` on this machine."""
     return ENGINE in torch.backends.quantized.supported_engines
 
 
 def quantize(matrix: Tensor) -> Int8Matrix:
-    """Quantise an fp32 matrix [in, out] to 8 bits, each output scaled by its largest entry."""
+    """Quantise an fp32 matrix [in, out], each output scaled by its largest entry."""
     transposed = matrix.t().contiguous()
     scales = transposed.abs().amax(1).clamp_min_(MIN_SCALE) / 127
     weight = (transposed / scales.unsqueeze(1)).round_().to(torch.int8)

@@ -49,20 +49,16 @@ class Gguf:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file has its size; its content is verified when it is loaded."""
+        """Whether the file has its size; loading verifies its content."""
         return self.path.is_file() and self.path.stat().st_size == self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the registry.
-
-    path, adapter: folders, relative to the registry's; the adapter may not exist yet.
-    gguf: used if there is no ``path``. hub, revision: used if there is neither.
-    mask_token: an existing token to use as mask, if the checkpoint has no mask token.
-    draft: name of a smaller checkpoint with the same vocabulary, the default draft model.
-    dtype: the arithmetic used on a CPU, set if published figures depend on it.
-    is_small_enough: whether a checkpoint on the Hub runs well on the CPU of any machine.
+    """path, adapter: folders, relative to the registry's; the adapter may not exist yet. gguf: used
+    if there is no ``path``. hub, revision: used if there is neither. mask_token: an existing token
+    to use as mask. draft: the default draft model. dtype: on a CPU, set if published figures depend
+    on it. is_small_enough: for the CPU of any machine.
     """
 
     name: str
@@ -110,12 +106,12 @@ def default_draft(name: str, path: Path = REGISTRY) -> str:
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
-    """Return the registry's entry with this name or Hub id, or None."""
+    """Find an entry by name or Hub id."""
     known = registry(path)
     return known.get(name) or next((entry for entry in known.values() if entry.hub == name), None)
 
 
 def unlisted_entry(name: str) -> Entry:
-    """Return a new entry for a path or Hub id. A path that exists is not taken as a Hub id."""
+    """A path that exists is not taken as a Hub id."""
     is_hub = HUB_ID.fullmatch(name) is not None and not Path(name).exists()
     return Entry(name, DEFAULT_BLOCK_SIZE, hub=name if is_hub else None)

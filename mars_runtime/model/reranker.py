@@ -34,7 +34,7 @@ class SamplerWeights:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedTable:
-    """A matrix with one row per token in 8 bits: values int8 [V, width], scales [V, 1]."""
+    """One row per token in 8 bits: values int8 [V, width], scales [V, 1]."""
 
     values: Tensor
     scales: Tensor
@@ -78,10 +78,9 @@ class Reranker:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
 
     def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
-        """Rerank the candidates of all masks in ``groups``, in place.
-
-        states: [R, S, H], before the final norm. best, ids: [R, S, C], the probabilities of the
-        candidates, highest first, and their int64 ids.
+        """Rerank the candidates of all masks in place. states: [R, S, H], before the final norm.
+        best, ids: [R, S, C], the probabilities of the candidates, highest first, and their int64
+        ids.
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
@@ -101,8 +100,8 @@ class Reranker:
     def _ranked(
         self, prepared: Tensor, previous: Tensor, ids: Tensor, probabilities: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Redistribute the total probability of the candidates by their scores. Returns the new
-        probabilities, highest first, and the indices that sort the candidates.
+        """Redistribute the total probability by scores. Returns the new probabilities, highest
+        first, and the order of the candidates.
         """
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
@@ -116,7 +115,7 @@ def _mask_steps(
     groups: Sequence[MaskGroup], slots: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield all first masks, all second masks ...: int64 [N], [N], the slots of the masks and of
-    the predictions of the token before each, counted across all rows.
+    the predictions before them, counted across all rows.
     """
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]
@@ -130,7 +129,7 @@ def _mask_steps(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one PyTorch thread: after a small matrix product idle threads would keep spinning."""
+    """After a small matrix product, idle threads would keep spinning."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

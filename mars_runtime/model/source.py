@@ -60,13 +60,10 @@ def _is_complete(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the files of a checkpoint are.
-
-    name: for people. given: what ``resolve`` was called with. path: the folder, or the GGUF file;
-    it may not exist while something is missing. entry: the registry's, for ``path``. adapter: its
-    folder, or None. base: the base that an unlisted adapter names. origins: where the files can be
-    downloaded. missing: those that have to be. Only a downloaded adapter tells its base, so the
-    base may be missing then.
+    """name: for people. given: what ``resolve`` was called with. path: the folder or GGUF file,
+    which may not exist yet. entry: the registry's, for ``path``. adapter: its folder. base: that an
+    unlisted adapter names. origins: where files can be downloaded; missing: those that have to be.
+    Only a downloaded adapter tells its base, so the base may be missing then.
     """
 
     name: str
@@ -81,8 +78,8 @@ class Source:
 
     @property
     def is_chat(self) -> bool:
-        """Whether this is a general chat model, not one trained for the project's tasks: anything
-        but a listed checkpoint in this repository or an unlisted folder.
+        """Whether this is a general chat model: not a listed checkpoint of this repository, nor an
+        unlisted folder.
         """
         if self.base or self.entry is None:
             return bool(self.base or self.origins)
@@ -90,8 +87,8 @@ class Source:
 
 
 def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
-    """Find the files of a checkpoint by a name in the registry, a Hub id (``owner/name``), a folder
-    or a GGUF file. An adapter brings the base that it names. Raises CheckpointError.
+    """Find a checkpoint by a name in the registry, a Hub id (``owner/name``), a folder or a GGUF
+    file. An adapter brings the base that it names. Raises CheckpointError.
     """
     source = _find(name_or_path, registry_path)
     if source.adapter is None or source.adapter != source.path:
@@ -119,7 +116,7 @@ def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
 
 
 def _find(name: str, registry_path: Path) -> Source:
-    """Find one checkpoint. An unlisted adapter is both its ``path`` and its ``adapter``."""
+    """An unlisted adapter is both its ``path`` and its ``adapter``."""
     entry = entry_of(name, registry_path)
     if entry is not None:
         return _find_listed(entry, registry_path)

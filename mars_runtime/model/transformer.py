@@ -41,8 +41,8 @@ def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Matrices are [in, out]. head_norms: of the query heads, then of the key heads, [Hq + Hkv, D],
-    in ``rotary_order``, or None.
+    """Matrices are [in, out]. head_norms: of query, then key heads, [Hq + Hkv, D], in
+    ``rotary_order``, or None.
     """
 
     attention_norm: Tensor
@@ -56,10 +56,8 @@ class Layer:
 
 
 class Transformer(CausalModel):
-    """A causal language model on one device. Raises CheckpointError.
-
-    weights: named and shaped as in a transformers checkpoint; they are copied. is_int8: whether to
-    store the matrices in 8 bits; needs a CPU and fp32. adapter: acts only on tokens ``mask_id``.
+    """Weights are named as in transformers, and copied. is_int8: 8-bit matrices, on a CPU with
+    fp32. adapter: acts only on tokens ``mask_id``. Raises CheckpointError.
     """
 
     record: Record | None = None  # of CUDA graphs; None on a CPU
@@ -117,8 +115,8 @@ class Transformer(CausalModel):
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
-        """Return an empty cache. If forward passes are captured, an unused cache of the same size
-        is reused, with those that were captured on it.
+        """If forward passes are captured, an unused cache of the same size is reused, with those
+        that were captured on it.
         """
         if self.record is None:
             shape = self.config.cache_shape(rows, capacity)
@@ -176,7 +174,7 @@ class Transformer(CausalModel):
         return states
 
     def _forward_on(self, cache: BlockKVCache) -> Run:
-        """Return the function to record: it runs the layers on the memory of ``cache``."""
+        """Return the function to record."""
         memory = cache.uncaptured()
         self._positions.extend(memory.capacity)
 
@@ -229,7 +227,6 @@ class Transformer(CausalModel):
         return torch.addmm(layer.projection_bias, x, cast(Tensor, layer.projection))
 
     def _norm_heads(self, projected: Tensor, weight: Tensor) -> None:
-        """Norm each query head and each key head of ``projected``, in place."""
         heads, dim = weight.shape
         x = projected.view(len(projected), -1, dim)[:, :heads]
         if self._has_short_norm:
@@ -248,9 +245,8 @@ class Transformer(CausalModel):
                 yield part.weight if isinstance(part, Int8Matrix) else part
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Apply root-mean-square norm. On a CPU ``F.rms_norm`` runs seven small operations;
-        dividing by the vector's length needs three: ``hypot`` adds eps, and the stored weight is
-        multiplied by sqrt(H).
+        """On a CPU ``F.rms_norm`` runs seven small operations; dividing by the vector's length
+        needs three: ``hypot`` adds eps, and the stored weight is multiplied by sqrt(H).
         """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
@@ -292,7 +288,7 @@ class Transformer(CausalModel):
 
     def _projection(self, name: str) -> Tensor:
         """Return the query, key and value weights as one matrix, reordered for ``attend``. name:
-        with {} in place of the letter q, k or v.
+        with {} in place of the letter.
         """
         config = self.config
         turn = rotary_order(config.head_dim)
@@ -322,8 +318,8 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """Return a weight [out, in] as a matrix [in, out]. On a CPU the memory is transposed too;
-        without this step a product with 5 rows can take twice as long.
+        """Return [out, in] as [in, out]. On a CPU the memory is transposed too; otherwise a product
+        with 5 rows can take twice as long.
         """
         transposed = weight.t()
         if self._is_int8:

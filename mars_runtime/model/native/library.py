@@ -42,16 +42,15 @@ CHECKSUM = ".sha256"
 
 
 class CompileError(RuntimeError):
-    """The compiled library is not available. The message gives the reason in one sentence."""
+    """The compiled library is not available. The message is one sentence."""
 
 
 def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
-    """Return the path of the library for this machine; compile it into ``folder`` if necessary. If
-    several processes call this function, one compiles and the others wait. Raises CompileError.
+    """Return the library for this machine; compile it into ``folder`` if necessary. Of several
+    processes one compiles, the others wait. Raises CompileError.
 
-    targets: alternative compiler flags that select a processor, of which the first that the
-    compiler accepts are used. A library without its checksum is compiled again: a damaged one would
-    crash the process.
+    targets: alternative flags that select a processor; the first that the compiler accepts are
+    used. A library without its checksum is compiled again: a damaged one would crash the process.
     """
     compiler, targets = find_compiler(), own_targets() if targets is None else targets
     path = folder / _name(compiler, targets)
@@ -87,7 +86,7 @@ def is_compiled(folder: Path) -> bool:
 
 
 def _name(compiler: Compiler, targets: Sequence[Flags]) -> str:
-    """Return a file name with a hash of everything that the library depends on."""
+    """Contains a hash of everything that the library depends on."""
     parts = [str(FLAGS), str(targets), str(compiler), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
     parts += [source.read_text(encoding="utf-8") for source in sources]
@@ -108,7 +107,7 @@ def _checksum(path: Path) -> str:
 
 
 def find_compiler() -> Compiler:
-    """Return the command of the first C++ compiler that exists. Raises CompileError."""
+    """Raises CompileError."""
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         path = shutil.which(name) if name else None
         if path:
@@ -119,7 +118,7 @@ def find_compiler() -> Compiler:
 
 
 def own_targets() -> tuple[Flags, ...]:
-    """Return alternative compiler flags that select this processor, the best first."""
+    """Alternative flags that select this processor, the best first."""
     if platform.machine() not in ("arm64", "aarch64"):
         return ("-march=native",), ("-mcpu=native",), ()
     if not IS_MAC:

@@ -42,7 +42,7 @@ BEST = NUM_RUNNERS_UP + 1  # candidates per slot, as in ``rank.h``
 
 
 def unsupported(config: ModelConfig) -> str | None:
-    """Return why the native forward pass cannot run this model, as a sentence, or None."""
+    """Return why the native forward pass cannot run this model, or None."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
     if any(size % GROUP_SIZE for size in sizes):
         return (
@@ -56,9 +56,8 @@ Tell = Callable[[float], None]
 
 
 class NativeModel(CausalModel):
-    """A causal language model on the CPU. Raises CheckpointError. bits: as for ``weights.Weights``.
-    adapter: acts only on tokens ``mask_id``. tell: called during packing with the share done, from
-    0 to 1.
+    """bits: as for ``weights.Weights``. adapter: acts only on tokens ``mask_id``. tell: called
+    during packing with the share done. Raises CheckpointError.
     """
 
     is_bitwise = True
@@ -348,13 +347,13 @@ def _padded(tensor: Tensor, dim: int) -> Tensor:
 
 
 def _rotations(config: ModelConfig, length: int) -> Tensor:
-    """Return a table of rotations, [length, dim]: the cosines of each position, then the sines."""
+    """Return [length, dim]: the cosines of each position, then the sines."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Any:
-    """Return mask groups as an array of ``MaskGroup`` structures of ``rank.h``: 3 int32 each."""
+    """Return ``MaskGroup`` structures of ``rank.h``: 3 int32 each."""
     numbers = [
         number
         for group in groups
@@ -367,8 +366,8 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Any:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` structures (``predict.h``), one for each slot of each row, or
-    None. They point into tensors of ``penalties``, which must live as long as the array.
+    """Return an array of ``Penalty`` structures (``predict.h``), one for each slot, or None. They
+    point into tensors of ``penalties``, which must live as long.
     """
     if not any(penalties):
         return None

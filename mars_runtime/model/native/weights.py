@@ -36,10 +36,8 @@ def not_finite(name: str) -> CheckpointError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows:
-    """A matrix [out, in] of dense weights, which is quantised to ``bits`` when it is packed.
-
-    parts: weights whose rows are concatenated. order: int64 [out], the order in which the rows are
-    packed. name: for error messages.
+    """Dense weights [out, in], quantised to ``bits`` when they are packed. parts: weights whose
+    rows are concatenated. order: int64 [out], of the packed rows. name: for error messages.
     """
 
     parts: tuple[Tensor, ...]
@@ -60,9 +58,7 @@ class DenseRows:
         return replace(self, order=order)
 
     def pack_into(self, target: Tensor, library: Any) -> None:
-        """Quantise the matrix into ``target``. Raises CheckpointError for weights that are not
-        finite.
-        """
+        """Raises CheckpointError for weights that are not finite."""
         parts = [_readable(part) for part in self.parts]
         starts = [
             torch.arange(len(part)) * part.stride(0) * part.element_size() + part.data_ptr()
@@ -92,8 +88,8 @@ def _readable(part: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """head_norms: of query heads and of key heads; empty if heads are not normed. low: the low-rank
-    matrices a and b of an adapter, for each part that it updates.
+    """head_norms: of query and key heads, or empty. low: the matrices a and b of an adapter, by
+    part.
     """
 
     attention_norm: Tensor
@@ -111,8 +107,7 @@ class LayerWeights:
 
 
 class Weights:
-    """The weights of a checkpoint. Those of a layer are read when they are accessed. Raises
-    CheckpointError.
+    """Those of a layer are read when they are accessed. Raises CheckpointError.
 
     bits: of the layer matrices. None leaves quantised matrices unchanged and uses 8 for dense ones.
     Dense embeddings and output heads always use 8.
@@ -146,7 +141,7 @@ class Weights:
         )
 
     def layers(self) -> Iterator[LayerWeights]:
-        """Yield the layers one by one, so that the caller can free one before reading the next."""
+        """Yield one by one, so that the caller can free a layer before reading the next."""
         for index, updates in enumerate(self._updates):
             yield self._layer(index, updates)
 
@@ -182,9 +177,7 @@ class Weights:
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
-        """bits: None for a weight of a layer; else the number of bits to use if the weight is
-        dense.
-        """
+        """bits: None for a weight of a layer; else those to use if the weight is dense."""
         weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
         if isinstance(weight, Tensor):
@@ -211,7 +204,7 @@ def _grouped(matrix: Matrix) -> GroupedMatrix:
 
 
 def feed_order(size: int) -> Tensor:
-    """Return the row order in which gate and up alternate in groups of 32 rows."""
+    """Gate and up alternate in groups of 32 rows."""
     return torch.arange(2 * size).view(2, -1, GROUP_SIZE).transpose(0, 1).flatten()
 
 
@@ -236,7 +229,7 @@ class Arena:
         self._library = library
 
     def put(self, matrix: Matrix) -> Tensor:
-        """Pack a matrix after the previous ones; return a uint8 view of its memory."""
+        """Pack a matrix after the previous ones; return a uint8 view."""
         end = self._used + packed_bytes(matrix)
         view = self._memory[self._used : end]
         self._used = end
@@ -256,7 +249,7 @@ def packed_bytes(matrix: Matrix) -> int:
 
 
 def pack(matrix: GroupedMatrix) -> Tensor:
-    """Return a matrix in the packed layout, uint8 [pairs of tiles, groups, 2, bytes per group]."""
+    """Return uint8 [pairs of tiles, groups, 2, bytes per group]."""
     outs, ins = matrix.shape
     padding = -outs % PAIR
     values = F.pad(matrix.values, (0, 0, 0, padding))
