@@ -207,9 +207,6 @@ class ScriptedModel:
         assert all(token is not None for prefix in actual for token in prefix), "a hole"
         return actual  # type: ignore[return-value]
 
-    def _row(self, cache: ScriptedCache, row: int, slots: list[int]) -> list[Sequence[float]]:
-        return [self.script(prefix) for prefix in self._prefixes(cache, row, slots)]
-
 
 def peaked(token: int, height: float = 6.0, vocab_size: int = 18) -> list[float]:
     """Logits with one peak, all others a little different so that nothing ties."""
