@@ -38,13 +38,13 @@ from app.ui.wiring import (
     IN_BROWSER,
     STREAMED,
     Field,
-    errors_as_messages,
     owner_of,
     pass_prompt_to_view,
     run_queue,
     run_script,
     session_of,
     wire_memory,
+    wire_steering,
 )  # fmt: skip
 from mars_runtime.model.registry import Entry
 
@@ -216,7 +216,7 @@ def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     that views start.
     """
     _wire_run(page, tab, handlers)
-    _wire_steering(tab, handlers)
+    wire_steering(handlers.steer, {name: tab.controls[name] for name in STEERED})
     _wire_examples(tab, handlers.book)
     _wire_nearest(tab, handlers)
     pass_prompt_to_view(tab.prompt, "live")
@@ -240,23 +240,6 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     handlers.wire(page, triggers, tab.buttons["stop"], inputs, outputs, decode, js=ASK)
 
 
-def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire the controls that can change during a run. A change applies to the visitor's run from
-    the next forward pass on.
-
-    All changes are one event, so that they reach the run in their order.
-    """
-    controls = tab.controls
-    inputs = [controls[name] for name in STEERED]
-
-    def steer(request: gr.Request, *values: Any) -> None:
-        with errors_as_messages():
-            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
-
-    moved = [control.input for control in inputs]
-    gr.on(moved, steer, inputs, trigger_mode="always_last", **AT_ONCE)
-
-
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
     """Wire the example buttons. A click fills in the prompt and starts a run."""
     numbers = gr.State({})  # number of the visitor's latest example, by family
@@ -274,22 +257,17 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
 def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
     """Suggest the most similar known task while the visitor types a prompt, if the checkpoint can
     only solve known types of tasks.
-
-    Builds a hidden copy of the prompt, because an event that reads the prompt box itself would
-    remove the error message of the box.
     """
     prompt, checkpoint = tab.controls["prompt"], tab.controls["checkpoint"]
-    typed = gr.Textbox(visible="hidden")
-    prompt.change(None, [prompt], [typed], js="(prompt) => prompt", **IN_BROWSER)
 
     def suggest(typed: Any, name: Any) -> Any:
         task = handlers.nearest(typed, name)
         return gr.update(value=offer(task), visible=True) if task else gr.update(visible=False)
 
     gr.on(
-        [typed.change, checkpoint.change],
+        [prompt.change, checkpoint.change],
         suggest,
-        [typed, checkpoint],
+        [prompt, checkpoint],
         [tab.nearest],
         trigger_mode="always_last",
         **AT_ONCE,

@@ -15,8 +15,8 @@ from app.ui.wiring import (
     AT_ONCE,
     Field,
     errors_as_messages,
-    session_of,
     wire_memory,
+    wire_steering,
 )
 
 NUM_ROWS, TAU = 8, 0.9
@@ -64,13 +64,7 @@ def throughput_tab(
         handlers.wire(page, [button.click], stop, inputs, [view], decode)
     wire_memory(page, "throughput", own)
 
-    def steer(request: gr.Request, *values: Any) -> None:
-        with errors_as_messages():
-            handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
-
-    steered = [own[name] for name in STEERED]
-    for control in steered:
-        control.input(steer, inputs=steered, trigger_mode="always_last", **AT_ONCE)
+    wire_steering(handlers.steer, {name: own[name] for name in STEERED})
 
     def follow(checkpoint: Any, block_size: Any) -> Any:
         with errors_as_messages():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from mars_runtime.serving.limits import address_of
 
 _PRIVATE: dict[str, Any] = {
     "show_progress": "hidden",
-    # Without this, Gradio redraws all controls and removes their error messages.
+    # Without this, Gradio redraws all controls.
     "show_progress_on": [],
     "api_visibility": "private",
 }
@@ -64,6 +64,22 @@ def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> N
             js=f"(...values) => window.mars.{function}({arguments}, values)",
             **IN_BROWSER,
         )
+
+
+def wire_steering(
+    steer: Callable[[str, dict[str, Any]], None], controls: Mapping[str, Field]
+) -> None:
+    """Apply changed controls to the visitor's run. All changes are one event, so that they arrive
+    in their order.
+    """
+
+    def moved(request: gr.Request, *values: Any) -> None:
+        with errors_as_messages():
+            steer(session_of(request), dict(zip(controls, values, strict=True)))
+
+    inputs = list(controls.values())
+    triggers = [control.input for control in inputs]
+    gr.on(triggers, moved, inputs, trigger_mode="always_last", **AT_ONCE)
 
 
 def session_of(request: gr.Request) -> str:
