@@ -148,8 +148,6 @@ def log_without_values(describe: Callable[[BaseException], str]) -> None:
 
     for module in (queueing, routes):
         module.traceback = SimpleNamespace(print_exc=log_place)  # type: ignore[attr-defined]
-    # Gradio also prints exceptions that a validator raises.
-    queueing.print = lambda *_: None  # type: ignore[attr-defined]
 
 
 CLOCK = ASSETS / "web" / "views" / "page" / "clock.js"
@@ -185,8 +183,8 @@ def edit_document(text: str, root: str, scripts: str) -> str:
 def adopt(page: gr.Blocks, app: FastAPI) -> None:
     """Make ``page.app`` the Gradio app that is mounted in ``app``.
 
-    ``gr.mount_gradio_app`` does not do this. Without it, validators would store session state in
-    another app, and ``page.close`` would not end streams. Not reported to Gradio.
+    ``gr.mount_gradio_app`` does not do this. Without it, ``page.close`` would not end streams. Not
+    reported to Gradio.
     """
     from starlette.routing import Mount
 

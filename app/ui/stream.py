@@ -344,21 +344,20 @@ class TabHandlers(ABC, Generic[R]):
         outputs: components whose values ``decode`` yields; for ``run``, only the tab's view.
         js: script that changes the posted values in the browser.
 
-        The error message of a control disappears when an event that reads the control returns.
-        Therefore an event that reacts to typing in the prompt must read a copy of the prompt.
+        An invalid control is reported by a value of the view, and the page keeps its run.
         """
         decode = decode or self.run
 
         def named(values: Sequence[Any]) -> dict[str, Any]:
             return dict(zip(inputs, values, strict=True))
 
-        def check(*values: Any) -> list[dict[str, Any]]:
-            refusal = self.check(named(values))
-            at_fault = refusal.field if refusal else None
-            return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
-
         def run(request: gr.Request, *values: Any) -> Iterator[Any]:
-            yield from decode(session_of(request), named(values), owner_of(request))
+            refusal = self.check(named(values))
+            if refusal is None:
+                yield from decode(session_of(request), named(values), owner_of(request))
+            else:
+                value = refused(refusal)
+                yield (value, *[gr.skip()] * (len(outputs) - 1)) if outputs[1:] else value
 
         # async, so that it runs in the event loop. In a thread, a delayed Stop could end the next
         # run.
@@ -371,7 +370,6 @@ class TabHandlers(ABC, Generic[R]):
             inputs=list(inputs.values()),
             outputs=list(outputs),
             js=js,
-            validator=check,
             **run_queue(self.engines.settings),
             trigger_mode="multiple",
             **STREAMED,
@@ -466,6 +464,12 @@ def loaded(
         yield report(WARMING_UP)
         served.engine.is_ready(CHECK_SECONDS)
     return served
+
+
+def refused(refusal: RefusalError) -> str:
+    """Return a value of a view that only shows the error next to its control."""
+    said = {"field": refusal.field, "text": str(refusal)}
+    return json_line({"run": uuid.uuid4().hex, "refused": said}) + "\n"
 
 
 def waiting_sentence(runs: Iterable[Run]) -> str:

@@ -198,13 +198,13 @@ def test_a_refused_prompt_keeps_the_run_and_reset_opens_the_page_again(
     before = page.get_attribute(ROOT, "data-run")
     page.fill("#prompt textarea", "  ")
     page.click("#run")
-    page.wait_for_selector("#prompt .validation-error:not(textarea)")
+    page.wait_for_selector("#prompt .refused")
     assert page.get_attribute(ROOT, "data-run") == before
     page.click("#more > button")
     page.click("#reset")
     wait_loaded(page)
     assert page.input_value("#prompt textarea").strip()
-    assert not page.locator("#prompt .validation-error:not(textarea)").count()
+    assert not page.locator(".refused").count()
 
 
 def test_a_phone_needs_no_sideways_scroll(page: playwright.Page) -> None:

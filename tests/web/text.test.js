@@ -111,9 +111,9 @@ test("fenced code is followed through tokens, wherever they are cut", () => {
 test("other settings, lanes or another model are noticed, and a setting that has no effect is not", () => {
   const settings = { method: "mars", tau: 0.3, block_size: 4, lossless: true, max_new_tokens: 64 };
   const lanes = [laneOf(PLAIN, { settings, header: { checkpoint: "tiny" } })];
-  const controls = { ...settings, view: ["mars"], checkpoint: "tiny", auto: false };
+  const controls = { ...settings, view: ["mars"], checkpoint: "tiny" };
   assert.equal(isOtherRun(lanes, controls), false);
   assert.equal(isOtherRun(lanes, { ...controls, draft: "x" }), false);
-  const changes = [{ tau: 0.4 }, { auto: true }, { view: ["mars", "ar"] }, { checkpoint: "chat" }, { max_new_tokens: 9 }]; // prettier-ignore
+  const changes = [{ tau: 0.4 }, { block_size: "auto" }, { view: ["mars", "ar"] }, { checkpoint: "chat" }, { max_new_tokens: 9 }]; // prettier-ignore
   for (const moved of changes) assert.equal(isOtherRun(lanes, { ...controls, ...moved }), true, JSON.stringify(moved));
 });

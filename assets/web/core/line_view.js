@@ -82,6 +82,12 @@ export class LogReader {
   }
 }
 
+/**
+ * Returns the error of an invalid control if a value is one; the view then keeps its run.
+ * @param {string} value @returns {Refusal | undefined}
+ */
+const refusalIn = (value) => (value.startsWith("{") ? JSON.parse(value.split("\n", 1)[0]).refused : undefined);
+
 export class LineView {
   /** @param {HTMLElement} root @param {Server} server */
   constructor(root, server) {
@@ -132,6 +138,9 @@ export class LineView {
 
   /** @param {string} value */
   read(value) {
+    const refused = refusalIn(value);
+    if (refused)
+      return void this.root.dispatchEvent(new CustomEvent("mars-refused", { bubbles: true, detail: refused }));
     this.latest = value;
     this.parse(value);
     if (this.reader.isBehind) this.catchUp();

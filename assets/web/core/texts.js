@@ -10,6 +10,7 @@ export const STATUS = {
   alone: "Running.",
   turns: "Running. The methods take turns.",
   stopped: "Stopped.",
+  unbegun: "Stopped before the first pass. Press Run to start again.",
   failed: "The run failed. Run it again.",
   lost: "The connection was interrupted and the server no longer has this run. Run it again.",
   broken: "This trace cannot be read: one of its lines is invalid.",

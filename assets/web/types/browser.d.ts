@@ -62,9 +62,16 @@ interface Server {
 type Attributes = Record<string, string | number | boolean>;
 
 // The events by which a view requests from its page what it cannot do itself, such as a new run.
+// The error of an invalid control.
+interface Refusal {
+  field: string;
+  text: string;
+}
+
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;
   "mars-pace": CustomEvent<number>; // the chosen slow motion
+  "mars-refused": CustomEvent<Refusal>;
   "mars-pinned": CustomEvent<ReviewSet>;
   "mars-mount": Event; // dispatched when a LineView is mounted
 }

@@ -2,7 +2,7 @@
 // run; Escape stops it. On Live, R starts a run, 1 to 4 pick an example, and F switches to big type; the player's keys
 // are in views/race/player.js. On a phone, starting a run scrolls to the results.
 
-import { NO_COPY, copied, isModified, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, copied, isModified, make, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { CHOSEN, COMMON, factsOf, nameOf } from "../../core/methods.js";
 import { METHODS } from "../../core/table.js";
@@ -34,6 +34,7 @@ export function mountPage() {
   whenThere(() => document.querySelector(VIEWS.live), mountStates);
   mountPins();
   mountPopUps();
+  mountRefusals();
   mountKeys();
   mountLiveKeys();
   mountPace();
@@ -68,6 +69,31 @@ function bringIntoSight(stage) {
   scroll();
   setTimeout(stop, SETTLES);
   for (const act of ACTS) addEventListener(act, stop, { once: true, passive: true });
+}
+
+/** @type {Record<string, string>} */
+const PREFIXES = { race: "", throughput: "throughput-", grid: "grid-" }; // of the ids of a view's controls
+
+// Shows the error of an invalid control next to it, or next to Run if the control is hidden, until its value changes.
+function mountRefusals() {
+  const forget = () => document.querySelectorAll(".refused").forEach((shown) => shown.remove());
+  document.addEventListener("mars-refused", ({ detail: { field, text }, target }) => {
+    const view =
+      target instanceof Element ? (Object.keys(PREFIXES).find((id) => target.closest(`#${id}`)) ?? "race") : "race";
+    const [own, shared] = [PREFIXES[view] + field, field].map((id) => document.getElementById(id));
+    const control = own?.checkVisibility() ? own : shared;
+    const place = control?.checkVisibility()
+      ? control
+      : document.getElementById(view === "race" ? "prompt" : `${PREFIXES[view]}go`);
+    forget();
+    place?.append(make("p", { class: "refused", role: "alert" }, text));
+  });
+  document.addEventListener("input", ({ target }) => {
+    if (target instanceof Element && target.closest(":has(> .refused)")) forget();
+  });
+  document.addEventListener("click", (event) => {
+    if (Object.keys(RUNS).some((id) => targetOf(event).closest(`#${id}`))) forget();
+  });
 }
 
 function mountKeys() {

@@ -107,7 +107,8 @@ export class Drawer {
     const row = token >= 0 ? this.rows.children[token - lane.steps[step].first] : undefined;
     const body = /** @type {HTMLElement} */ (element.lastElementChild);
     body.scrollTop = 0;
-    if (row instanceof HTMLElement) body.scrollTop = placeIn(body, row) + row.offsetHeight - body.clientHeight;
+    const seen = Math.min(body.clientHeight, window.innerHeight - body.getBoundingClientRect().top - 8);
+    if (row instanceof HTMLElement) body.scrollTop = placeIn(body, row) + row.offsetHeight - seen;
     if (getComputedStyle(element).position !== "fixed") return;
     const pressed = this.view.paneOf(lane)?.view.chunks[step]?.getBoundingClientRect();
     const hidden = pressed ? pressed.bottom + 16 - element.getBoundingClientRect().top : 0;

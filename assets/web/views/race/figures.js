@@ -138,7 +138,8 @@ const isStopped = (lanes) => lanes.some(({ end }) => !FINAL.has(end?.reason ?? "
  */
 function finished({ lanes }) {
   const message = lanes.map((lane) => lane.end?.message).find(Boolean);
-  if (isStopped(lanes)) return ["stopped", message || STATUS.stopped];
+  const isUnbegun = lanes.every(({ steps }) => !steps.length);
+  if (isStopped(lanes)) return ["stopped", message || (isUnbegun ? STATUS.unbegun : STATUS.stopped)];
   if (message) return ["finished", message];
   const reasons = lanes.map((lane) => lane.end?.reason || "");
   const text =
