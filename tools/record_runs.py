@@ -191,7 +191,7 @@ class Recorder:
         about = {"name": scenario.name, "title": scenario.title, "why": scenario.why}
         return log.whole(), {**about, "prompt": task.prompt, "settings": settings}
 
-    def _race(self, scenario: Scenario, requests: Sequence[Request]) -> list[Run]:
+    def _race(self, scenario: Scenario, requests: Sequence[Request]) -> Sequence[Run]:
         runs = self._engine.race(requests)
         for run in runs:
             run.wait()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import rich.box
 import rich.table
@@ -13,7 +12,6 @@ from rich.text import Text
 
 from mars_runtime.runs.statistics import Estimate
 
-Row = TypeVar("Row")
 NONE = "–"
 
 
@@ -22,13 +20,6 @@ class Table:
     title: str
     columns: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(
-        cls, title: str, records: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
-    ) -> Table:
-        lines = tuple(tuple(cell(record) for cell in columns.values()) for record in records)
-        return cls(title, tuple(columns), lines)
 
     def to_rich(self) -> Group:
         """Put intervals on a second line to save width."""

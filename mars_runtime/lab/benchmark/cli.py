@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from mars_runtime import tasks
 from mars_runtime.files.outputs import check_file, path_of, write_text
 from mars_runtime.lab.benchmark.peers import ENGINES
-from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
+from mars_runtime.lab.commands import at_least_one, run_or_report
 from mars_runtime.model.source import resolve
 
 
@@ -45,31 +44,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    load_before = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     at_least_one(args, "prompts", "rounds", "threads", "max_new_tokens")
     check_file(args.out)
-    from mars_runtime.lab.benchmark.run import BenchmarkPlan, perform
+    from mars_runtime.lab.benchmark.run import perform
 
     usual = tasks.KINDS if resolve(args.checkpoint).is_chat else tasks.all_families()
-    plan = BenchmarkPlan(
-        checkpoint=args.checkpoint,
-        families=tuple(args.families or usual),
-        num_prompts=args.prompts,
-        num_rounds=args.rounds,
-        max_new_tokens=args.max_new_tokens,
-        threads=tuple(dict.fromkeys(args.threads)),
-        engines={
-            engine: interpreter
-            for engine in ENGINES
-            if (interpreter := getattr(args, engine.key)) is not None
-        },
-        seed=args.seed,
-        device=args.device,
-        dtype=args.dtype,
-        load_before=load_before,
-        arguments=arguments_of(args),
-    )
-    findings = perform(plan, console)
+    findings = perform(args, args.families or usual, console)
     write_text(args.out, json.dumps(findings.to_json(), ensure_ascii=False, indent=1))
     for line in findings.origin_lines:
         console.print(line, markup=False)

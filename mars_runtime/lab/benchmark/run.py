@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -14,8 +14,9 @@ from rich.progress import track
 
 from mars_runtime.lab.benchmark.forward import CONTEXT, WIDTHS, forward_times, rho_curve
 from mars_runtime.lab.benchmark.paired import Ask, Peer, Question, play, spread
-from mars_runtime.lab.benchmark.peers import AR, ChildPeer, OtherEngine, methods, runtime_ask
+from mars_runtime.lab.benchmark.peers import AR, ENGINES, ChildPeer, methods, runtime_ask
 from mars_runtime.lab.benchmark.report import Findings, compare_all
+from mars_runtime.lab.commands import arguments_of
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.files import fingerprint
@@ -30,49 +31,36 @@ SETTLING_SECONDS = 0.02
 """Pause before each answer, until idle threads of the previous peer have stopped spinning."""
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkPlan:
-    """engines: other engine -> path of the Python that has its package. threads: numbers to try."""
-
-    checkpoint: str
-    families: tuple[str, ...]
-    num_prompts: int
-    num_rounds: int
-    max_new_tokens: int
-    threads: tuple[int, ...]
-    engines: Mapping[OtherEngine, str]
-    seed: int
-    device: str
-    dtype: str
-    load_before: float
-    arguments: Mapping[str, Any]
-
-
-def perform(plan: BenchmarkPlan, console: Console) -> Findings:
-    settings = methods(plan.max_new_tokens)
+def perform(args: argparse.Namespace, families: Sequence[str], console: Console) -> Findings:
+    load_before = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    settings = methods(args.max_new_tokens)
     # Load the prompts first, to report invalid families before the checkpoint is loaded.
-    sets = load_prompts(plan.families, plan.seed, plan.num_prompts)
-    checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
+    sets = load_prompts(families, args.seed, args.prompts)
+    checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
     model, device = checkpoint.model, checkpoint.model.device
-    threads = plan.threads if device.type == "cpu" else plan.threads[:1]
+    threads = list(dict.fromkeys(args.threads))
+    if device.type != "cpu":
+        del threads[1:]
     encode = checkpoint.tokenizer.encode_prompt
     questions = [
         Question(prompts.family, tuple(encode(task.prompt)))
         for prompts in sets
         for task in prompts.tasks
     ]
-    num_tokens = max(len(question.prompt) for question in questions) + plan.max_new_tokens
+    num_tokens = max(len(question.prompt) for question in questions) + args.max_new_tokens
     decode = eval_model_of(checkpoint).decode
     asks = {name: runtime_ask(decode, own, device) for name, own in settings.items()}
     origin, others = provenance(), Others()
     with ExitStack() as stack:
-        for engine, interpreter in plan.engines.items():
-            child = ChildPeer(engine, interpreter, checkpoint, plan.max_new_tokens, num_tokens)
+        for engine in ENGINES:
+            if (interpreter := getattr(args, engine.key)) is None:
+                continue
+            child = ChildPeer(engine, interpreter, checkpoint, args.max_new_tokens, num_tokens)
             asks[engine.name] = stack.enter_context(closing(child)).ask
             origin["versions"] |= child.versions
         peers, left_out = warmed_up(asks, set(settings), questions, threads)
-        total = len(peers) * len(questions) * plan.num_rounds
-        played = play(peers, questions, plan.num_rounds, lambda peer: set_threads(peer.threads))
+        total = len(peers) * len(questions) * args.rounds
+        played = play(peers, questions, args.rounds, lambda peer: set_threads(peer.threads))
         # No automatic refresh: a refresh in the background would slow down a timed answer.
         samples = list(track(played, "answers", total, console=console, auto_refresh=False))
     set_threads(peers[0].threads)
@@ -84,8 +72,8 @@ def perform(plan: BenchmarkPlan, console: Console) -> Findings:
             "dtype": model.arithmetic,
             "device": str(device),
         },
-        arguments=plan.arguments,
-        quiet=Quiet(num_cores(), plan.load_before, others.share(), spread(samples, AR)),
+        arguments=arguments_of(args),
+        quiet=Quiet(num_cores(), load_before, others.share(), spread(samples, AR)),
         threads={peer.name: peer.threads for peer in peers},
         left_out=left_out,
         curves={

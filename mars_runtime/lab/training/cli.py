@@ -16,61 +16,32 @@ if TYPE_CHECKING:
     from mars_runtime.lab.training.loop import Training
 
 OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
+STAGES = ("ar", "mars", "block_diffusion", "adapter")
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("train", help="train a checkpoint or an adapter")
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="cpu", help="hyperparameters (%(default)s)")
-    add(
-        "--stage",
-        choices=("ar", "mars", "block_diffusion", "adapter"),
-        required=True,
-        help="what to train",
-    )
-    add(
-        "--data",
-        type=Path,
-        required=True,
-        help="folder with the training texts; for stage adapter, the output folder of distill",
-    )
+    add("--stage", choices=STAGES, required=True, help="what to train")
+    data = "folder with the training texts; for stage adapter, the output folder of distill"
+    add("--data", type=Path, required=True, help=data)
     add("--out", type=path_of, required=True, help="folder for the new checkpoint")
-    add(
-        "--from",
-        dest="start",
-        help="checkpoint to start from, required by all stages except ar; with it, stage ar trains "
-        "a baseline on as many tokens as stage mars",
-    )
+    start = "checkpoint to start from; optional for stage ar, which then trains a baseline of mars"
+    add("--from", dest="start", help=start)
     add("--resume", action="store_true", help="continue from the last save in --out")
     add("--threads", type=int, help="CPU threads")
     add = parser.add_argument_group("stage adapter").add_argument
     add("--steps", type=int, default=1000, help="optimizer steps")
     add("--rank", type=int, default=16, help="rank of the updates")
-    add(
-        "--mask-embeddings",
-        choices=("one", "each"),
-        default="one",
-        help="number of mask embeddings: one, or one per position",
-    )
-    add(
-        "--adapter",
-        type=Path,
-        help="folder of an adapter to start from, with the same rank, mask embeddings and sampler",
-    )
+    embeddings = "number of mask embeddings: one, or one per position"
+    add("--mask-embeddings", choices=("one", "each"), default="one", help=embeddings)
+    adapter = "folder of an adapter to start from, with the same rank, mask embeddings and sampler"
+    add("--adapter", type=Path, help=adapter)
     add("--sampler", action="store_true", help="also train a head that re-ranks candidates")
-    add(
-        "--until-miss-from",
-        type=float,
-        default=1.0,
-        help="after this share of the steps, ignore the masks behind the first wrong mask of a "
-        "group",
-    )
-    add(
-        "--batch-tokens",
-        type=int,
-        default=1024,
-        help="tokens per step and process, padding included",
-    )
+    until = "after this share of the steps, ignore the masks behind the first wrong mask of a group"
+    add("--until-miss-from", type=float, default=1.0, help=until)
+    add("--batch-tokens", type=int, default=1024, help="tokens per step, padding included")
     add("--anchors", type=int, default=64, help="groups of masks per text and step")
     add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
     add("--measure-texts", type=int, default=8, help="held-out texts to measure per kind")

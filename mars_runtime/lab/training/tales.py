@@ -1,4 +1,4 @@
-"""Read natural text for training from the data folder: passages of tales to continue, questions."""
+"""Natural text for training: passages of tales to continue, and questions on them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(A-Z])")
 
 
 def _is_held_out(name: str) -> bool:
-    """Return whether the tale is held out for evaluation. Titles are normalised, so a tale that
-    occurs in two sources is in the same split in both.
-    """
+    """Normalise the title, so a tale of two sources is in the same split in both."""
     title = re.sub(r"^(the|a|an)[^a-z]+|[^a-z0-9/]", "", name.strip().lower())
     return zlib.crc32(title.encode()) % EVAL_ONE_IN == 0
 
@@ -49,7 +47,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _tales(data: Path) -> dict[str, dict[str, str]]:
-    """Return the raw text of all sections: name of a tale -> number of a section -> text."""
+    """Return name of a tale -> number of a section -> raw text."""
     tales: dict[str, dict[str, str]] = {}
     for record in _records(data / "fairytale_sections_train.jsonl"):
         tales.setdefault(record["tale"], {})[str(record["section"])] = close_quotes(record["text"])
@@ -74,9 +72,6 @@ def _natural_task(opening: str, continuation: str) -> Task:
 
 
 def tale_passages(data: Path, split: Split) -> list[Task]:
-    """Return tasks to continue a tale: one to three sentences, then the next 1500 to 2500
-    characters.
-    """
     texts = [
         (name, "\n\n".join(sections.values())) for name, sections in _tales(data).items()
     ] + list(_chapters(data))
@@ -89,9 +84,7 @@ def tale_passages(data: Path, split: Split) -> list[Task]:
 
 
 def _trimmed(section: str, answer: str) -> str:
-    """Return the sentence with the answer and its neighbours, or only the sentence if that is too
-    long; empty if it is too long or missing.
-    """
+    """Return the sentence with the answer, and its neighbours if that is short; else nothing."""
     parts = sentences(section.replace("\n", " "))
     for index, part in enumerate(parts):
         if re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", part, re.IGNORECASE):
@@ -141,7 +134,7 @@ def close_quotes(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return plain paragraphs, one per line, without headings, markup and page numbers."""
+    """Return plain paragraphs, one per line, without headings and markup."""
     text = re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", to_ascii(text))
     text = re.sub(r"\[[^\]]{0,200}\]|<[^>]{0,80}>", "", text)
     text = re.sub(r"--+", " - ", text)
@@ -162,9 +155,7 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(text: str, shortest: int = 1500, longest: int = 2500) -> list[tuple[str, str]]:
-    """Cut a cleaned text into pairs (opening of one to three sentences, continuation of
-    ``shortest`` to ``longest`` characters).
-    """
+    """Return pairs of an opening of one to three sentences and its continuation."""
     units: list[str] = []
     for paragraph in text.split("\n"):
         parts = sentences(paragraph)
