@@ -1,7 +1,4 @@
-"""The rules by which predictions are accepted, as pure functions of numbers.
-
-The first proposal is always accepted, and acceptance stops at the first rejection.
-"""
+"""The rules by which predictions are accepted, as pure functions of numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +6,8 @@ from collections.abc import Sequence
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
-    """Return how many proposals are accepted (arXiv 2604.07023).
-
-    Proposals are accepted from left to right while confidence >= tau; the first one is always
-    accepted. Returns 0 only if there are no proposals.
+    """Return how many proposals are accepted from left to right while confidence >= tau (arXiv
+    2604.07023). The first one is always accepted; 0 only without proposals.
     """
     count = 0
     for confidence in confidences:
@@ -23,10 +18,8 @@ def accept_prefix(confidences: Sequence[float], tau: float) -> int:
 
 
 def accept_by_confidence(confidences: Sequence[float], tau: float) -> list[int]:
-    """Return the accepted positions, the most confident first.
-
-    All positions with confidence >= tau are accepted, and the most confident one always is. Among
-    equal confidences the earlier position comes first.
+    """Return the accepted positions, the most confident first: those with confidence >= tau, and
+    always the most confident one. Among equal confidences the earlier position comes first.
     """
     order = sorted(range(len(confidences)), key=lambda position: -confidences[position])
     return order[: accept_prefix([confidences[position] for position in order], tau)]

@@ -49,9 +49,7 @@ DEADLINE = 3600.0
 """Maximum duration of a run in seconds, including waiting."""
 MAX_WAITING = 1024
 MAX_AT_ONCE = 64
-"""Maximum number of prompts of a list that are submitted at the same time.
-
-The rest of the list is submitted as earlier prompts finish, so a long list does not exceed
+"""The rest of a list of prompts is submitted as earlier ones finish, so it does not exceed
 DEADLINE.
 """
 MAX_SHOWN = 4
@@ -68,8 +66,6 @@ class GenerationError(MarsError, RuntimeError):
 
 
 class Message(TypedDict):
-    """One turn of a conversation. ``role`` is ``system``, ``user`` or ``assistant``."""
-
     role: str
     content: str
 
@@ -135,7 +131,6 @@ class Result:
 
     @property
     def steps(self) -> list[Step]:
-        """The forward passes in order, with what each of them proposed and accepted."""
         return folds.steps(self.trace.events)
 
     def save(self, path: str | Path) -> None:
@@ -204,8 +199,8 @@ class TextStream:
 
     @property
     def settings(self) -> DecodeSettings:
-        """The settings that apply from the next forward pass on. Assigning raises SettingsError for
-        a value that is no DecodeSettings or allows more new tokens than at the start.
+        """Settings that apply from the next forward pass on. Assigning raises SettingsError, also
+        for more new tokens than at the start.
         """
         return self._run.settings
 
@@ -391,7 +386,6 @@ def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
 
 
 def _listed(value: object) -> list[Any] | None:
-    """Return the items of an iterable, or None for other values, mappings and bytes."""
     if isinstance(value, Mapping | bytes | bytearray):
         return None
     try:

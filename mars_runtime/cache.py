@@ -28,9 +28,9 @@ class KVCache:
     """Keys and values of every layer in one tensor. Slot s of a row stores position s.
 
     store: [layers, rows, units, ...], with ``slots_per_unit`` consecutive slots per unit.
-    cursors: for each row, the number of leading slots that are final. The slots after them are
-        scratch memory that the next forward pass overwrites.
-    captured: CUDA graphs of forward passes that use this memory (``model/captured.py``).
+    cursors: for each row, the number of leading slots that are final; the next forward pass
+        overwrites the slots after them.
+    captured: CUDA graphs of forward passes that use this memory.
     """
 
     slots_per_unit = 1
@@ -63,7 +63,7 @@ class KVCache:
         return plain
 
     def row(self: C, row: int) -> C:
-        """Return a cache of one row on the same memory, with its own cursor. Prefill uses it."""
+        """Return a cache of one row on the same memory, with its own cursor."""
         single = self.uncaptured()
         single.rows, single.cursors = 1, [self.cursors[row]]
         single.store = self.store[:, row : row + 1]
@@ -153,8 +153,8 @@ class PackedKVCache(KVCache):
 
 
 def huge_memory(num_bytes: int) -> Tensor:
-    """Return ``num_bytes`` or more zero bytes as uint8, in huge pages if possible: translating the
-    addresses of small pages would slow down a forward pass.
+    """Return ``num_bytes`` or more zero bytes as uint8, in huge pages if possible, which are
+    faster.
     """
     size = (num_bytes // PAGE + 1) * PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):

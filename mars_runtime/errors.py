@@ -8,10 +8,8 @@ class MarsError(Exception):
 
 
 class DecodeError(MarsError, RuntimeError):
-    """Decoding cannot start or continue; the message is one sentence.
-
-    ``rows`` contains the rows that caused the error: indices of the batch, or row numbers if a
-    decoder has translated them. It is empty if the error concerns all rows.
+    """Decoding cannot start or continue. ``rows`` contains the rows that caused the error: indices
+    of the batch, or row numbers if a decoder has translated them; none if it concerns all rows.
     """
 
     def __init__(self, message: str, rows: tuple[int, ...] = ()) -> None:

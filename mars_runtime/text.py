@@ -36,24 +36,21 @@ as EOS, and whether a chat begins with BOS even if its template writes none.
 """
 MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
-"""Maximum number of characters in a system prompt from a visitor, a link or a command."""
 MAX_TOKENS = 1 << 20
-"""Maximum number of tokens in a tokenizer; the largest published ones have a fourth of that."""
+"""The largest published tokenizers have a fourth of that."""
 AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix")
 Said = tuple[str, "str | Sequence[int]"]
-"""A turn of a chat: its role, and its text or token ids."""
 _PROBE = "".join(map(chr, range(0x20, 0x7F))) + "  \n\tünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
 class TextError(MarsError, ValueError):
-    """A prompt or a tokenizer cannot be used; the message explains what to do."""
+    """A prompt or a tokenizer cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question as typed, and the tokens of its answer without the EOS token.
-
-    Encoding the answer's text again could yield other tokens than those in the prefix cache.
+    """A question as typed, and the tokens of its answer without EOS: encoding its text again could
+    yield other tokens than those in the prefix cache.
     """
 
     prompt: str
@@ -77,7 +74,6 @@ class Context:
 
 
 ALONE = Context()
-"""The context of a conversation's first question if there is no system prompt."""
 
 
 class Tokenizer:
@@ -184,10 +180,8 @@ class Tokenizer:
         self._control = re.compile("|".join([typed, ANSWER, *longest_first]))
 
     def encode(self, text: str) -> list[int]:
-        """Tokenize ``text`` into ids that never include a control token.
-
-        Lone surrogates become U+FFFD. Bytes without a token are dropped, as in the tokenizers
-        library. Raises TextError if the text is too long.
+        """Tokenize ``text`` into ids that never include a control token. Lone surrogates become
+        U+FFFD. Raises TextError if the text is too long.
         """
         return self._encode(self._typed(text))
 
@@ -211,8 +205,9 @@ class Tokenizer:
     ) -> list[int]:
         """Tokenize a prompt as one user turn, after the turns ``before`` and ``history``.
 
-        system: the system prompt, unless ``before`` begins with one. options: keyword arguments of
-            ``encode_chat``. Raises TextError if a text is empty, too long or has no tokens.
+        system: the system prompt, unless ``before`` begins with one. options: of ``encode_chat``.
+
+        Raises TextError if a text is empty, too long or has no tokens.
         """
         if not text.strip():
             raise TextError("The prompt is empty. Type one.")
@@ -298,7 +293,6 @@ class Tokenizer:
         return text
 
     def _encode(self, text: str, answers: Iterable[Sequence[int]] = ()) -> list[int]:
-        """Tokenize a text with marks; ``answers`` are the ids for each ANSWER in it."""
         ids: list[int] = []
         given, at = iter(answers), 0
         for match in self._control.finditer(text):
@@ -315,7 +309,6 @@ class Tokenizer:
         return ids if self._bos_id is None or ids[:1] == [self._bos_id] else [self._bos_id, *ids]
 
     def has_same_ids(self, other: Tokenizer) -> bool:
-        """Return whether both have the same text for every id and the same EOS tokens."""
         ids, other_ids = ((t.eos_ids, t._tokens, t._added) for t in (self, other))
         return ids == other_ids
 
@@ -357,7 +350,7 @@ def _short(text: str, most: int, name: str) -> str:
 
 class Detokenizer:
     """Streaming decoder: returns a character only when all its bytes have arrived. Together the
-    pieces equal ``b"".join(map(token_bytes, ids)).decode("utf-8", "replace")``.
+    pieces equal the bytes of all tokens, decoded with "replace".
     """
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
@@ -368,7 +361,6 @@ class Detokenizer:
         return self._decoder.decode(b"".join(map(self._token_bytes, ids)))
 
     def flush(self) -> str:
-        """Return U+FFFD if the text ends with an incomplete character, else an empty string."""
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text
@@ -409,7 +401,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
-    """Return the id of every added token. Typed text must never become one of them."""
+    """Typed text must never become one of them."""
     added = {str(token["content"]): int(token["id"]) for token in spec.get("added_tokens") or []}
     for index, token in (config.get("added_tokens_decoder") or {}).items():
         added.setdefault(str(token["content"]), int(index))
@@ -421,7 +413,6 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
 
 
 def _template(value: Any, names: Mapping[str, int]) -> str:
-    """Return the template of chats without tools. value: one, named ones or None."""
     if isinstance(value, list):
         value = {template["name"]: template["template"] for template in value}
     if isinstance(value, Mapping):

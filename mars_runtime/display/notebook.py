@@ -1,7 +1,7 @@
 """Show runs in a notebook, or in a browser if there is no notebook.
 
 A cell's output is an ``iframe`` with its own document, so text inside it cannot run code in the
-notebook. Viewers without frames show the plain text.
+notebook.
 """
 
 from __future__ import annotations

@@ -23,11 +23,8 @@ PLACE = "@data"
 
 @lru_cache(maxsize=2)
 def shell(has_charts: bool = True) -> str:
-    """Return a replay page without data, about 5 MB with plotly.js, which draws the charts.
-
-    ``filled`` and the page's scripts insert the data as JSON in a script element that browsers do
-    not execute. The content security policy allows only the document's scripts and forbids all
-    requests.
+    """Return a replay page without data, about 5 MB with plotly.js. The content security policy
+    allows only the document's scripts and forbids all requests.
     """
     plotly = web.plotly_file() if has_charts else None
     scripts = [plotly.read_text("utf-8")] if plotly else []

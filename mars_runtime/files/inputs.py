@@ -1,6 +1,5 @@
-"""Read untrusted files: only regular files of limited size.
-
-Reading a named pipe would block, a device may never end, and a huge file would exhaust memory.
+"""Read untrusted files: only regular files of limited size, because reading a named pipe would
+block and a device may never end.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import stat
 from pathlib import Path
 
 MAX_BYTES = 1 << 26
-"""Default maximum size of a file, twice the size of the largest tokenizer files."""
+"""Twice the size of the largest tokenizer files."""
 
 
 def check_regular(path: Path) -> int:
@@ -23,10 +22,9 @@ def check_regular(path: Path) -> int:
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES, folder: Path | None = None) -> bytes:
-    """Return the content of a regular file of at most ``max_bytes`` bytes. Raises OSError.
-
-    If ``folder`` is given, the file must be inside it after links are resolved, and must have no
-    other hard link. The checks use the open file, so replacing the path has no effect.
+    """Raises OSError unless this is a regular file of at most ``max_bytes`` bytes; with ``folder``,
+    one inside it without another hard link. The checks use the open file, so replacing the path has
+    no effect.
     """
     with open(path, "rb", opener=_open) as file:
         status = os.fstat(file.fileno())

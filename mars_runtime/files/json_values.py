@@ -21,9 +21,7 @@ NO_WHOLE = "expected a whole number within its range"
 
 
 def json_line(value: Any) -> str:
-    """Return one line of JSON in ASCII; many clients treat U+0085, U+2028 and U+2029 as line
-    breaks.
-    """
+    """ASCII, because many clients treat U+0085, U+2028 and U+2029 as line breaks."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -55,18 +53,14 @@ def as_list(value: Any) -> list[Any]:
 
 
 def as_real(value: Any) -> float:
-    """Return the value if it is a finite number; an int stays an int. Raises ValueError, or
-    OverflowError for a huge int.
-    """
+    """Return a finite number; an int stays an int. Raises ValueError or OverflowError."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError("expected a finite number")
     return cast(float, value)
 
 
 def as_seconds(value: Any) -> float:
-    """Return the value if it is a number from 0 to MAX_SECONDS. Raises ValueError or
-    OverflowError.
-    """
+    """Raises ValueError or OverflowError outside 0 to MAX_SECONDS."""
     seconds = as_real(value)
     if not 0 <= seconds <= MAX_SECONDS:
         raise ValueError(f"seconds must be between 0 and {MAX_SECONDS:g}")
@@ -93,7 +87,7 @@ def fault_of(error: ValidationError) -> tuple[str, str]:
 
 
 def sentence_of(path: str, faults: Sequence[ErrorDetails]) -> str:
-    """Return what is wrong with a field. faults: an error for each alternative of its type."""
+    """faults: an error for each alternative of the field's type."""
     first = faults[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
@@ -107,6 +101,5 @@ def sentence_of(path: str, faults: Sequence[ErrorDetails]) -> str:
 
 
 def _expected(fault: ErrorDetails) -> str:
-    """Return what pydantic expects: "be a valid integer", "have at most 3 items"."""
     expected = fault["msg"].partition(" should ")[2] or "be valid"
     return re.split(", unable| after validation", expected)[0]

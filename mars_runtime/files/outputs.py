@@ -18,7 +18,7 @@ except ImportError:  # Windows opens no folder, so concurrent writers are not pr
 
 
 class OutputError(MarsError, ValueError):
-    """The output cannot be written; the message is one sentence that explains what to do."""
+    """The output cannot be written."""
 
 
 def path_of(text: str) -> Path:
@@ -37,9 +37,7 @@ def in_words(error: OSError) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Create the folder of an output file and check that a file can be written there. Raises
-    OutputError, also if the path is not a regular file.
-    """
+    """Create the folder of an output file and check that it can be written. Raises OutputError."""
     target = _target(path)
     if target.is_dir():
         raise OutputError(f"{path} is a folder. Name a file to write.")

@@ -1,7 +1,7 @@
 """Compute the annotations of trace lines, which the page needs to draw a forward pass.
 
-A line is never changed after it is sent, so its fields describe the run up to that line. Readers
-ignore annotations and compute them again when they write a trace.
+A line is never changed after it is sent, so they describe the run up to that line. Readers ignore
+them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ LETTERS: dict[Source, str] = {
     "draft model": "d",
     "guesses": "g",
 }
-"""Source of a token -> the letter that represents this source in a trace line."""
 
 MIN_SECONDS = 1e-12  # of all passes together; less has no meaningful mean
 NUM_PARTS = 8
-"""Number of parts into which ``spread`` divides a run to compare their mean pass times."""
+"""``spread`` compares the mean pass times of this many parts of a run."""
 STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 """Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
 
 
 class Annotations(TypedDict, total=False):
-    """Annotations of one row in a step's trace line. Fields without a value are left out.
+    """Of one row in a step's trace line. Fields without a value are left out.
 
     - sources: a letter per accepted token; left out if all tokens are AR's own.
-    - loop: the number of tokens before a repetition loop, and the number of tokens that proved the
-      loop. Written once, in the step that completes the proof.
-    - spread: relative uncertainty of the mean pass time so far, from the second step on.
+    - loop: the number of tokens before a repetition loop, and that of the tokens that proved it.
+      Written once.
+    - spread: relative uncertainty of the mean pass time so far.
     """
 
     sources: str
@@ -71,7 +70,7 @@ class AnnotationFold:
 
 
 def drafted(step: RowStep, waiting: int) -> int:
-    """Return how many of the ``waiting`` drafts a forward pass accepted or rejected."""
+    """Return how many of the ``waiting`` drafts a forward pass verified."""
     if step.settings.facts.is_alone:
         return 0
     if step.settings.is_verified:
@@ -80,10 +79,9 @@ def drafted(step: RowStep, waiting: int) -> int:
 
 
 def step_drafting(step: RowStep, before: RowStep | None) -> tuple[int, int]:
-    """Return how many drafts a forward pass verified, and how many of them it accepted.
-
-    An accepted draft is an emitted token that AR's own prediction did not add: its source is not
-    ``ar``. Without verification, each proposal except the first is a draft.
+    """Return how many drafts a forward pass verified, and how many of them it accepted: emitted
+    tokens whose source is not ``ar``. Without verification, each proposal except the first is a
+    draft.
     """
     num_drafted = drafted(step, len(before.drafts) if before is not None else 0)
     sources = step_sources(step, before) if num_drafted else ()
@@ -111,8 +109,8 @@ def _draft_source(step: RowStep, index: int) -> Source:
 
 
 def spread(clocks: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of the mean pass time, relative to the mean,
-    rounded to six decimals; NaN for fewer than two passes.
+    """Return half the width of the 95 % interval of the mean pass time, relative to the mean; NaN
+    for fewer than two passes.
 
     clocks: the time at the end of each pass, in seconds since the start of the first one.
     """

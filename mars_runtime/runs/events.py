@@ -1,8 +1,7 @@
 """Events of decoding: one immutable event per forward pass, as plain Python values.
 
-Events contain what cannot be derived (all proposals, their confidences, the settings that were
-used) and nothing else. The field types define what an untrusted trace may contain; ``trace.py``
-validates with them.
+They contain what cannot be derived and nothing else. The field types define what an untrusted trace
+may contain; ``trace.py`` validates with them.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
 """Why a row accepted no more tokens in a step.
 
 ``block``: all B proposals were accepted. ``threshold``: the next proposal was below tau.
-``mismatch``: AR disagreed with a draft (lossless). The other reasons end the row: ``eos``,
-``limit`` and ``repeats`` (the text began to repeat itself, ``loops.py``).
+    ``mismatch``: AR disagreed with a draft. The other reasons end the row.
 """
 FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
 """The values of ``Stop`` that end a row."""
@@ -41,9 +39,7 @@ EndReason = Literal["eos", "limit", "repeats", "cancelled", "deadline", "error"]
 
 
 class Proposal(NamedTuple):
-    """A predicted token.
-
-    confidence: measured by the metric of the settings; higher is more certain.
+    """confidence: measured by the metric of the settings; higher is more certain.
     runners_up: other likely tokens as (token id, probability), best first.
     """
 
@@ -56,37 +52,28 @@ class Proposal(NamedTuple):
 class RowStep:
     """What one forward pass did for one row.
 
-    row: index of the row in the run's batch (0 for a single prompt).
-    start: number of tokens that the row had emitted before, and so the position of ``accepted[0]``.
+    row: index of the row in the run's batch.
+    start: number of tokens that the row had emitted before, the position of ``accepted[0]``.
     cursor: number of leading tokens with final keys and values before the forward pass.
     num_pending: number of real tokens fed after the cursor.
     num_fed: number of all tokens fed, masks included, without padding to the width of other rows.
     proposals: predictions in order, from the first emitted position on. The first ``len(accepted)``
-        were emitted, the next ``num_drafted`` (lossless only) await verification, and the others
-        were rejected. With several mask groups, they come from the group after the last confirmed
-        token.
+        were emitted, the next ``num_drafted`` await verification, and the others were rejected.
+        With several mask groups, they come from the group after the last confirmed token.
     accepted: token ids emitted by this forward pass, EOS included.
-    num_drafted: number of proposals that await verification.
-    stop: why no more tokens were accepted.
     block_size: the automatically chosen B; 0 if the settings fix B.
     checks: AR's choices for the positions ``start - len(checks)`` to ``start - 1``, as (token id,
-        probability), from the pass that fed their tokens again as real ones. At a temperature above
-        0 they are samples with the same noise. Present only if the run requested them or its
-        threshold depends on them; AR's own and verified tokens, and the last ones of a run, get
-        none.
+        probability), from the pass that fed their tokens again as real ones. Present only if the
+        run requested them or its threshold depends on them.
     groups: number of masks fed after each of the last ``len(groups)`` pending tokens (all but the
-        first of these tokens are drafts); empty if only the last pending token had masks.
-    looked_up: tokens from prompt lookup that await verification. They replace proposals, so
-        ``num_drafted`` is 0 then.
-    guessed: tokens after the drafts that await verification, from guesses (jacobi) or a draft model
-        (speculative).
-    num_draft_forwards: number of forward passes of the draft model. Their time is part of the
-        step's time, but they do not count as forward passes of the row.
-    taken: positions, relative to ``start``, that this forward pass filled (block diffusion only).
-        Tokens are emitted in order, so ``accepted`` may differ and may be empty.
-    threshold: the tau that was used, if the settings let it adapt; else None.
+        first of these are drafts); empty if only the last pending token had masks.
+    looked_up: tokens from prompt lookup that await verification, instead of proposals.
+    guessed: tokens after the drafts that await verification (jacobi, speculative).
+    num_draft_forwards: forward passes of the draft model, part of the step's time.
+    taken: positions, relative to ``start``, that this pass filled (block diffusion only).
+    threshold: the tau that was used, if the settings let it adapt.
     declined: in the last step of a run with automatic B that fed hardly any masks: the tokens per
-        pass that masks would have brought, and the cost of such a pass relative to a pass of AR.
+        pass that masks would have brought, and the cost of such a pass in passes of AR.
     """
 
     row: RowNumber
@@ -122,9 +109,7 @@ class RowStep:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The prompts of a run were prefilled.
-
-    num_tokens: number of prompt tokens in the KV cache, of all rows together.
+    """num_tokens: number of prompt tokens in the KV cache, of all rows together.
     seconds: device time.
     cache_bytes: size of the keys and values reserved for the rows; 0 if unknown.
     num_reused: prompt tokens with keys and values that an earlier run computed.
@@ -138,7 +123,7 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One forward pass of the model and its results for each live row.
+    """One forward pass and its results for each live row.
 
     seconds: device time, including acceptance.
     """
@@ -149,7 +134,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a run. ``message`` is empty or one sentence for the visitor."""
+    """``message`` is empty or one sentence for the visitor."""
 
     reason: EndReason
     message: str = ""

@@ -1,8 +1,7 @@
 """Compute the statistics of a run from its events: tokens, forward passes, times and rates.
 
-All functions are pure. Seconds are device time: prefill is separate from decoding, and the pauses
-of slow motion are excluded. Counts and rates of a row without steps are 0. A row-forward is one row
-in one forward pass of a batch; rows that have left the batch do not count.
+Seconds are device time without the pauses of slow motion; prefill is separate. A row-forward is one
+row in one forward pass of a batch.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mars_runtime.runs.trace import Trace
 from mars_runtime.text import Detokenizer
 
 MIN_TIMED_TOKENS = 20
-"""Minimum number of tokens that each of two runs needs before their speeds are compared."""
+"""Tokens that each of two runs needs before their speeds are compared."""
 
 
 def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
@@ -46,18 +45,15 @@ def num_forwards(events: Iterable[Event], row: int = 0) -> int:
 
 
 def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
-    """Return the number of tokens before the text of this row began to repeat itself
-    (``loops.py``), or None.
-    """
+    """Return the number of tokens before the text of this row began to repeat itself, or None."""
     loop = find_loop(accepted_tokens(events, row))
     return None if loop is None else loop.kept
 
 
 def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
-    """Return the events of ``row`` up to its repetition loop, or all events without a loop.
-
-    Loops are easy to predict and would inflate the speed. The last step is cut to the tokens before
-    the loop. Steps that do not contain ``row`` are dropped.
+    """Return the events of ``row`` up to its repetition loop, because loops are easy to predict and
+    would inflate the speed. The last step is cut to the tokens before the loop. Steps that do not
+    contain ``row`` are dropped.
     """
     num_counted = loops_at(events, row)
     if num_counted is None:
@@ -77,7 +73,7 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Return tokens per forward pass, excluding prefill and a repetition loop."""
+    """Return tokens per forward pass, without prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
@@ -91,13 +87,13 @@ def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Return emitted tokens per second, excluding prefill and a repetition loop."""
+    """Without prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Return mean milliseconds per forward pass, excluding prefill and a repetition loop."""
+    """Without prefill and a repetition loop."""
     counted = up_to_loop(events, row)
     return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
@@ -119,9 +115,7 @@ def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...
 
 
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Return the forward passes of a draft model for this row. Other functions include their time
-    but do not count them.
-    """
+    """Other functions include their time but do not count them."""
     return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
 
@@ -142,10 +136,8 @@ def ttft(events: Sequence[Event], row: int = 0) -> float | None:
 
 
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
-    """Return the first position where two runs emitted different tokens, or None.
-
-    If the shorter run ended with EOS, the runs differ at its length. If it is in progress or was
-    cut short, the missing tokens are not a difference.
+    """Return the first position where two runs emitted different tokens, or None. A run that ended
+    with EOS differs at its length; missing tokens of any other run are not a difference.
     """
     a, b = accepted_tokens(first, row), accepted_tokens(second, row)
     for position, (token, other) in enumerate(zip(a, b, strict=False)):
@@ -157,7 +149,6 @@ def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int =
 
 
 def text(trace: Trace, row: int = 0) -> str:
-    """Return the output text without EOS, including the beginning that the caller supplied."""
     return given_text(trace) + "".join(text_pieces(trace, row))
 
 
@@ -184,13 +175,11 @@ def end(events: Sequence[Event]) -> End | None:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Statistics of a batch. A number is 0 if there is no data for it.
+    """Statistics of a batch.
 
-    - num_row_forwards: row-forwards, as defined in the module docstring.
     - seconds: without prefill_seconds.
     - peak_cache_bytes: bytes of keys and values of the largest group of rows.
-    - num_looped: rows with a repetition loop. Loops are detected only after the run has ended, and
-      every rate excludes them.
+    - num_looped: rows with a repetition loop, which every rate excludes.
     - num_loop_steps: forward passes in which every active row was in a loop.
     - loop_seconds: time spent in loops; rows share the time of a forward pass equally.
     """
@@ -213,7 +202,6 @@ class Totals:
 
     @property
     def counted_forwards(self) -> int:
-        """Number of forward passes in which some active row was not in a loop."""
         return self.num_forwards - self.num_loop_steps
 
     @property
@@ -259,7 +247,6 @@ def totals(events: Sequence[Event]) -> Totals:
 
 
 def _loops(events: Sequence[Event]) -> dict[int, int]:
-    """Map each row that has a loop to the number of its tokens before the loop."""
     by_row = {row: loops_at(events, row) for row in rows(events)}
     return {row: kept for row, kept in by_row.items() if kept is not None}
 
@@ -273,9 +260,7 @@ def num_accepted(step: Step) -> int:
 
 
 def peak_cache_bytes(events: Iterable[Event]) -> int:
-    """Return the maximum bytes of keys and values in memory at one time; each group of rows frees
-    its cache before the next one starts.
-    """
+    """Each group of rows frees its cache before the next one starts."""
     return max((event.cache_bytes for event in events if isinstance(event, Prefill)), default=0)
 
 

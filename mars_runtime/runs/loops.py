@@ -1,9 +1,9 @@
 """Loop detection: find where a text begins to repeat itself, as pure functions of token ids.
 
 Nearly all of the same tokens recur: stanzas with one changed word, a list with lines that differ
-only in their number, a few sentences in changing order. Tokens are processed one at a time, so the
-result does not depend on how many a forward pass emitted. Of 29,535 human texts nine are classified
-as loops, all of them code.
+    only in their number, a few sentences in changing order. The result does not depend on how many
+    tokens a forward pass emitted. Of 29,535 human texts nine are classified as loops, all of them
+    code.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CHECK_TOKENS = 16  # number of tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
-    """Rule for near repetition: ``percent`` % of the last ``at_least`` tokens, or of ``halves``
-    half periods if these are longer, recur after one period of at most ``longest`` tokens.
+    """``percent`` % of the last ``at_least`` tokens, or of ``halves`` half periods if these are
+    longer, recur after one period of at most ``longest`` tokens.
     """
 
     percent: int
@@ -35,23 +35,17 @@ class Nearly(NamedTuple):
 
 
 NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
-"""Rules for near repetition.
-
-The first rule finds long stanzas early if they are nearly unchanged. The second rule finds a
-repeated line even if a number in it changes.
-"""
+"""The first rule finds long stanzas early, the second a repeated line with a changing number."""
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
 SHORTEST = min(rule.at_least for rule in NEARLY)
 REACH = LONGEST + MOST
-"""Number of tokens at the end of a text that are searched for a loop."""
+"""Tokens at the end of a text that are searched for a loop."""
 
 
 class Phrases(NamedTuple):
-    """Rule for repeated phrases in changing order.
-
-    The last ``among`` tokens have at most ``kinds`` distinct values, and at least ``at_least`` of
-    them end a phrase of ``length`` tokens that occurred before within the last ``REACH`` tokens.
+    """The last ``among`` tokens have at most ``kinds`` distinct values, and at least ``at_least``
+    of them end a phrase of ``length`` tokens that occurred before within the last ``REACH`` tokens.
     """
 
     length: int
@@ -61,10 +55,7 @@ class Phrases(NamedTuple):
 
 
 PHRASES = Phrases(4, 96, 86, 41)
-"""Rule for repeated phrases.
-
-Human refrains do not match it: they have more distinct tokens, or verses in between.
-"""
+"""Human refrains have more distinct tokens, or verses in between."""
 
 
 class Loop(NamedTuple):
@@ -77,8 +68,8 @@ class Loop(NamedTuple):
 
 
 def num_repeated(period: int) -> int:
-    """Return how many tokens must equal the token one period before to count as a loop: one and a
-    half periods, but at least MIN_REPEATED.
+    """Return how many tokens must equal the token one period before: one and a half periods, but at
+    least MIN_REPEATED.
     """
     return max(MIN_REPEATED, period + period // 2)
 

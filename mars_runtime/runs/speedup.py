@@ -1,13 +1,11 @@
 """Compute the speedup of one run over another, and decide whether it can be reported.
 
-The speedup is the ratio of tokens per second of decoding, without prefill. A forward pass of MARS
-feeds the tokens of an AR pass and masks in addition, so it takes at least as long, and the ratio of
-tokens per pass is an upper limit. A ratio above it means that other work disturbed the machine; it
-is never reported, and the run must be measured again.
+The speedup is the ratio of tokens per second of decoding. A forward pass of MARS feeds the tokens
+of an AR pass and masks in addition, so the ratio of tokens per pass is an upper limit. A ratio
+above it means that other work disturbed the machine; it is never reported.
 
-The browser chooses the two runs and the pass up to which it compares them. Therefore
-``assets/web/core/speedup.js`` implements ``speedup`` again. Both implementations are tested on
-``tests/web/speedups.json``, and ``tools/wire_types.py`` copies the constants.
+``assets/web/core/speedup.js`` implements ``speedup`` again, because the browser chooses the runs
+and passes; both are tested on ``tests/web/speedups.json``.
 """
 
 from __future__ import annotations
@@ -25,26 +23,22 @@ from mars_runtime.runs.events import Event
 from mars_runtime.runs.folds import MIN_TIMED_TOKENS
 
 Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
-"""The verdict on a comparison.
-
-``none``: nothing was measured. ``short``: a run has too few tokens. ``busy``: the speedup exceeds
-its limit, so the machine was busy. ``faster``, ``slower``: the whole range is above or below 1.
-``same``: the range contains 1.
+"""``short``: a run has too few tokens. ``busy``: the speedup exceeds its limit, so the machine was
+busy. ``faster``, ``slower``: the whole range is above or below 1. ``same``: it contains 1.
 """
 
 MIN_UNCERTAINTY = 0.06
-"""Minimum relative uncertainty of a ratio: equal runs on a quiet machine differ by this much."""
+"""Equal runs on a quiet machine differ by this much."""
 NEAR_RATIO = 1.1
-"""A ratio from 1 / NEAR_RATIO to NEAR_RATIO is "about as fast" if its 95 % range contains 1."""
+"""Up to this ratio, a range that contains 1 is "about as fast"."""
 LIMIT_TOLERANCE = 1.02
-"""A ratio above the limit by at most this factor counts as rounding and is cut to the limit."""
+"""Up to this factor above the limit, a ratio counts as rounding and is cut to the limit."""
 
 NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
     "busy": "the machine was too busy to time",
     "same": "no clear difference in time",
 }
-"""Kind of speedup -> the reason, for visitors, why no ratio is shown."""
 
 
 class Timed(NamedTuple):
@@ -59,7 +53,6 @@ class Timed(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Relative uncertainty of the mean pass time; NaN for fewer than two passes."""
         return spread(list(accumulate(self.seconds)))
 
     @property
@@ -70,9 +63,7 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """A ratio of speeds with its 95 % range and its upper limit; NaN if kind is ``none``, ``short``
-    or ``busy``.
-    """
+    """A ratio of speeds with its 95 % range and its upper limit; NaN if there is none."""
 
     kind: Kind
     ratio: float
@@ -86,7 +77,7 @@ class Speedup:
 
     @property
     def note(self) -> str:
-        """Why no ratio is shown; empty if it is shown or nothing was measured."""
+        """Why no ratio is shown, if one was measured."""
         return NOTES.get(self.kind, "")
 
 
@@ -98,8 +89,8 @@ def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
 
 
 def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -> Speedup:
-    """Return the median of repeated comparisons (ratio, limit), with the smallest and the largest
-    as its range.
+    """Return the median of (ratio, limit) pairs, with the smallest and the largest ratio as its
+    range.
     """
     ratios = [ratio for ratio, _ in rounds]
     if not ratios or not all(map(math.isfinite, ratios)):
@@ -111,7 +102,6 @@ def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -
 def classify(
     ratio: float, low: float, high: float, limit: float, is_short: bool = False
 ) -> Speedup:
-    """Classify a measured ratio. A ratio above ``limit`` is cut to the limit or not reported."""
     if not math.isfinite(ratio):
         return Speedup("none", math.nan, math.nan, math.nan, limit)
     if is_short:

@@ -19,7 +19,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 Z95 = 1.959963984540054
 NUM_RESAMPLES = 2000
 _CHUNK = 250
-"""Number of resamples drawn at a time. Memory grows with ``_CHUNK`` times the number of values."""
+"""Number of resamples drawn at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,9 @@ def wilson(num_right: int, num_all: int) -> Estimate:
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
-    """Return the mean of independent shares (number right, number of all) with equal weights.
-
-    The interval combines the Wilson intervals of the shares by the method of variance estimates
-    recovery (Zou and Donner 2008). Unlike a bootstrap interval, it has a valid width if all answers
-    are right or all are wrong.
+    """Return the mean of independent shares (number right, number of all) with equal weights. The
+    interval combines their Wilson intervals (Zou and Donner 2008), so its width is valid if all
+    answers are right or all are wrong.
     """
     if not counts:
         raise ValueError("A mean of shares needs at least one share.")
@@ -105,7 +103,6 @@ def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
 
 
 def _resamples(values: NDArray[Number], rng: np.random.Generator) -> list[NDArray[Number]]:
-    """Draw NUM_RESAMPLES resamples of all ``n`` values, as chunks of shape [_CHUNK, n]."""
     count = len(values)
     return [
         values[rng.integers(0, count, size=(_CHUNK, count))] for _ in range(NUM_RESAMPLES // _CHUNK)

@@ -1,12 +1,9 @@
 """Write and read traces: the header and the events of one run, as JSON Lines.
 
-Floats are written in full (the shortest text that parses to the same double), because a rounded
-confidence could be on the other side of tau. Lines are pure ASCII. Token bytes are latin-1 strings
-with control characters escaped.
-
-Files are untrusted. The reader bounds all sizes and validates every value; any fault raises a
-TraceError with the line number and one sentence. Unknown keys are ignored, so that later versions
-can add keys. Annotations (``annotations.py``) are written for the page and ignored by the reader.
+Floats are written in full, because a rounded confidence could be on the other side of tau. Lines
+are pure ASCII. Token bytes are latin-1 strings. Files are untrusted: the reader bounds all sizes
+and validates every value; any fault raises a TraceError. Unknown keys are ignored. Annotations
+(``annotations.py``) are written for the page and ignored by the reader.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ OPTIONAL = (
     *("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken"),
     "declined",
 )
-"""Fields of a RowStep that are left out of the trace if they are empty or 0."""
+"""Fields of a RowStep that are left out if they are empty or 0."""
 MAX_LINE_CHARS = 2_000_000
 MAX_TOTAL_CHARS = 128_000_000
 MAX_EVENTS = 50_000
@@ -59,14 +56,14 @@ NEEDED = {
     "step": ("seconds",),
     "end": ("message",),
 }
-"""Type of a line -> fields that are required in a trace although they have defaults in Python."""
+"""Fields that are required in a trace although they have defaults in Python."""
 UNKNOWN_TOKEN = "it has a token that is not in the vocabulary"
 T = TypeVar("T")
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class TraceError(MarsError, ValueError):
-    """A trace cannot be read. The message is one sentence with the number of the invalid line."""
+    """A trace cannot be read. The message has the number of the invalid line."""
 
 
 def _versions(value: Any) -> dict[str, str]:
@@ -94,19 +91,14 @@ Costs = Annotated[Curves, PlainValidator(_costs, json_schema_input_type=Curves)]
 class Header:
     """What is needed to repeat a run, and the machine on which it was measured.
 
-    - settings: the settings at the start of the run.
-    - date: ISO 8601 with time zone.
-    - threads: number of compute threads.
-    - versions: program or library -> version.
+    - settings: at the start of the run. date: ISO 8601 with time zone.
     - task: JSON values that the task's checker needs.
-    - rho: number of rows -> relative times of forward passes of 1, 2, 3 ... tokens per row on this
-      device; the time for 1 token is 1.
+    - rho: number of rows -> relative times of forward passes of 1, 2, 3 ... tokens per row.
     - num_given: number of trailing ``prompt_ids`` that are the supplied beginning of the output.
     - forward_seconds: time of the shortest forward pass in ``rho``, 0 if unknown.
     - is_bitwise: whether the logits of a token do not depend on the other tokens in the forward
-      pass, bit for bit. If not, lossless text can differ from AR's at near ties.
-    - history, num_left_out, system: as in ``Context``. ``prompt_ids`` contain the system prompt and
-      the history before ``prompt``.
+      pass. If not, lossless text can differ from AR's at near ties.
+    - history, num_left_out, system: as in ``Context``; ``prompt_ids`` contain them.
     - room: maximum number of tokens of prompt and answer together, 0 if unknown.
     """
 
@@ -142,8 +134,6 @@ class Header:
 
 @dataclass(slots=True)
 class Trace:
-    """The header and the events of a run, and the bytes of every token that occurs in them."""
-
     header: Header
     events: list[Event]
     vocabulary: dict[int, bytes]
@@ -168,7 +158,6 @@ class Trace:
 
 
 def token_ids(row: RowStep) -> Iterator[int]:
-    """Yield every token id that occurs in a step of a row, with repetitions."""
     yield from row.accepted
     yield from row.looked_up
     yield from row.guessed
@@ -265,7 +254,7 @@ def read_trace(lines: Iterable[str | bytes]) -> Trace:
 
 
 class TraceReader:
-    """Reads a trace line by line. Do not continue to use a reader that has raised an error."""
+    """Do not continue to use a reader that has raised an error."""
 
     def __init__(self) -> None:
         self._header: Header | None = None
@@ -292,7 +281,7 @@ class TraceReader:
             ) from error
 
     def trace(self) -> Trace:
-        """Return the trace read so far. Raises TraceError if there was no header."""
+        """Raises TraceError if there was no header."""
         if self._header is None:
             raise TraceError("This file is empty. Choose a trace file.")
         return Trace(self._header, self._events, self._vocabulary)
@@ -354,7 +343,6 @@ class TraceReader:
         return step
 
     def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
-        """Add the current settings to the fields of a row; a trace contains only their changes."""
         if not isinstance(line, dict) or "settings" in line:
             return line
         number = line.get("row")

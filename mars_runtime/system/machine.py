@@ -25,14 +25,12 @@ NO_MEMORY = re.compile(
     r"|failed to map segment",
     re.IGNORECASE,
 )
-"""Matches the messages with which the system, torch and other libraries report too little memory.
-"""
 CGROUP, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "gradio")
 
 
 def is_memory_short(error: BaseException) -> bool:
-    """Return whether an error of Python, torch or another library reports too little memory."""
+    """Whether an error of Python, torch or another library reports too little memory."""
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or NO_MEMORY.search(str(error)) is not None
 
@@ -77,8 +75,8 @@ def processor() -> str:
 
 def cache_folder() -> Path:
     """Return the folder for files that can be created or downloaded again: MARS_CACHE, the
-    platform's cache folder or, without a home folder, one for temporary files. Raises OSError if
-    that is owned or writable by another user.
+    platform's cache folder or, without a home, one for temporary files. Raises OSError if another
+    user can write to it.
     """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:
@@ -95,9 +93,7 @@ def cache_folder() -> Path:
 
 
 def _private_folder(path: Path) -> Path:
-    """Create a folder that only this user can write to, because compiled code is loaded from it.
-    Raises PermissionError.
-    """
+    """Raises PermissionError: compiled code is loaded from this folder."""
     path.mkdir(mode=0o700, exist_ok=True)
     if not is_private(path.lstat()):
         reason = "another user owns this folder or can write to it; set MARS_CACHE"
@@ -106,17 +102,13 @@ def _private_folder(path: Path) -> Path:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Return whether only this user can write to a folder. On Windows every folder counts as
-    private, because each user has their own folder for temporary files.
-    """
+    """Return whether only this user can write to a folder; always true on Windows."""
     is_open = hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022)
     return stat.S_ISDIR(status.st_mode) and not is_open
 
 
 def free_memory() -> int | None:
-    """Return the bytes that this process can still allocate within the limit of its container, or
-    None.
-    """
+    """Return the bytes that this process can still allocate, in a container as well, or None."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         fields = dict(line.split(":") for line in lines)
@@ -133,9 +125,7 @@ def free_memory() -> int | None:
 
 
 def return_freed_memory() -> None:
-    """Make glibc return freed memory to the system; it would otherwise hold more than a small model
-    needs.
-    """
+    """glibc would otherwise hold more freed memory than a small model needs."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
@@ -146,7 +136,7 @@ def num_cores() -> int:
 
 def _cores() -> tuple[int, str]:
     """Return the number of usable cores and the limit that determines it, such as " (affinity)". A
-    CPU quota is rounded down, because threads that exceed it are stopped for some time.
+    CPU quota is rounded down.
     """
     total = cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -158,9 +148,7 @@ def _cores() -> tuple[int, str]:
 
 
 def _cpu_quota() -> float:
-    """Return the lowest CPU quota of this process's control groups, v1 or v2, in cores. A container
-    may not see the group in ``/proc``, so all groups above it are read as well.
-    """
+    """Return the lowest CPU quota of the control groups of this process and above, in cores."""
     try:
         lines = CGROUP.read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux

@@ -21,7 +21,6 @@ _IDLE = (3, 4)  # indices of the columns idle and iowait
 
 
 def provenance() -> dict[str, Any]:
-    """Return when, where and with which source a measurement was made, as JSON values."""
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -42,7 +41,7 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return this source's commit, with ``+changes`` if tracked files were modified, or None."""
+    """``+changes`` is appended if tracked files were modified."""
     head = _git("rev-parse", "HEAD")
     if head is None:
         return None
@@ -60,10 +59,10 @@ def _git(*arguments: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """How idle the machine was during a measurement.
+    """How idle the machine was during a measurement; None if unknown.
 
-    others: share of the cores that other processes used. ar_spread: time of the slowest AR run
-    divided by the fastest, minus 1. None if unknown.
+    others: share of the cores that other processes used.
+    ar_spread: time of the slowest AR run divided by that of the fastest, minus 1.
     """
 
     cores: int
@@ -85,7 +84,7 @@ class Quiet:
 
 
 class Others:
-    """Measures the share of this process's cores that other processes use, from its creation on."""
+    """Share of this process's cores that other processes use, a running child included."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
@@ -93,7 +92,6 @@ class Others:
         self._start_cpu = _cpu_seconds()
 
     def share(self) -> float | None:
-        """Return the share, or None if unknown. A running child counts as another process."""
         current = self._read()
         if self._start is None or current is None:
             return None
@@ -113,7 +111,7 @@ class Others:
 
 
 def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, float] | None:
-    """Return the busy and total seconds of ``cores``, or None if the lines do not contain them.
+    """Return the busy and total seconds of ``cores``, or None if the lines lack them.
 
     lines: the content of /proc/stat (see man 5 proc). ticks: clock ticks per second.
     """

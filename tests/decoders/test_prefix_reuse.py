@@ -96,6 +96,17 @@ def test_conversations_are_the_same_with_and_without(seed, num_blocks, turns) ->
         assert store.num_bytes <= num_blocks
 
 
+def test_a_block_is_found_behind_its_own_beginning_only_and_the_oldest_one_goes() -> None:
+    store = store_of(3)
+    one, other = ([token] * KEPT_BLOCK + [5] * KEPT_BLOCK for token in (3, 4))
+    store.store(one, lambda index: ("one", index))
+    assert store.find(one) == [("one", 0), ("one", 1)]
+    assert store.find(other) == []
+    store.store(other, lambda index: ("other", index))
+    assert store.find(other) == [("other", 0), ("other", 1)]
+    assert store.find(one) == [("one", 0)]
+
+
 def test_what_is_stopped_while_it_is_read_leaves_nothing() -> None:
     model, store = ScriptedModel(foresight_script(1)), store_of()
     batch = batch_of(model, store)
