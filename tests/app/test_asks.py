@@ -1,7 +1,4 @@
-"""Asks of a view, methods side by side, and links, on the real page over a scripted backend.
-
-One visitor's page, which each test leaves as the next one needs it.
-"""
+"""Asks of a view, methods side by side, and links, on one visitor's page."""
 
 from __future__ import annotations
 
@@ -76,17 +73,8 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     page.wait_for_selector(f"{OVER}[data-lanes='3']")
     heads = page.locator(f"{ROOT} .rv-head h3").all_inner_texts()
     assert [head.split(":")[0] for head in heads] == ["MARS", "Plain AR", "Jacobi"]
-    said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
-    facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-does"
-    titles = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
-    assert "τ" in titles["mars"]
-    assert "τ" not in titles["jacobi"]
-    assert "B 4" in titles["jacobi"]
-    assert "same text" in said["jacobi"]
     texts = [page.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]
     assert texts[0] == texts[1] != ""
-    colours = page.eval_on_selector_all(f"{ROOT} .rv-pane", "all => all.map(p => p.dataset.colour)")
-    assert len(set(colours)) == 3
     # A single lane: panels and asks then refer to that lane.
     for title in ("MARS", "plain AR"):
         page.uncheck(CHOICE.format(title))
@@ -147,8 +135,6 @@ def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(
     first = PANE.format("first")
     assert page.locator(f"{first} .rv-mark").all_inner_texts() == [TEXT[8]]
     assert page.locator(f"{first} .rv-differs").is_enabled()
-    colours = page.locator(".rv-pane").evaluate_all("all => all.map((e) => e.dataset.colour)")
-    assert len(set(colours)) == 2
     assert page.input_value("#prompt textarea") == "typed since"
     ask(page, "branch", lane="first", token=2, id=67)
     assert lane(page)["given"] == TEXT[:2] + "C"

@@ -1,8 +1,4 @@
-"""Live without scrolling, its controls and its keys, in a real browser.
-
-All tests share one visitor's page and leave it as the next one needs it. Nothing here needs
-weights.
-"""
+"""Live without scrolling, its controls and its keys. All tests share one visitor's page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The tour over the real page: a run requested live, and the recording that replaces it if it
-fails. Skipped if Debian's chromium is not installed. Nothing here needs weights.
-"""
+"""The tour over the real page: a run requested live, and the recording that replaces it."""
 
 from __future__ import annotations
 

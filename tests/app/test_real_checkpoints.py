@@ -22,7 +22,6 @@ from mars_runtime.runs.events import Step
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings
 from tests import trace_folds
 
-BUNDLED = [entry.name for entry in registry().values() if entry.path is not None]
 USUAL, MASKLESS = "mars-tiny", "ar-tiny"
 PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
 LANES = f"document.querySelector('{ROOT}').lineView.run.lanes"
@@ -77,19 +76,6 @@ def test_one_is_linked_to_and_another_chosen(arrive: Arrive, address: str) -> No
     page.wait_for_selector(".mars-grid[data-phase=error][data-recorded-run=false]")
     choose(page, USUAL)
     assert_answers(page, USUAL)
-
-
-@needs_browser
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BUNDLED)
-def test_each_is_started_with_and_linked_to(arrive: Arrive, address: str, name: str) -> None:
-    assert_answers(ready(arrive, address, name), name)
-    engines = Engines(AppSettings(checkpoint=name, port=0, max_new_tokens=8))
-    engines.open()
-    with page_served(make_handlers(engines)) as url:
-        page = arrive(url)
-        page.wait_for_selector(f"#footer:has-text('{name}:')")
-        assert_answers(page, name)
 
 
 def race(page: playwright.Page) -> list[dict[str, Any]]:

@@ -148,7 +148,6 @@ def test_a_link_replays_the_run_in_a_fresh_browser(
     with opened(link) as other:
         other.wait_for_selector(f"{ROOT}[data-state=finished] .rv-recorded:not([hidden])")
         assert other.evaluate(written) == wanted
-        # It plays from its start, and its prompt and settings are ready for another run.
         other.wait_for_selector(f"{ROOT} .rv-pane:has-text('{TEXT[:8]}')")
         other.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
         assert other.locator(f"{ROOT} .rv-foreign").inner_text() == ""

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { throughputFigure } from "../../assets/web/views/throughput/chart.js";
 import { measuredText, ratesText } from "../../assets/web/views/throughput/measured.js";
 import { State } from "../../assets/web/views/throughput/state.js";
 
@@ -48,17 +47,6 @@ test("a measurement has a factor only if its range excludes 1", () => {
   assert.match(measuredText(measured("faster", 1.4, 1.2, 1.6)), /50 .*100.*1\.4/);
   for (const unclear of [measured("same", 1.3, 0.9, 1.7), measured("busy", null, null, null)])
     assert.doesNotMatch(measuredText(unclear), /times|%/);
-});
-
-test("a burst of moves has one label, from the first settings to the last", () => {
-  const state = begun();
-  const taus = [[0, 0.9], [4, 0.8], [4.2, 0.7], [4.4, 0.6]]; // prettier-ignore
-  for (const [at, tau] of taus) state.apply("move", { at, tau, block_size: 4, lossless: false });
-  state.apply("figures", { at: 8, done: 0, rate: 10, tpf: 1, waiting: 0 });
-  const { layout } = throughputFigure(state, {});
-  assert.equal(layout.shapes.length, 3);
-  assert.equal(layout.annotations.length, 1);
-  assert.match(layout.annotations[0].text, /0\.9.*0\.6/);
 });
 
 test("a live run ends with both rates and without a factor", () => {
