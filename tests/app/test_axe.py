@@ -38,18 +38,18 @@ def page(arrive: Arrive, address: str) -> playwright.Page:
 
 
 def test_no_serious_violation_on_any_tab_with_its_result(page: playwright.Page) -> None:
-    problems = in_both_themes(page, "the whole page, before a run")
+    problems = violations(page, "the whole page, before a run")
     run(page, "Say it.")
     problems += in_both_themes(page, "live, after a run", within=TAB)
     page.click("#race .rv-t >> nth=0")
-    problems += in_both_themes(page, "live, the drawer", within="#race .rv-drawer")
+    problems += violations(page, "live, the drawer", within="#race .rv-drawer")
     for tab, selector in READY.items():
         page.evaluate(EMPTY)
         open_tab(page, tab)
         page.wait_for_selector(selector)
         problems += in_both_themes(page, tab, within=TAB)
     page.click(".mars-review :text('Blind')")
-    problems += in_both_themes(page, "review, blind", within=TAB)
+    problems += violations(page, "review, blind", within=TAB)
     assert not problems, "\n".join(problems)
 
 

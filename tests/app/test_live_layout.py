@@ -36,12 +36,13 @@ AT = f"+document.querySelector('{ROOT}').dataset.at"
 
 @pytest.fixture(autouse=True)
 def _slowly(scripted_backend: ScriptedBackend) -> None:
-    scripted_backend.forward_seconds = 0.2  # a minute for a race, so that nothing ends early
+    scripted_backend.forward_seconds = 0.2  # two minutes for a race, so that nothing ends early
+    scripted_backend.text = " ".join(f"{n * n} steps" for n in range(100))  # repeats nothing
 
 
 @pytest.fixture(scope="module")
 def page(address: str) -> Iterator[playwright.Page]:
-    with opened(address, 1280, 720) as made:
+    with opened(f"{address}?max_new_tokens=512", 1280, 720) as made:
         wait_loaded(made)
         yield made
 

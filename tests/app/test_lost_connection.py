@@ -30,8 +30,8 @@ def page(
     arrive: Arrive, wire: Wire, scripted_backend: ScriptedBackend
 ) -> Iterator[playwright.Page]:
     """The page in the middle of a run, with a prompt and settings that it does not open with."""
-    scripted_backend.forward_seconds = 0.05
-    made = arrive(f"http://127.0.0.1:{wire.port}/?tau=0.4&max_new_tokens=200")
+    scripted_backend.forward_seconds = 0.1  # a minute, so that it does not end early
+    made = arrive(f"http://127.0.0.1:{wire.port}/?tau=0.4&max_new_tokens=512")
     wait_loaded(made)
     made.fill(BOX, PROMPT)
     made.click("#run")
@@ -47,11 +47,12 @@ def wait_reloaded(page: playwright.Page) -> None:
 
 
 def test_a_cut_connection_loses_neither_prompt_nor_answer(
-    page: playwright.Page, wire: Wire
+    page: playwright.Page, wire: Wire, scripted_backend: ScriptedBackend
 ) -> None:
     text = page.locator(f"{ROOT} .rv-pane[data-lane=ar] .rv-t").all_inner_texts()
     wire.cut()
     page.wait_for_selector("text=Connection to the server was lost")
+    scripted_backend.forward_seconds = 0.001
     wire.mend()
     wait_reloaded(page)
     playwright.expect(page.locator(BOX)).to_have_value(PROMPT)
@@ -66,7 +67,7 @@ def test_a_cut_connection_loses_neither_prompt_nor_answer(
 
 
 def test_a_reload_restores_before_the_server_answers_and_a_lost_run_is_named(
-    page: playwright.Page, wire: Wire, tmp_path: Path
+    page: playwright.Page, wire: Wire, scripted_backend: ScriptedBackend, tmp_path: Path
 ) -> None:
     """What is typed after a reload is not replaced, even if the server is slow. Then another server
     is at the address, as after a restart."""
@@ -77,12 +78,14 @@ def test_a_reload_restores_before_the_server_answers_and_a_lost_run_is_named(
     playwright.expect(page.locator(BOX)).to_have_value(PROMPT)
     page.fill(BOX, OTHER)
     assert held
+    scripted_backend.forward_seconds = 0.001
     for route in held:
         route.continue_()
     page.unroute(server)
     page.wait_for_function(LOADED)
     page.wait_for_selector(f"{ROOT}:is([data-state=finished], [data-state=stopped])")
     playwright.expect(page.locator(BOX)).to_have_value(OTHER)
+    scripted_backend.forward_seconds = 0.1
     begin(page, lambda: page.click("#run"))
     page.evaluate("window.isOld = true")
     wire.cut()

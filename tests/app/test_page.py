@@ -27,12 +27,12 @@ pytestmark = needs_browser
 
 @pytest.fixture(autouse=True)
 def _slowly(scripted_backend: ScriptedBackend) -> None:
-    scripted_backend.forward_seconds = 0.06  # half a minute for a race, so that nothing ends early
+    scripted_backend.forward_seconds = 0.1  # a minute for a race, so that nothing ends early
 
 
 @pytest.fixture(scope="module")
 def page(address: str) -> Iterator[playwright.Page]:
-    with opened(address, 1280, 900) as made:
+    with opened(f"{address}?max_new_tokens=512", 1280, 900) as made:
         wait_loaded(made)
         yield made
 

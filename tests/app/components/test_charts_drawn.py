@@ -24,6 +24,7 @@ SCRIPTS = {
     "long": race_scenes.PROSE,
     "lossless": race_scenes.LOSSLESS,
     "one": samples.Script("Seven apples are left.", DecodeSettings(tau=1.0, block_size=1)),
+    "slow": replace(race_scenes.PROSE, forward_seconds=0.02),  # as many passes as "long"
     "short": samples.Script("7", replace(race_scenes.START, tau=0.7)),
 }
 DRAWN = """root => [...document.querySelectorAll(`${root} figure[data-chart]`)].map((figure) => {
@@ -75,7 +76,7 @@ def fresh(page: playwright.Page, shown: str, place: float | None = None) -> list
 
 
 @pytest.mark.parametrize(("past", "place"), [("long", None), ("lossless", 0.4)])
-@pytest.mark.parametrize("shown", ["short", "waiting", "one"])
+@pytest.mark.parametrize("shown", ["short", "waiting", "one", "slow"])
 def test_what_is_drawn_knows_no_past(
     page: playwright.Page, past: str, place: float | None, shown: str
 ) -> None:
