@@ -29,6 +29,7 @@ SMALL = {
 PASSAGE = " ".join(f"word{number}" for number in range(60))
 ROWS = {
     "chat_prompts_train.jsonl": {"prompt": "Why is the sky blue?"},
+    "chat_prompts_more.jsonl": {"prompt": "Explain Ohm's law."},
     "gsm8k_train.jsonl": {"question": "What is 2 + 3?", "answer": "5\n#### 5"},
     "fairytale_sections_train.jsonl": {"tale": "a", "section": 1, "text": PASSAGE},
     "fairytale_questions_train.jsonl": {
