@@ -40,9 +40,6 @@ LOADING_SECONDS = 1.0  # time between two checks of whether a checkpoint is load
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
-    """Build the whole page with its events. first: the recorded run to show until the visitor runs
-    something.
-    """
     engines = handlers.engines
     page = gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
@@ -74,7 +71,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
 
 
 def _tab(title: str, name: str) -> gr.Tab:
-    """Return a tab. name: the tab's name in URLs (``assets/web/core/tabs.js``)."""
     return gr.Tab(title, elem_id=f"{name}-tab")
 
 
@@ -150,7 +146,6 @@ def _wire_checkpoint(
 
 
 def _updates(choice: CheckpointChoice, block_size: Any) -> list[Any]:
-    """Return updates of the notice, the footer, B and the list of methods."""
     return [
         choice.notice,
         choice.footer,

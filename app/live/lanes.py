@@ -46,7 +46,6 @@ class LiveLog(RunLog):
     """
 
     def __init__(self, titles: Mapping[str, str], pace: float) -> None:
-        """Create the log. titles: the title of each lane by its name, in the order of the lanes."""
         lanes = [{"lane": name, "title": title} for name, title in titles.items()]
         super().__init__({"lanes": lanes, "pace": pace})
         self._lanes = tuple(titles)
@@ -56,7 +55,6 @@ class LiveLog(RunLog):
         self._end("error", text)
 
     def stop(self) -> None:
-        """End every lane as cancelled by the visitor before it ran."""
         self._end("cancelled", "")
 
     def _end(self, reason: str, text: str) -> None:
@@ -65,20 +63,12 @@ class LiveLog(RunLog):
 
 
 class LiveRun(TabRun):
-    """Run with lanes that start together and take turns on the device.
-
-    Each lane ends at the deadline at the latest.
-    """
-
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
         log = LiveLog(order.titles, order.pace)
         super().__init__(log, order.checkpoint, book, max_seconds)
         self.order = order
 
     def decode(self, served: LoadedModel) -> Iterator[None]:
-        """Run all lanes, then check their answers. The checks run last so that they do not slow the
-        lanes down.
-        """
         order, task = self.order, self.book.task(self.order.prompt)
         self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
         if self.order.settings != order.settings:  # the visitor changed a control during submission
@@ -90,7 +80,6 @@ class LiveRun(TabRun):
             self.log_verdicts(served, "lane", self.order.prompt)
 
     def advance(self) -> None:
-        """Log new trace lines. If the lanes wait for the device or share it, also log a status."""
         situation = waiting_sentence(lane.run for lane in self.running)
         self.collect()
         if self.running:
@@ -98,7 +87,6 @@ class LiveRun(TabRun):
             self.log.set_status(situation, "note" if is_begun else "waiting")
 
     def steer(self, steering: LiveSteering) -> None:
-        """Apply changed settings and pace from the next forward pass on."""
         if not self.transcripts:
             settings = steering.applied_to(self.order.settings)
             self.order = self.order.model_copy(update={"settings": settings})
@@ -126,7 +114,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return LiveLog({"mars": TITLES["mars"]}, 0.0)
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
-        """Return the error of the first invalid control, or None if all are valid."""
         try:
             order = self.validate(values).order
             served = (
@@ -160,15 +147,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
             yield value, ""
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-        """Return the values of a shared link by control, and a sentence about the values that were
-        ignored.
-        """
         return read_link(query, self.engines.limits, self.engines.default)
 
     def remark(self, prompt: object, checkpoint: object) -> str:
-        """Return a hint about a prompt that can run but may give a bad answer; empty if there is
-        none.
-        """
         entry = self.engines.entries.get(str(checkpoint))
         if not isinstance(prompt, str) or not prompt.strip() or entry is None:
             return ""
@@ -182,11 +163,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
 
     def nearest(self, prompt: object, checkpoint: object) -> str:
-        """Return the known task that is most similar to the typed prompt, for a checkpoint that can
-        only solve known types of tasks.
-
-        Empty if nothing was typed or the prompt is one of these tasks.
-        """
         entry = self.engines.entries.get(str(checkpoint))
         is_typed = isinstance(prompt, str) and bool(prompt.strip())
         if not is_typed or entry is None or self.remark(prompt, checkpoint) != NOTE_UNKNOWN:
@@ -194,7 +170,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return self.book.nearest(str(prompt)).prompt
 
     def steer(self, session: str, values: Mapping[str, Any]) -> None:
-        """Apply changed controls to the visitor's run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
         limits = self.engines.limits(run.order.checkpoint if run else self.engines.default)
         steering = read_controls(LiveSteering, values, limits)
@@ -203,9 +178,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
 
 def offer(task: str) -> str:
-    """Return the label of the button that suggests a task, with the beginning of the task's first
-    line.
-    """
     line = task.splitlines()[0]
     return OFFER.format(line if len(line) <= OFFER_CHARS else f"{line[:OFFER_CHARS].rstrip()}…")
 
@@ -246,9 +218,6 @@ def start_lanes(
 
 
 def check_order(served: LoadedModel, order: LiveOrder) -> None:
-    """Raise RefusalError if the checkpoint cannot continue the given tokens or cannot have written
-    the earlier answers.
-    """
     tokenizer = served.checkpoint.tokenizer
     given_tokens = set(order.given)
     if any(not 0 <= token < tokenizer.size for token in given_tokens):
@@ -270,9 +239,6 @@ def check_order(served: LoadedModel, order: LiveOrder) -> None:
 
 
 def context_of(served: LoadedModel, order: LiveOrder, lane: str) -> Context:
-    """Return the context of a lane's prompt: the latest posted turns that leave enough capacity for
-    the answer.
-    """
     posted = order.history.get(lane, ())
     room = served.engine.capacity - order.settings.max_new_tokens
     tokenizer = served.checkpoint.tokenizer
@@ -284,7 +250,6 @@ def context_of(served: LoadedModel, order: LiveOrder, lane: str) -> Context:
 def fitting(
     tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
 ) -> tuple[Turn, ...]:
-    """Return the latest complete turns that, together with the prompt, fit into ``room`` tokens."""
 
     def length(num_turns: int) -> int:
         kept = history[len(history) - num_turns :]

@@ -117,14 +117,9 @@ def read_history(value: object, limits: Limits) -> Histories:
 
 
 class LiveSteering(Order):
-    """The controls that can change during a run. All other fields of ``settings`` have their
-    defaults.
-    """
-
     pace: Annotated[float, Field(ge=0, le=MAX_PACE)] = 0.0
 
     def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
-        """Return a copy of ``settings`` with this object's values of the steered settings."""
         return replace(
             settings, **{name: getattr(self.settings, name) for name in STEERED_SETTINGS}
         )
@@ -146,12 +141,10 @@ class LiveOrder(LiveSteering):
 
     @property
     def continues_text(self) -> bool:
-        """Whether the run continues given tokens or earlier turns."""
         return bool(self.given) or any(self.history.values())
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
-        """Settings by lane, in the order of the page. A lane has the name of its method."""
         return {name: settings_for(name, self.settings) for name in self.view}
 
     @property

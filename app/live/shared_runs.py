@@ -47,7 +47,6 @@ def read_shared(value: object, address: str, max_chars: int) -> dict[str, Any]:
 
 
 def _lanes(first_line: str) -> list[str]:
-    """Return the names of the lanes in the first line of a run; empty if the line is invalid."""
     try:
         lanes = json.loads(first_line)["lanes"]
         names = [entry["lane"] for entry in lanes]

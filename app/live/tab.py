@@ -67,10 +67,6 @@ RUN_EXAMPLE = "() => { document.getElementById('run').click() }"
 
 @dataclass
 class LiveTab:
-    """Components of the Live tab that its events use. The functions that build them set these
-    fields.
-    """
-
     controls: dict[str, Field] = field(default_factory=dict)
     sets: dict[str, gr.Column] = field(default_factory=dict)
     chips: dict[str, gr.Button] = field(default_factory=dict)
@@ -85,7 +81,6 @@ class LiveTab:
 
 
 def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
-    """Build the tab. first: the recorded run to show until the visitor runs something."""
     tab, engines = LiveTab(), live.engines
     with gr.Column(elem_id="live"):
         with gr.Column(elem_id="desk"):
@@ -114,7 +109,6 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
 
 
 def answer_links(max_chars: int) -> Answer:
-    """Return the server function ``shared``, which validates the run of a link."""
 
     def shared(posted: Any, request: gr.Request) -> Any:
         return read_shared(posted, owner_of(request), max_chars)
@@ -165,7 +159,6 @@ def _chips(tab: LiveTab, labels: Mapping[str, str], names: Sequence[str]) -> Non
 
 
 def _controls(tab: LiveTab, engines: Engines) -> None:
-    """Build the line of controls above the result."""
     opens_with, controls = engines.entry_or_default(engines.default), tab.controls
     controls["lossless"] = gr.Radio(
         TEXTS, value=DEFAULTS.lossless, label="Text", elem_id="lossless", elem_classes="segments"
@@ -200,21 +193,14 @@ def _more(tab: LiveTab, engines: Engines) -> None:
 
 
 def conversation_checkpoint(entry: Entry) -> str:
-    """Return the checkpoint's name if it supports conversations, or "" if it only does single
-    tasks.
-    """
     return "" if set_for(entry) == TASKS else entry.name
 
 
 def note_on(entry: Entry) -> str:
-    """Return the note above the examples, which explains what to expect of a checkpoint."""
     return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE
 
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire the events of the tab. ``app/page.py`` wires the checkpoint, the links, and the runs
-    that views start.
-    """
     _wire_run(page, tab, handlers)
     wire_steering(handlers.steer, {name: tab.controls[name] for name in STEERED})
     _wire_examples(tab, handlers.book)
@@ -223,9 +209,6 @@ def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire Run, Stop and the remark on the prompt. Also builds a hidden field with the
-    conversation.
-    """
     history = gr.Textbox(visible="hidden", elem_id="history")
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
     inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
@@ -241,7 +224,6 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
-    """Wire the example buttons. A click fills in the prompt and starts a run."""
     numbers = gr.State({})  # number of the visitor's latest example, by family
     for family, chip in tab.chips.items():
 

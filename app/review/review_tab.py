@@ -17,7 +17,6 @@ NO_TURNS = "On the page, prompts have no earlier turns. Use the command for thes
 
 
 def review_tab(checkpoints: Iterable[str]) -> None:
-    """Build the tab. It has no events. checkpoints: names of the models to choose from."""
     ReviewView(parse_prompts, json.dumps(list(checkpoints)), elem_id="review")
 
 

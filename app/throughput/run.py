@@ -68,7 +68,6 @@ class ThroughputOrder(ThroughputSteering):
     rounds: NumRounds
 
     def steered(self, values: Mapping[str, Any], limits: Limits) -> ThroughputOrder:
-        """Return the order with new values of the steered controls. Raises RefusalError."""
         read = read_controls(ThroughputSteering, values, limits, self.settings)
         return self.model_copy(update={"settings": read.settings, "follows": read.follows})
 
@@ -95,7 +94,6 @@ class Meter:
                 self._span -= self._recent.popleft()[0]
 
     def figures(self) -> dict[str, float]:
-        """Return the number of answers, and tokens per second and per pass of the last seconds."""
         _, tokens, rows = map(sum, zip(*self._recent, strict=True))
         rate = {"rate": round(tokens / (self._span or 1), 1), "tpf": round(tokens / rows, 3)}
         return {"at": round(self.at, 3), "done": self._num_done, **rate}
@@ -111,7 +109,6 @@ class ThroughputRun(TabRun):
         levels: Levels,
         depth: int,
     ) -> None:
-        """Create a run. depth: the largest B of the checkpoint."""
         log = RunLog({"rows": order.rows, "prompts": prompts})
         super().__init__(log, order.checkpoint, book, max_seconds)
         self.order = order
@@ -173,7 +170,6 @@ class ThroughputRun(TabRun):
         sides: Mapping[str, Rounds],
         done: Mapping[str, Transcript],
     ) -> dict[str, Any]:
-        """Return the result of the rounds so far, which the page shows and exports."""
         about = served.checkpoint
         facts = about if isinstance(about, Facts) else facts_of(about)
         counts = {name: totals(transcript.events) for name, transcript in done.items()}
@@ -200,7 +196,6 @@ class ThroughputRun(TabRun):
     def _decode(
         self, served: LoadedModel, method: str, prompts: Sequence[str], max_seconds: float = 0.0
     ) -> Iterator[None]:
-        """Decode the prompts with a method, and log the passes and the live figures."""
         self._method, self._meter, self._level = method, Meter(), 0
         self._shown: tuple[object, ...] = ()
         token_bytes = served.checkpoint.tokenizer.token_bytes
@@ -228,7 +223,6 @@ class ThroughputRun(TabRun):
             self.transcripts[-1].run.cancel()
 
     def collect(self) -> None:
-        """Log new passes and the figures after them."""
         events = self.transcripts[-1].new_events() if self.transcripts else ()
         passes = [event for event in events if isinstance(event, Step)]
         for event in events:
@@ -254,7 +248,6 @@ class ThroughputRun(TabRun):
         self.log.add("pass", {"at": at, "rows": rows})
 
     def steer(self, order: ThroughputOrder) -> None:
-        """Apply changed settings from the next pass on. A measurement keeps its settings."""
         if not self.order.rounds:
             self.order = order
             if self.transcripts and self._method == "mars":
@@ -288,7 +281,6 @@ class ThroughputHandlers(TabHandlers[ThroughputRun]):
         return ThroughputRun(order, self.book, *rest)
 
     def _prompts(self, checkpoint: str) -> list[str]:
-        """Return the queue: example prompts of the checkpoint, repeated if there are too few."""
         chosen = set_for(self.engines.entry_or_default(checkpoint))
         prompts = dict.fromkeys(self.book.several(chosen, 0, 3 * NUM_QUEUED))
         return ([*prompts] * NUM_QUEUED)[:NUM_QUEUED]
@@ -297,11 +289,9 @@ class ThroughputHandlers(TabHandlers[ThroughputRun]):
         return RunLog({"rows": 0, "prompts": []})
 
     def measure(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """Compare MARS with plain AR in paired rounds; otherwise like ``run``."""
         return self.run(session, {**values, "measure": True}, owner)
 
     def steer(self, session: str, values: Mapping[str, Any]) -> None:
-        """Apply changed controls to the visitor's run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
         if run is not None:
             limits = self.engines.limits(run.order.checkpoint)

@@ -1,4 +1,4 @@
-"""The Throughput tab: its components, their layout and their events."""
+"""The Throughput tab."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ NUM_ROWS, TAU = 8, 0.9
 def throughput_tab(
     page: gr.Blocks, handlers: ThroughputHandlers, live: Mapping[str, Field]
 ) -> None:
-    """Build the tab and wire its events. live: the controls of the Live tab."""
     engines = handlers.engines
     depth = engines.entry(engines.default).block_size
     titles = [(str(number), number) for number in rounds.ROUNDS]

@@ -47,7 +47,6 @@ FULL = "Waiting for a free slot to run the next cell."
 
 
 def _chosen(name: str, value: object, choices: tuple[Any, ...], what: str) -> tuple[Any, ...]:
-    """Return the chosen ones, of which there must be at least one. Raises RefusalError."""
     chosen = value if isinstance(value, (list, tuple)) else ()
     if not chosen or not all(item in choices for item in chosen):
         raise RefusalError(name, f"Choose at least one {what}.")
@@ -59,7 +58,6 @@ def _rows(value: object, limits: Limits) -> tuple[Any, ...]:
 
 
 def _columns(value: object, limits: Limits) -> tuple[int, ...]:
-    """Validate values of B. Those that the checkpoint does not support are left out."""
     if limits.block_size < min(COLUMNS):
         raise RefusalError("checkpoint", ONE_TOKEN)
     chosen = _chosen("columns", value, COLUMNS, "B")
@@ -67,8 +65,6 @@ def _columns(value: object, limits: Limits) -> tuple[int, ...]:
 
 
 class GridOrder(Order):
-    """A validated request. rows: ``LOSSLESS`` or values of τ. columns: values of B."""
-
     prompt: Prompt
     rows: Annotated[tuple[Any, ...], control(_rows)]
     columns: Annotated[tuple[int, ...], control(_columns)]
@@ -79,12 +75,10 @@ class GridOrder(Order):
 
     @property
     def start(self) -> DecodeSettings:
-        """The settings with which the page opens."""
         tokens = min(self.settings.max_new_tokens, MAX_TOKENS)
         return replace(self.settings, max_new_tokens=tokens)
 
     def groups(self) -> Iterator[Cells]:
-        """Yield AR + lookup, then the cells of each row."""
         yield [(LOOKUP, settings_for(LOOKUP, self.start))]
         for row, kind in enumerate(self.rows):
             chosen = {} if kind == LOSSLESS else {"lossless": False, "tau": kind}
@@ -95,14 +89,10 @@ class GridOrder(Order):
             ]
 
     def turns(self, number: int) -> list[Cells]:
-        """Return the groups of round ``number`` (from 0) in the order in which they run, each with
-        its own run of AR, so that compared runs are close in time.
-        """
         reference = (REFERENCE, settings_for(REFERENCE, self.start))
         return [in_turn([reference, *group], number) for group in in_turn([*self.groups()], number)]
 
     def head(self) -> dict[str, Any]:
-        """Return the head of the run's log."""
         rows = [
             {"tau": self.start.tau if row == LOSSLESS else row, "lossless": row == LOSSLESS}
             for row in self.rows
@@ -129,11 +119,9 @@ class GridRun(TabRun):
 
     @property
     def num_done(self) -> int:
-        """Number of finished cells, without the two references."""
         return sum(cell.is_done for cell in self.drawn if cell.name not in REFERENCES)
 
     def decode(self, served: LoadedModel) -> Iterator[None]:
-        """Run all rounds, then check the answers."""
         until = time.monotonic() + self.max_seconds
         for number in range(NUM_ROUNDS):
             for turn in self.order.turns(number):

@@ -1,4 +1,4 @@
-"""The Trade-off tab: its components, their layout and their events."""
+"""The Trade-off tab."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ USUAL_ROWS, USUAL_COLUMNS = (LOSSLESS, 0.9, 0.8, 0.7, 0.5), (2, 4, 8)
 
 
 def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> None:
-    """Build the tab and wire its events. live: the controls of the Live tab, which also has the
-    prompt.
-    """
     rows = [(row if row == LOSSLESS else f"τ {row:g}", row) for row in ROWS]
     columns = [(f"B {column}", column) for column in COLUMNS]
     with gr.Row(elem_id="grid-bar"):

@@ -6,5 +6,4 @@ from mars_runtime.display import web
 
 
 def head() -> str:
-    """Return the HTML elements with the scripts and styles, for the head of a document."""
     return f"<style>{web.styles()}</style>\n<script>{web.script('page')}</script>"

@@ -56,7 +56,6 @@ class CheckpointHandlers:
         self._settled: dict[str, None] = {}  # sessions with a settled checkpoint, by age
 
     def choose(self, name: object) -> CheckpointChoice | None:
-        """Load a checkpoint if necessary. Return its present state, or None if it is not listed."""
         try:
             entry = self._engines.entry(name)
         except RefusalError:
@@ -68,7 +67,6 @@ class CheckpointHandlers:
         return self._state(entry, load)
 
     def state(self, name: object) -> CheckpointChoice | None:
-        """Return the state of the latest attempt to load a checkpoint; None if there is none."""
         load = self._engines.latest(name)
         return None if load is None else self._state(self._engines.entry(name), load)
 
@@ -116,7 +114,6 @@ class CheckpointHandlers:
 
 
 def missing(served: LoadedModel) -> dict[str, str]:
-    """Return the methods that a loaded checkpoint cannot run, each with what it needs."""
     return {
         name: method.needs
         for name, method in METHODS.items()
@@ -126,15 +123,11 @@ def missing(served: LoadedModel) -> dict[str, str]:
 
 
 def missing_sentence(lanes: Mapping[str, str]) -> str:
-    """Return a sentence that explains why these methods cannot run; empty if there are none."""
     reasons = "; ".join(f"{LANES[name].title} needs {needs}" for name, needs in lanes.items())
     return f"Not available with this model: {reasons}." if lanes else ""
 
 
 def footer(served: LoadedModel) -> str:
-    """Return the footer: licence, kind of training, exactness of lossless, where live runs are
-    measured, and advice on speed.
-    """
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),

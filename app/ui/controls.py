@@ -1,8 +1,5 @@
-"""Controls of the page: how settings are shown, and how posted values are validated.
-
-Values arrive unvalidated, from the page or from another client. ``read_controls`` validates them:
-the settings by ``DecodeSettings``, the other controls of a tab by its subclass of ``Order``. An
-error message explains in one sentence what to change; it never repeats the prompt.
+"""Controls of the page: how settings are shown, and how posted values are validated. An error
+message never repeats the prompt.
 """
 
 from __future__ import annotations
@@ -119,7 +116,6 @@ def _text(name: str, title: str, value: object, most: int) -> str:
 
 
 def read_prompt(value: object, limits: Limits) -> str:
-    """Validate the prompt. Raises RefusalError if it is blank, too long or not valid text."""
     prompt = _text("prompt", "prompt", value, limits.max_prompt_chars)
     if not prompt.strip():
         raise RefusalError("prompt", "Type a prompt or pick an example.")
@@ -157,8 +153,6 @@ Whole = BeforeValidator(plain)
 
 
 class Order(BaseModel):
-    """The validated values that a tab posts. Each tab has a subclass with its own controls."""
-
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
     settings: DecodeSettings
@@ -192,7 +186,6 @@ def read_controls(
 
 
 def check_limits(values: Mapping[str, Any], limits: Limits) -> None:
-    """Raise RefusalError if B or the token limit is too large here."""
     size, most = values.get("block_size", AUTO), limits.block_size
     if size != AUTO and size > most:
         raise RefusalError(

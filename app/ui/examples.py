@@ -45,9 +45,6 @@ REQUESTS = {name: RequestFamily(**entry) for name, entry in _FILE["requests"].it
 
 
 def set_for(entry: Entry) -> str:
-    """Return the set of examples for a checkpoint. Checkpoints that were trained in this repository
-    can only do its tasks.
-    """
     return CHAT if entry.path is None else TASKS
 
 
@@ -56,7 +53,6 @@ def is_too_hard(family: str) -> bool:
 
 
 def remark_on(family: str) -> str:
-    """Return the hint for a family's examples; empty if there is none."""
     return REQUESTS[family].remark if family in REQUESTS else ""
 
 
@@ -85,7 +81,6 @@ class ExampleBook:
                 self._remember(task)
 
     def prompt(self, family: str, number: int) -> str:
-        """Return example ``number`` (from 0) of a family. All visitors get the same examples."""
         with self._lock:
             page = self._pages[family]
             if family in self.families[TASKS]:
@@ -101,7 +96,6 @@ class ExampleBook:
         return [self.prompt(families[family], number) for number, family in positions]
 
     def nearest(self, text: str) -> Task:
-        """Return the known task that has the most words in common with the text."""
         wanted = _words(text)
 
         def likeness(task: Task) -> float:

@@ -19,9 +19,6 @@ OWN_SYSTEM = "The model's own system prompt"
 
 
 def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
-    """Return the field of a setting with its initial value. changes: constructor arguments to
-    override.
-    """
     schema, shown, value = SETTINGS[name], SHOWN[name], getattr(DEFAULTS, name)
     arguments = {"value": value, "label": shown.label, "info": shown.info or None}
     arguments |= {"elem_id": elem_id, **changes}
@@ -49,9 +46,6 @@ def _on_grid(count: int, step: float) -> float:
 
 
 def system_field(own: str | None) -> gr.Textbox:
-    """Return the field for the system prompt. own: the checkpoint's system prompt, shown as the
-    placeholder.
-    """
     return gr.Textbox(
         label="System prompt",
         info="Used in every tab. Leave it empty to use the model's own.",
@@ -64,9 +58,6 @@ def system_field(own: str | None) -> gr.Textbox:
 
 
 def max_tokens_field(prefix: str, value: int, most: int) -> Field:
-    """Return the slider for the token limit. prefix: start of its element id. most: the app's
-    limit.
-    """
     ends: dict[str, Any] = {"minimum": 1, "maximum": most, "value": min(value, most)}
     return setting_field("max_new_tokens", f"{prefix}max_new_tokens", **ends)
 
@@ -84,7 +75,6 @@ def block_size_field(depth: int, elem_id: str, has_auto: bool = False) -> gr.Dro
 
 
 def block_size_update(depth: int, block_size: Any, has_auto: bool = False) -> Any:
-    """Return an update of the list of B for another depth. The chosen B is kept if possible."""
     return gr.update(**_sizes(depth, block_size, has_auto))
 
 

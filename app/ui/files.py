@@ -32,7 +32,6 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 
 
 def _page() -> str:
-    """Return the scripts of all tabs, and a call that loads the recordings."""
     address = json.dumps(file_address("recordings.js"))
     return f"{web.script('page')}\nwindow.mars.mountRecordings({address});"
 
@@ -43,7 +42,6 @@ def _plotly() -> str:
 
 
 def _study() -> str:
-    """Return the bundled set of the Review tab, or "" if it is missing."""
     path = ASSETS / "review" / "study.jsonl.xz"
     return lzma.decompress(path.read_bytes()).decode() if path.exists() else ""
 
@@ -73,7 +71,6 @@ def file_address(name: str) -> str:
 
 @lru_cache
 def _plain(name: str) -> bytes:
-    """Return the uncompressed file. The copy is cached for clients without gzip."""
     return FILES[name][1]().encode()
 
 

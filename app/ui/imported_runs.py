@@ -1,9 +1,7 @@
-"""Validate a trace that a visitor uploads, and write it again in canonical form.
+"""Validate an untrusted trace and write it again in canonical form. Each error is one sentence.
 
-The trace is untrusted: ``mars_runtime.runs.trace`` validates it, and each error becomes one
-sentence. The number of traces that are read at the same time is limited, in total and per address,
-and so is the time for each. Readers take short turns, so they block neither the server's threads
-nor the interpreter.
+The number of traces that are read at the same time is limited, in total and per address, and they
+are read in turns.
 """
 
 from __future__ import annotations
@@ -31,10 +29,6 @@ _readers, _readers_lock = AddressCounter(MAX_OF_ONE, MAX_READ), threading.Lock()
 
 
 def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
-    """Return ``{"lines": canonical trace lines}`` or ``{"error": sentence}``.
-
-    address: the client's address, for the limit per address.
-    """
     try:
         if not isinstance(text, str):
             raise TraceError("This file is not text. Choose a saved run.")
@@ -52,7 +46,6 @@ def read_import(text: object, max_chars: int, address: str = "") -> dict[str, An
 
 @contextmanager
 def _admitted(address: str) -> Iterator[None]:
-    """Occupy a reading slot inside the ``with`` block. Raises TraceError if no slot is free."""
     with _readers_lock:
         if not _readers.take(address):
             raise TraceError(BUSY)
@@ -122,7 +115,6 @@ def _answer(reader: TraceReader) -> dict[str, Any]:
 
 
 def _check(trace: Trace) -> None:
-    """Raise TraceError for a valid trace that cannot be compared with other runs."""
     rows = folds.rows(trace.events)
     if not rows:
         raise TraceError(

@@ -1,9 +1,4 @@
-"""Recorded runs: a folder with one file per run, which contains the lines that the race view
-displays, and an index with the titles of the runs.
-
-Figures are computed from the traces, never stored. The recordings are part of the page's scripts,
-so that pictures and the tour need no server.
-"""
+"""Recorded runs: a folder with the lines of each run, and an index with their titles."""
 
 from __future__ import annotations
 
@@ -36,11 +31,6 @@ TABS = ("throughput", "grid")
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run.
-
-    value: the value of the race view. settings: the initial settings by lane.
-    """
-
     name: str
     title: str
     why: str
@@ -49,12 +39,10 @@ class Recording:
     value: str
 
     def traces(self) -> dict[str, Trace]:
-        """Return the traces by lane. Raises RecordingsError."""
         return read_value(self.value)
 
 
 def load(folder: Path = FOLDER) -> list[Recording]:
-    """Return the recordings of a folder in the order of its index. Raises RecordingsError."""
     try:
         entries = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
@@ -66,7 +54,6 @@ def load(folder: Path = FOLDER) -> list[Recording]:
 
 
 def first() -> Recording | None:
-    """Return the recording that the page shows before any run, or None if there is none."""
     try:
         return load()[0]
     except (RecordingsError, IndexError):
@@ -78,7 +65,6 @@ def tab_file(tab: str, folder: Path = FOLDER) -> Path:
 
 
 def tab_value(tab: str) -> str:
-    """Return a tab's recorded result, as the value of its view; "" if there is none."""
     path = tab_file(tab)
     return gzip.decompress(path.read_bytes()).decode() if path.is_file() else ""
 
@@ -92,7 +78,6 @@ def _read(folder: Path, name: str) -> str:
 
 
 def read_value(value: str) -> dict[str, Trace]:
-    """Return the traces in a value of the race view, by lane. Raises RecordingsError."""
     try:
         first, *rest = value.splitlines()
         lines: dict[str, list[str]] = {lane["lane"]: [] for lane in json.loads(first)["lanes"]}
@@ -107,6 +92,5 @@ def read_value(value: str) -> dict[str, Trace]:
 
 
 def recorded() -> str:
-    """Return the JSON for the page's script element: the recordings by name."""
     names = [name for name in SCRIPTED if (FOLDER / f"{name}.txt").is_file()]
     return web.script_data({name: _read(FOLDER, name) for name in names})

@@ -34,7 +34,6 @@ class MethodPoint:
 
 
 def read_points(folder: Path = RESULTS) -> list[MethodPoint]:
-    """Return the methods of a results folder, without AR. Files that do not exist are left out."""
     points: list[MethodPoint] = []
     for name, key in FILES.items():
         path = folder / f"{name}.json"

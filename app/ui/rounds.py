@@ -1,8 +1,4 @@
-"""Rounds: the compared methods run in turn, several times, so that timings are comparable.
-
-A single run of each method would be unreliable, because other load and the state of the processor
-vary. Every second round has the reverse order, so that no method is always the first.
-"""
+"""Rounds: the compared methods run in turn, several times, so that timings are comparable."""
 
 from __future__ import annotations
 
@@ -18,12 +14,10 @@ T = TypeVar("T")
 
 
 def in_turn(items: Sequence[T], number: int) -> list[T]:
-    """Return the items in the order of round ``number``, which counts from 0."""
     return list(reversed(items)) if number % 2 else list(items)
 
 
 def rounds_text(done: int, wanted: int) -> str:
-    """Return a phrase that states in how many rounds a result was timed."""
     if done < wanted:
         return f"timed in {done} of {wanted} rounds before the time limit"
     return f"timed in {done} rounds"

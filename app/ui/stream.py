@@ -1,9 +1,6 @@
-"""A run, from the button of a tab to the lines that the page draws. All tabs share these steps:
-validate, start, load, follow, check the answers.
-
-A tab implements two classes: its handlers, which validate the controls, and its run, which decodes
-and writes the log. A visitor is identified by a session. A session cannot read or change the run of
-another session.
+"""A run, from the button of a tab to the lines that the page draws: validate, start, load, follow,
+check the answers. A tab implements its handlers and its run. A session cannot read or change the
+run of another session.
 """
 
 from __future__ import annotations
@@ -66,14 +63,11 @@ log = logging.getLogger(__name__)
 
 
 class RunLog:
-    """The lines of one run, after a first line with its head. Any thread can add lines and read
-    values.
+    """The lines of one run, after a first line with its head. Thread-safe.
 
-    head: describes the run, for example ``lanes`` ([{"lane", "title"}, ...]), ``pace`` (N of slow
-    motion, 0 for full speed), ``recorded`` (true or a date; absent for a live run) and ``run``, a
-    unique id (random by default). A further line is a tag, a tab and JSON. The tag is the name of a
-    transcript, whose trace line follows, or ``verdict``, ``pace`` or ``status``. The view of the
-    tab defines the kinds of status, such as ``waiting`` or ``error``.
+    head: ``run``, a unique random id, and what the tab's view reads, such as ``lanes``. A further
+    line is a tag, a tab and JSON: a trace line with the name of its transcript, ``verdict``,
+    ``pace`` or ``status``.
     """
 
     def __init__(self, head: Mapping[str, Any]) -> None:
@@ -93,33 +87,26 @@ class RunLog:
         self._num_chars += len(self._lines[-1])
 
     def set_status(self, text: str, kind: str = "waiting") -> None:
-        """Append a status, unless its text equals the previous one. kind: a kind of status that the
-        view of the tab can display.
-        """
         if text != self._status:
             self._status = text
             self.add("status", {"text": text, "kind": kind})
 
     def refuse(self, text: str) -> None:
-        """Append an error that explains why the run cannot start or continue."""
         self.set_status(text, "error")
 
     def stop(self) -> None:
-        """Append the message that the visitor stopped the run before it began."""
         self.set_status("Stopped before the first pass.", "stopped")
 
     @property
     def has_news(self) -> bool:
-        """Whether lines were added since the last call of ``latest``."""
         return not self._sent or len(self._lines) > self._sent[-1]
 
     def latest(self) -> str:
         """Return the next value to send: the whole log while it is short, otherwise its latest
         lines. Call it exactly once for each value that is sent.
 
-        Gradio converts the whole value of a component to JSON several times per update, so sending
-        a long run completely would stall the browser (measured: 80 ms per update at 1.2 MB).
-        Values overlap, so a page can miss a few; if it misses more, it requests the whole log.
+        Gradio converts the whole value to JSON several times per update (80 ms at 1.2 MB). Values
+        overlap, so a page can miss a few; if it misses more, it requests the whole log.
         """
         is_whole = self._num_chars <= WHOLE_CHARS or not self._sent
         begin = 0 if is_whole else self._sent[0]
@@ -127,7 +114,6 @@ class RunLog:
         return self._value(begin, self._sent[-1])
 
     def whole(self) -> str:
-        """Return the whole log, for recordings and for pages that missed lines."""
         return self._value(0, len(self._lines))
 
     def _value(self, begin: int, end: int) -> str:
@@ -136,11 +122,10 @@ class RunLog:
 
 
 class RunLogs:
-    """Logs that a page can request completely: those of active runs and of the latest finished
-    ones.
+    """Logs that a page can request completely: of active runs and the latest finished ones.
 
-    The id of a run is random and only sent to its visitor, so any client that knows the id may read
-    the log. A page that was reloaded has another session, but still knows the id.
+    The id of a run is random and only sent to its visitor, so it is enough to read the log, also
+    after a reload with another session.
     """
 
     def __init__(self) -> None:
@@ -148,26 +133,17 @@ class RunLogs:
         self._latest: deque[RunLog] = deque(maxlen=NUM_KEPT)
 
     def store(self, log: RunLog) -> RunLog:
-        """Store the log under the id of its run, and return it."""
         self._by_run[log.run] = log
         self._latest.append(log)
         return log
 
     def missed(self, run: object) -> str:
-        """Return the whole log of a run as one value, for a page that missed lines; empty if it was
-        evicted.
-        """
         log = self._by_run.get(run) if isinstance(run, str) else None
         return log.whole() if log is not None else ""
 
 
 class TabRun(ABC):
-    """A visitor's run in a tab. It has no transcripts until its checkpoint is loaded."""
-
     def __init__(self, log: RunLog, checkpoint: str, book: ExampleBook, max_seconds: float) -> None:
-        """Create a run without starting it. book: knows which answers can be checked. max_seconds:
-        the time limit.
-        """
         self.log = log
         self.checkpoint = checkpoint
         self.book = book
@@ -188,13 +164,11 @@ class TabRun(ABC):
         return [transcript for transcript in self.transcripts if transcript.end is None]
 
     def begin(self, *transcripts: Transcript) -> None:
-        """Add transcripts. If the visitor has pressed Stop, cancel them at once."""
         self.transcripts.extend(transcripts)
         if self.is_cancelled:
             self.cancel()
 
     def follow(self) -> Iterator[None]:
-        """Log events until all transcripts have ended. Yields after each batch of new lines."""
         self.advance()
         while self.running:
             yield
@@ -202,11 +176,9 @@ class TabRun(ABC):
             self.advance()
 
     def advance(self) -> None:
-        """Log events that arrived since the last call."""
         self.collect()
 
     def collect(self) -> None:
-        """Append new events to the log."""
         for transcript in self.transcripts:
             for line in transcript.new_lines():
                 if transcript.is_drawn:
@@ -214,23 +186,14 @@ class TabRun(ABC):
 
     @property
     def drawn(self) -> list[Transcript]:
-        """Transcripts that the page shows. The others repeat a run only to time it."""
         return [transcript for transcript in self.transcripts if transcript.is_drawn]
 
     def say_situation(self, running: str) -> None:
-        """Log what the latest transcript waits for, or how many runs share the device. If neither
-        applies, log the text ``running``.
-        """
         situation = waiting_sentence([self.transcripts[-1].run])
         if situation or running:
             self.log.set_status(situation or running, "waiting" if situation else "running")
 
     def log_verdicts(self, served: LoadedModel, kind: str, prompt: str) -> None:
-        """Log whether the answers of all complete transcripts are correct, if the prompt is a task
-        that can be checked. kind: the key for the transcript's name in the log.
-
-        Call it only after all timing is done.
-        """
         task = self.book.task(prompt)
         if task is None or not tasks.is_checkable(task):
             return
@@ -241,15 +204,11 @@ class TabRun(ABC):
                 self.log.add("verdict", {kind: transcript.name, "right": is_right})
 
     def cancel(self) -> None:
-        """End within one forward pass, and start nothing else. Repeated calls have no effect."""
         self.is_cancelled = True
         for transcript in list(self.transcripts):
             transcript.run.cancel()
 
     def close(self) -> None:
-        """Log the end of a cancelled run, for a page that reads the log after it lost its
-        stream.
-        """
         until = time.monotonic() + CLEAR_SECONDS
         while self.running and time.monotonic() < until:
             self.running[0].run.wait(CHECK_SECONDS)
@@ -286,7 +245,6 @@ class RunRegistry(Generic[R]):
             return self._runs.get(session)
 
     def stop(self, session: str) -> bool:
-        """Cancel the session's run. Return whether there was one."""
         run = self.of(session)
         if run is not None:
             run.cancel()
@@ -307,10 +265,6 @@ class RunRegistry(Generic[R]):
 
 
 class TabHandlers(ABC, Generic[R]):
-    """Handlers of a tab whose runs are streamed. One object serves all visitors and identifies them
-    by session.
-    """
-
     def __init__(
         self,
         engines: Engines,
@@ -337,12 +291,10 @@ class TabHandlers(ABC, Generic[R]):
         decode: Decode | None = None,
         js: str | None = None,
     ) -> None:
-        """Wire the runs of the tab: validation, streaming, and cancelling by Stop or when the page
-        is closed.
+        """Wire the runs of the tab. Stop and a closed page cancel them.
 
-        inputs: controls by the names that the handlers use.
-        outputs: components whose values ``decode`` yields; for ``run``, only the tab's view.
-        js: script that changes the posted values in the browser.
+        outputs: components whose values ``decode`` yields; for ``run``, only the tab's view. js:
+        script that changes the posted values in the browser.
 
         An invalid control is reported by a value of the view, and the page keeps its run.
         """
@@ -378,7 +330,6 @@ class TabHandlers(ABC, Generic[R]):
         page.unload(stop)
 
     def limits(self, values: Mapping[str, Any]) -> Limits:
-        """Return the limits of the chosen checkpoint. Raises RefusalError if it is not listed."""
         return self.engines.limits(values.get("checkpoint"))
 
     @abstractmethod
@@ -392,7 +343,6 @@ class TabHandlers(ABC, Generic[R]):
         """Return an empty log, for a run that cannot start."""
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
-        """Return the error of the first invalid control, or None if all are valid."""
         try:
             self.validate(values)
         except RefusalError as refusal:
@@ -433,7 +383,6 @@ class TabHandlers(ABC, Generic[R]):
             yield log.latest()
 
     def stop(self, session: str) -> None:
-        """End the visitor's run within one forward pass. Its output stays on the page."""
         self.runs.stop(session)
 
     def _decoded(self, run: R) -> Iterator[None]:
@@ -448,11 +397,6 @@ class TabHandlers(ABC, Generic[R]):
 def loaded(
     engines: Engines, name: str, report: Callable[[str], T], until: float = math.inf
 ) -> Generator[T, None, LoadedModel]:
-    """Wait until the checkpoint is loaded and warmed up, and return it. In the meantime, yield
-    ``report(status)`` several times per second.
-
-    until: deadline of loading. Raises UnavailableError, and RefusalError at the deadline.
-    """
     load = engines.begin(name)
     while (served := load.wait(0.0)) is None:
         if time.monotonic() > until:
@@ -467,15 +411,11 @@ def loaded(
 
 
 def refused(refusal: RefusalError) -> str:
-    """Return a value of a view that only shows the error next to its control."""
     said = {"field": refusal.field, "text": str(refusal)}
     return json_line({"run": uuid.uuid4().hex, "refused": said}) + "\n"
 
 
 def waiting_sentence(runs: Iterable[Run]) -> str:
-    """Return a sentence about what the runs wait for, or how many runs share the device; empty if
-    neither applies.
-    """
     runs = tuple(runs)
     num_ahead = max((run.num_ahead for run in runs), default=0)
     if num_ahead:
@@ -505,8 +445,7 @@ def sentence_of(error: Exception) -> str:
 class Transcript:
     """A run, its name in the log, and the events that were read from it.
 
-    tokens: visible tokens by row. finished: rows whose text is complete. is_drawn: False if the run
-    only repeats another one to time it.
+    tokens: visible tokens by row. is_drawn: False if the run only repeats another to time it.
     """
 
     def __init__(
@@ -516,7 +455,6 @@ class Transcript:
         writer: TraceWriter | None = None,
         is_drawn: bool = True,
     ) -> None:
-        """Create a transcript. writer: required for ``read``."""
         self.name = name
         self.is_drawn = is_drawn
         self.run = run
@@ -527,19 +465,14 @@ class Transcript:
 
     @property
     def end(self) -> End | None:
-        """The event that ended the run, or None while it is running."""
         last = self.events[-1] if self.events else None
         return last if isinstance(last, End) else None
 
     @property
     def is_done(self) -> bool:
-        """Whether the run is complete: it was not ended by an error, the time limit or a
-        cancellation.
-        """
         return self.end is not None and self.end.reason in FINAL
 
     def new_events(self) -> tuple[Event, ...]:
-        """Return the events that arrived since the last call."""
         events = self.run.events_since(len(self.events))
         for event in events:
             if isinstance(event, Step):
@@ -566,10 +499,6 @@ class Transcript:
 def writer_of(
     served: LoadedModel, prompt: str, request: Request, task: Task | None, context: Context = ALONE
 ) -> TraceWriter:
-    """Return the trace writer of a request.
-
-    task: the prompt's task, if it is known. context: the earlier turns and the system prompt.
-    """
     header = make_header(
         served.checkpoint,
         prompt,

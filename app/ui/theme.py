@@ -16,7 +16,6 @@ from mars_runtime.display import web
 
 
 def theme() -> gr.themes.Base:
-    """Return the theme of the page. Light and dark colours are both set explicitly."""
     theme = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
     base = gr.themes.Base(
         neutral_hue="slate",
@@ -31,10 +30,8 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """Return the styles and the start script, for the head of the document.
-
-    ``gradio_compat.edit_document`` adds the page's main script before them. Gradio's parameter
-    ``css=`` is not used, because it rewrites selectors and loses some of them inside media queries.
+    """Return the styles and the start script, for the head of the document. Gradio's parameter
+    ``css=`` is not used, because it loses some selectors inside media queries.
     """
     css = (web.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"

@@ -40,12 +40,6 @@ class View(gr.HTML):
         functions: list[Callable[..., Any]],
         **place: Any,
     ) -> None:
-        """Create the view.
-
-        template: the static HTML. parameters: the parameters of ``mount``, as JavaScript.
-        functions: server functions that the script may call. place: further arguments for
-        ``gr.HTML``, such as ``elem_id``.
-        """
         super().__init__(
             value,
             html_template=template,
@@ -60,12 +54,11 @@ class View(gr.HTML):
 
 
 class LineView(View):
-    """A view with a string of lines as its value (``stream.RunLog``). The value "" is the empty
-    state.
+    """A view with a string of lines as its value (``stream.RunLog``); "" is the empty state.
 
     Send values with ``show_progress="hidden"``, at most 15 per second. missed: server function that
-    returns a whole run as one value, for a page that missed lines of a stream. asks: further server
-    functions. A subclass also sets ``lines``, which describes its lines in the API.
+    returns a whole run, for a page that missed lines. asks: further server functions. ``lines`` of
+    a subclass describes the lines in the API.
     """
 
     lines: ClassVar[str]
@@ -89,12 +82,10 @@ class LineView(View):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """Return the static HTML with the URLs of plotly.js and of the recorded result."""
         recorded = file_address(cls.recorded) if cls.recorded else ""
         return web.template(cls.page, plotly=plotly, recorded=recorded)
 
     def postprocess(self, value: str | None) -> str:
-        """Return the lines unchanged. They are data, not HTML."""
         return value or ""
 
     def api_info(self) -> dict[str, Any]:
@@ -175,14 +166,11 @@ class GridView(LineView):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """Return the static HTML, with the recorded results of many prompts."""
         recorded = file_address(cls.recorded)
         return web.template(cls.page, plotly=plotly, recorded=recorded, points=points_json())
 
 
 class ExplainView(View):
-    """ "How it works": text, and pictures of a recorded run (``recordings.py``)."""
-
     page = "explain/explain.html"
     mount = "mountExplain"
 

@@ -94,9 +94,6 @@ def owner_of(request: gr.Request) -> str:
 
 
 def run_queue(settings: AppSettings) -> dict[str, Any]:
-    """Return the limits of Gradio's queue for runs: as many runs as the engine accepts, plus one
-    that the engine rejects with its own message.
-    """
     limit = settings.max_runs + settings.max_waiting + 1
     return {"concurrency_id": RUN, "concurrency_limit": limit}
 
