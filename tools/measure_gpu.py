@@ -87,11 +87,8 @@ def random_weights(config: ModelConfig, device: Any, dtype: torch.dtype) -> dict
 
 
 class ForcedModel(CausalModel):
-    """Wraps a model so that it confirms every draft and accepts proposals as ``SHARES`` says.
-
-    The number of accepted tokens depends only on the row and the position, so all methods draw the
-    same numbers. Only one group of masks, after the last token, is supported.
-    """
+    """Confirms every draft and accepts proposals as ``SHARES`` says. The number depends only on row
+    and position, so all methods draw the same. Only one group of masks is supported."""
 
     def __init__(self, model: CausalModel) -> None:
         self._model, self.config, self.device = model, model.config, model.device
@@ -127,11 +124,8 @@ class ForcedModel(CausalModel):
 
 
 def measure_shape(name: str, num_rows: int, num_tokens: int) -> dict[str, Any]:
-    """Time forward passes and decoding of a shape, and ``generate`` of transformers on it.
-
-    All methods decode the same random prompts in alternating order. Rates are tokens per second of
-    all rows after their first tokens, as medians over rounds.
-    """
+    """All methods decode the same random prompts in alternating order. Rates are tokens per second
+    of all rows after their first tokens, as medians over rounds."""
     import transformers
 
     is_cuda = torch.cuda.is_available()
@@ -208,10 +202,8 @@ def nvidia_smi() -> list[str]:
 
 
 class Measurement(NamedTuple):
-    """A step: one process, which runs Python in the repository with the arguments ``command``.
-
-    seconds: time limit of the step. missing: why the step cannot run on this machine, or empty.
-    """
+    """A process that runs Python in the repository with the arguments ``command``. missing: why it
+    cannot run on this machine, or empty."""
 
     name: str
     seconds: float
@@ -220,7 +212,6 @@ class Measurement(NamedTuple):
 
 
 def plan(out: Path, *, has_chat: bool, is_dry: bool) -> list[Measurement]:
-    """Return all steps in order. The steps write their results into ``out``."""
     no_chat = "" if has_chat else NO_CHAT
     small = "--prompts 1 --rounds 1 --max-new-tokens 4 --threads 1"
     benchmark = f"-m mars_runtime benchmark {small if is_dry else '--dtype bf16 --prompts 4'}"

@@ -1,9 +1,5 @@
-"""Makes the README's pictures from the page: ``python tools/pictures.py``.
-
-Serves the page and records headless Chromium: a GIF of how the page opens, from the first pass to
-the sentence at the end, and two stills of a prompt that was run. Depends only on the page's layout,
-not its content.
-"""
+"""Makes the README's pictures in headless Chromium: a GIF of how the page opens, and two stills of
+a prompt that was run."""
 
 from __future__ import annotations
 
@@ -40,9 +36,7 @@ def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.
 
 
 def run(page: playwright.Page) -> None:
-    """Run the prompt, which replaces the recording, and wait until the run has been played to its
-    end.
-    """
+    """Run the prompt and wait until it has been played to its end."""
     before = page.locator(RACE).get_attribute("data-run") or ""
     page.fill("#prompt textarea", PROMPT)
     page.click("#run")
@@ -53,10 +47,7 @@ def run(page: playwright.Page) -> None:
 
 
 def moving(page: playwright.Page, path: Path) -> None:
-    """Record a GIF of how the page opens: the initial recording from its start to its end.
-
-    The page plays the recording once while its model loads, so the recording is played again.
-    """
+    """Record the initial recording, played again: the page plays it once while its model loads."""
     page.wait_for_function(f"!{PLAYER}.isMoving")
     page.evaluate(f"{PLAYER}.toggle()")
     frames: list[Image.Image] = []

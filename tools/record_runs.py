@@ -62,9 +62,7 @@ class Scenario:
 
 
 def read_scenarios() -> Iterator[Scenario]:
-    """Yield the scenarios of ``scenarios.json``: MARS next to plain AR with the page's settings,
-    where they do not say otherwise.
-    """
+    """MARS next to plain AR with the page's settings, unless scenarios.json says otherwise."""
     for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
         chosen = entry.pop("settings", None)
         settings = DEFAULTS if chosen is None else DecodeSettings(**chosen)
@@ -112,8 +110,7 @@ def main() -> int:
     return 0
 
 
-class RecordingError(RuntimeError):
-    """The run was interrupted or failed, so it cannot be recorded."""
+class RecordingError(RuntimeError): ...
 
 
 @contextmanager

@@ -1,8 +1,6 @@
-"""Record the results that tabs show when they open: ``python -m tools.record_tabs``.
-
-A result is what Run shows with the initial values of the page; in the run of Throughput, τ moves
-once. Use a quiet machine, because the results are shown as measured.
-"""
+"""Record the results that tabs show when they open, what Run shows with the initial values of the
+page: ``python -m tools.record_tabs``. In the run of Throughput, τ moves once. Use a quiet machine,
+because the results are shown as measured."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def opening_values(handlers: Handlers) -> dict[str, Any]:
 
 
 def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
-    """Run a tab with these values and return all lines of its log. Raises RecordingError."""
+    """Run a tab and return all lines of its log. Raises RecordingError."""
     tabs: dict[str, TabHandlers[Any]] = {"throughput": handlers.throughput, "grid": handlers.grid}
     tab_values = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
     moved, run, is_begun = {**tab_values, "tau": MOVED_TAU}, "", False

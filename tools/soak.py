@@ -1,10 +1,6 @@
-"""Soak test of the app: random runs, stops and reloads through the API and in a browser.
-
-``python tools/soak.py --minutes 30`` serves the page; three visitors at a time use its endpoints
-and the OpenAI-compatible endpoint, one more the page in a browser, if Chromium is installed. Every
-run must end as intended, and the server's memory must stay flat. Writes JSON. The exit code is 1 if
-a run was lost or memory grew.
-"""
+"""Soak test of the app: random runs, stops and reloads of three visitors of the APIs and one in a
+browser. Every run must end as intended, and the server's memory must stay flat. Writes JSON; the
+exit code is 1 if a run was lost or memory grew."""
 
 from __future__ import annotations
 
@@ -86,7 +82,6 @@ class Guest:
         self._check("single", self._submit("/generate", method=method).result())
 
     def race(self) -> None:
-        """Race lossless MARS against AR to the end. Both texts must be identical."""
         result = self._submit("/compare").result()
         self._check("race", result["mars"], result["ar"])
         if not result["is_same_text"]:
@@ -152,9 +147,7 @@ def browse(address: str, until: float) -> None:
 
 
 def growth(samples: Sequence[int]) -> float:
-    """Return the share by which the median grew from the second quarter of the samples to the last.
-    In the first quarter everything is used for the first time.
-    """
+    """Compare the last quarter with the second: the first uses everything for the first time."""
     quarter = len(samples) // 4
     early = statistics.median(samples[quarter : 2 * quarter])
     return statistics.median(samples[-quarter:]) / early - 1

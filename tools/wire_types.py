@@ -252,9 +252,7 @@ def _event(kind: type) -> str:
 
 
 def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a line for each field. is_whole: every field is in every line; otherwise fields with a
-    default are optional.
-    """
+    """is_whole: every field is in every line; otherwise fields with a default are optional."""
     for name, property_schema in schema["properties"].items():
         is_told = name in schema.get("required", ()) and name not in ON_CHANGE
         is_there = is_whole or is_told or name in needed
@@ -282,7 +280,6 @@ def type_of(schema: Schema, has_null: bool = True) -> str:
 
 
 def _item(schema: Schema) -> str:
-    """Return the type of a list's item, with its name if Python has one."""
     title = schema.get("title", "")
     return f"{title.replace(' ', '_').lower()}: {type_of(schema)}" if title else type_of(schema)
 

@@ -43,16 +43,13 @@ OTHER_FORMATS = {
 
 
 class PromptError(MarsError, ValueError):
-    """A file has no valid prompts; the message is one sentence that names the first wrong line."""
+    """The message is one sentence that names the first wrong line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prompt of a set.
-
-    turns: earlier turns as (role, text), alternating between user and assistant. reference: a
-    reference answer to show to readers. task: the bundled task, if its answers can be checked.
-    """
+    """turns: earlier turns as (role, text), alternating between user and assistant. task: the
+    bundled task, if its answers can be checked."""
 
     id: str
     prompt: str
@@ -64,12 +61,10 @@ class Item:
 
     @property
     def before(self) -> list[Said]:
-        """Return the system prompt and the earlier turns as messages for the tokenizer."""
         system: list[Said] = [("system", self.system)] if self.system else []
         return [*system, *self.turns]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the non-empty fields as JSON values."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
@@ -99,9 +94,8 @@ def decoded(content: bytes, name: str) -> str:
 
 
 def read_prompts(text: str, name: str) -> list[Item]:
-    """Parse the prompts of a file. name: its name; the extension selects the format, and files
-    without a known extension are plain text unless they begin with "{". Raises PromptError.
-    """
+    """The extension of ``name`` selects the format; files without a known extension are plain text
+    unless they begin with "{". Raises PromptError."""
     _check_format(text[:20], name)
     if len(text) > MAX_BYTES:
         raise PromptError(f"{name} is larger than {MAX_BYTES // 1_000_000} MB. Split it.")
@@ -142,10 +136,7 @@ def _check_format(text: str, name: str) -> None:
 
 
 def item_of(record: Mapping[str, Any], number: str) -> Item:
-    """Validate a record and return it as an Item. Raises ValueError.
-
-    number: the id for a record without an id. Unknown keys are ignored.
-    """
+    """number: the id for a record without an id. Unknown keys are ignored. Raises ValueError."""
     if "messages" in record:
         record = {**record, **_messages(record["messages"])}
     if record.get("prompt") is None:
@@ -172,7 +163,6 @@ def _text(value: Any, name: str) -> str:
 
 
 def _messages(value: Any) -> dict[str, Any]:
-    """Convert messages of the chat format to system, turns and prompt. Raises ValueError."""
     turns = map(as_mapping, as_list(value))
     pairs = [(turn.get("role"), turn.get("content")) for turn in turns]
     system = pairs.pop(0)[1] if pairs and pairs[0][0] == "system" else ""
@@ -182,7 +172,6 @@ def _messages(value: Any) -> dict[str, Any]:
 
 
 def _turns(posted: Any) -> tuple[tuple[str, str], ...]:
-    """Parse the earlier turns, pairs of role and text. Raises ValueError."""
     if len(as_list(posted)) > MAX_TURNS:
         raise ValueError(f"it has {len(posted)} earlier turns, but at most {MAX_TURNS} are allowed")
     turns = []
@@ -218,9 +207,7 @@ def _lines(text: str) -> Records:
 
 
 def _table(text: str, name: str, ending: str) -> Records:
-    """Yield one record per row of a table. Short rows and rows padded with empty cells are
-    accepted. Raises PromptError if no column is named prompt.
-    """
+    """Accept short rows and rows padded with empty cells. Raises PromptError."""
     lines = text.lstrip("\r\n")
     num_above = text[: len(text) - len(lines)].count("\n")
     delimiters = DELIMITERS if ending == "csv" else "\t,;|"
@@ -271,11 +258,8 @@ def _cells(lines: str, delimiter: str) -> list[str]:
 
 
 def bundled(name: str) -> list[Item]:
-    """Return the bundled prompts with this name. Raises PromptError for an unknown name.
-
-    ``study``: 80 open-ended requests of five kinds and 20 tasks with a checker. Name of a task
-    family or kind of request: 20 prompts of it.
-    """
+    """``study``: 80 open-ended requests of five kinds and 20 tasks with a checker. Otherwise 20
+    prompts of a family or kind. Raises PromptError."""
     known = [*tasks.all_families(), *tasks.KINDS]
     counts = {name: 20}
     if name == "study":

@@ -1,8 +1,5 @@
-"""Sets: prompts with the answers of several methods, as one file of JSON Lines.
-
-The first line is a header with the methods; each further line is one prompt with its answers, or a
-vote of a reader (docs/review.md). Files are untrusted and are read line by line.
-"""
+"""Sets: prompts with the answers of several methods, as untrusted files of JSON Lines. The first
+line is a header; each further line is a prompt with its answers, or a vote of a reader."""
 
 from __future__ import annotations
 
@@ -35,12 +32,12 @@ NUM_DIGITS = 6
 
 
 class SetError(MarsError, ValueError):
-    """A set cannot be read; the message is one sentence that names the first wrong line."""
+    """The message is one sentence that names the first wrong line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetHeader:
-    """The first line of a set. made: the machine, versions and weights, as JSON values."""
+    """made: the machine, versions and weights, as JSON values."""
 
     id: str
     name: str
@@ -54,11 +51,8 @@ class SetHeader:
 
 
 def answer_of(trace: Trace, item: Item, reference: str | None) -> dict[str, Any]:
-    """Return an answer as JSON values: its text, the trace, tokens per pass and automatic checks.
-
-    reference: AR's text, or None without AR. unlike_ar: indices of the tokens that a pass accepted
-    with others although AR would choose another token after the same text.
-    """
+    """reference: AR's text, or None without AR. unlike_ar: indices of the tokens that a pass
+    accepted with others although AR would choose another token after the same text."""
     steps = [step for step, _ in folds.row_steps(trace.events)]
     text = folds.text(trace)
     return {
@@ -89,7 +83,7 @@ def _unlike_ar(steps: Sequence[RowStep]) -> list[int]:
 
 
 def verdict(item: Item, text: str, *, is_cut: bool) -> bool | None:
-    """Return whether the item's checker accepts the text; None if no checker can judge it."""
+    """Return None if no checker can judge the text."""
     if item.task is None or not tasks.is_checkable(item.task):
         return None
     return tasks.check(item.task, text, is_cut=is_cut)
@@ -105,7 +99,6 @@ def _rounded(value: Any) -> Any:
 
 
 def item_line(item: Item, answers: Sequence[Mapping[str, Any] | None]) -> str:
-    """Return the line of a prompt with the answer of each method; None for no answer."""
     return _line({"type": "item", **item.as_json(), "answers": answers})
 
 
@@ -115,9 +108,8 @@ def _line(values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """A set's header, and its prompts without answers. num_bytes: the size of its whole lines; an
-    interrupted command may leave half a line after them.
-    """
+    """The prompts of a set, without answers. num_bytes: size of the whole lines; an interrupted
+    command may leave half a line after them."""
 
     header: SetHeader
     items: tuple[Item, ...]
