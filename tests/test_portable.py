@@ -79,12 +79,15 @@ def test_a_write_that_fails_leaves_the_old_file(
         path.write_bytes(text.encode(encoding)[:1])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    path = tmp_path / "out"
+    path, old = tmp_path / "out", tmp_path / "old"
     path.write_text("old")
+    os.link(path, old)
+    write_text(path, "new")  # replaces the file instead of writing over it
+    assert (path.read_text(), old.read_text()) == ("new", "old")
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OutputError, match="No space left"):
-        write_text(path, "new")
-    assert ([file.name for file in tmp_path.iterdir()], path.read_text()) == (["out"], "old")
+        write_text(path, "newer")
+    assert (len([*tmp_path.iterdir()]), path.read_text()) == (2, "new")
 
 
 NARROW = r"""
