@@ -354,15 +354,16 @@ def _by_width(offers: Sequence[Sequence[Offer]]) -> Iterable[Sequence[Offer]]:
     for most_masks in (0, MAX_FED):
         columns = []
         for row in offers:
-            fitting = sorted(
-                [offer for offer in row if offer.num_fed_masks <= most_masks],
-                key=lambda offer: offer.width,
-            )
-            best, column, at = row[0], [], 0
+            by_width: dict[int, Offer] = {}
+            for offer in row:
+                if offer.num_fed_masks <= most_masks:
+                    rival = by_width.get(offer.width)
+                    if rival is None or offer.gain > rival.gain:
+                        by_width[offer.width] = offer
+            best, column = row[0], []
             for width in widths:
-                while at < len(fitting) and fitting[at].width <= width:
-                    best = max(best, fitting[at], key=lambda offer: offer.gain)
-                    at += 1
+                rival = by_width.get(width, best)
+                best = rival if rival.gain > best.gain else best
                 column.append(best)
             columns.append(column)
         yield from zip(*columns, strict=True)
