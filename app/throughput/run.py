@@ -23,7 +23,7 @@ from app.ui.examples import ExampleBook, set_for
 from app.ui.rounds import NumRounds, in_turn, rounds_text
 from app.ui.stream import STOPPED, RunLog, RunLogs, TabHandlers, TabRun, Transcript
 from mars_runtime.engine.busy import BusyRule, next_level
-from mars_runtime.engine.header import Facts, facts_of
+from mars_runtime.engine.header import facts_of
 from mars_runtime.runs.events import FINAL, Event, Prefill, Step
 from mars_runtime.runs.folds import num_accepted, totals
 from mars_runtime.runs.speedup import Rounds
@@ -170,12 +170,10 @@ class ThroughputRun(TabRun):
         sides: Mapping[str, Rounds],
         done: Mapping[str, Transcript],
     ) -> dict[str, Any]:
-        about = served.checkpoint
-        facts = about if isinstance(about, Facts) else facts_of(about)
         counts = {name: totals(transcript.events) for name, transcript in done.items()}
         texts = [done[name].tokens for name in ("mars", "ar")]
         return {
-            **asdict(facts),
+            **facts_of(served.checkpoint),
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "rows": self.order.rows,
             "settings": asdict(self.order.settings),

@@ -39,7 +39,7 @@ DRAFT_TOO_SHORT = (
     "fewer tokens."
 )
 PREFILL_ALONE, PREFILL_SHARED = 512, 64
-"""Prompt tokens per prefill chunk: PREFILL_SHARED if another run waits to decode."""
+"""Prompt tokens per chunk: PREFILL_SHARED if another run waits to decode."""
 
 
 class Backend(ABC):
@@ -130,7 +130,6 @@ class CheckpointBackend(Backend):
         return room_for(model, num_rows, available - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
-        """Set the threads, run every method once, and measure the costs of steps."""
         import torch
 
         torch.inference_mode().__enter__()  # in force until the worker thread ends

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -19,34 +18,23 @@ if TYPE_CHECKING:
 VERSIONED = ("mars-live", "torch", "python")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    checkpoint: str
-    hardware: str = ""
-    dtype: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    threads: int = 1
-    rho: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    forward_seconds: float = 0.0
-    is_bitwise: bool = False
-
-
-def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
+def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> dict[str, Any]:
+    """Return the header's fields about the checkpoint and the device."""
     model = checkpoint.model
-    return Facts(
-        checkpoint=checkpoint.name,
-        hardware=device_name(model.device),
-        dtype=model.arithmetic,
-        versions={name: versions()[name] for name in VERSIONED},
-        threads=num_threads(checkpoint),
-        rho=dict(costs.rho) if costs is not None else {},
-        forward_seconds=costs.seconds if costs is not None else 0.0,
-        is_bitwise=model.is_bitwise,
-    )
+    return {
+        "checkpoint": checkpoint.name,
+        "hardware": device_name(model.device),
+        "dtype": model.arithmetic,
+        "versions": {name: versions()[name] for name in VERSIONED},
+        "threads": num_threads(checkpoint),
+        "rho": dict(costs.rho) if costs is not None else {},
+        "forward_seconds": costs.seconds if costs is not None else 0.0,
+        "is_bitwise": model.is_bitwise,
+    }
 
 
 def make_header(
-    about: Checkpoint | Facts,
+    checkpoint: Checkpoint,
     prompt: str,
     request: Request,
     *,
@@ -56,13 +44,11 @@ def make_header(
     context: Context = ALONE,
     room: int = 0,
 ) -> Header:
-    """about: the checkpoint if it is loaded in this process, else its facts.
+    """context: the conversation before the prompt, and the given beginning of the answer.
     costs: as measured by the engine. room: the engine's capacity.
-    context: the conversation before the prompt, and the given beginning of the answer.
     """
-    facts = about if isinstance(about, Facts) else facts_of(about, costs)
     return Header(
-        **{fact.name: getattr(facts, fact.name) for fact in fields(facts)},
+        **facts_of(checkpoint, costs),
         prompt=prompt,
         prompt_ids=tuple(request.prompt_ids),
         settings=request.settings,

@@ -25,7 +25,7 @@ MIN_ROW_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """``num_rows`` rows of ``capacity`` tokens, prompt and answer together."""
+    """``num_rows`` rows of ``capacity`` tokens."""
 
     num_rows: int
     capacity: int

@@ -55,9 +55,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class CustomDecoderRequest:
-    """A decoder with any number of rows that uses the device exclusively. Raises RequestError.
-
-    decode: yields a Prefill and Steps; the costs are None if not measured.
+    """A decoder with any number of rows that uses the device exclusively. ``decode`` yields a
+    Prefill and Steps; its costs are None if not measured. Raises RequestError.
     """
 
     decode: CustomDecode

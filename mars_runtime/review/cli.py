@@ -18,7 +18,7 @@ from uuid import uuid4
 from rich.console import Console
 
 from mars_runtime.display.terminal import progress_bars
-from mars_runtime.engine.header import facts_of, make_header
+from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.errors import MarsError
 from mars_runtime.files.outputs import OutputError, check_file, only_writer, path_of
@@ -189,7 +189,7 @@ class Decoders:
             if not isinstance(end, End) or end.reason not in FINAL:
                 raise MarsError(f"Prompt {item.id} has no answer: the run ended early.")
             header = make_header(
-                facts_of(checkpoint),
+                checkpoint,
                 item.prompt,
                 request,
                 task=asdict(item.task) if item.task else None,
