@@ -47,9 +47,9 @@ def test_text_charts_and_lanes_move_together_pass_by_pass(page: playwright.Page)
     wait_at(page, 0)
     assert num_in_sight(page) == 0
     for num in (1, 2, 3):
-        press(page, "forward")
+        go(page, "ArrowRight")
         wait_at(page, num)
-    press(page, "back")
+    go(page, "ArrowLeft")
     wait_at(page, 2)
     assert page.get_attribute(AR, "data-shown") == "2"
     assert num_in_sight(page) == folds.num_tokens(MAIN[:3])
@@ -124,8 +124,8 @@ def test_a_live_run_is_scrubbed_while_it_streams(page: playwright.Page) -> None:
     live = page.locator(".pl-live")
     assert live.is_hidden()
     press(page, "pause")
-    press(page, "back")
-    press(page, "back")
+    go(page, "ArrowLeft")
+    go(page, "ArrowLeft")
     wait_at(page, 3)
     assert live.is_visible()
     run.send(20)
