@@ -20,7 +20,6 @@ from torch import Tensor
 
 from mars_runtime.lab.training.data import Corpus, TrainingExample, encoded, in_batches
 from mars_runtime.lab.training.loop import Training
-from mars_runtime.lab.training.loop import progress_bar as progress_bar
 from mars_runtime.lab.training.recipe import Recipe, Stage, StageName
 from mars_runtime.lab.training.streams import TokenBatch, TwoStreams
 from mars_runtime.model.files import weight_files

@@ -22,7 +22,7 @@ from mars_runtime.lab.training.distill.mixture import (
     without_near_duplicates,
 )
 from mars_runtime.lab.training.distill.requests import Texts
-from mars_runtime.lab.training.train import progress_bar
+from mars_runtime.lab.training.loop import progress_bar
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.runs.events import FINAL
 from mars_runtime.runs.loops import find_loop
