@@ -164,8 +164,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         mars, ar = (folds.up_to_loop(result.trace.events) for result in (self.mars, self.ar))
-        counts = folds.num_forwards(mars), folds.num_forwards(ar)
-        return f"<Comparison: {passes_result(*counts, 'AR', folds.first_divergence(mars, ar))}>"
+        counts = folds.num_tokens(mars), folds.num_forwards(mars), folds.num_forwards(ar)
+        return f"<Comparison: {passes_result(*counts, 'AR', folds.differs_at(mars, ar))}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.mars.text)

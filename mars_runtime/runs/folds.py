@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mars_runtime.decoders.methods import Source
 from mars_runtime.runs.annotations import step_drafting, step_sources
-from mars_runtime.runs.events import End, Event, Prefill, RowStep, Step
+from mars_runtime.runs.events import FINAL, End, Event, Prefill, RowStep, Step
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import Trace
 from mars_runtime.text import Detokenizer
@@ -146,6 +146,20 @@ def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int =
     shorter = first if len(a) < len(b) else second
     has_ended = any(step.stop == "eos" for step, _ in row_steps(shorter, row))
     return min(len(a), len(b)) if len(a) != len(b) and has_ended else None
+
+
+def differs_at(first: Sequence[Event], second: Sequence[Event]) -> int | None:
+    """Return the first position where the texts of two runs differ, counted until they begin to
+    repeat themselves, or None. If both texts are complete, a longer one differs too.
+    """
+    texts = [accepted_tokens(up_to_loop(events)) for events in (first, second)]
+    for position, (token, other) in enumerate(zip(*texts, strict=False)):
+        if token != other:
+            return position
+    ends = [end(events) for events in (first, second)]
+    is_complete = all(last is not None and last.reason in FINAL for last in ends)
+    lengths = sorted(map(len, texts))
+    return lengths[0] if is_complete and lengths[0] < lengths[1] else None
 
 
 def text(trace: Trace, row: int = 0) -> str:

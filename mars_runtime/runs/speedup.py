@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -22,9 +23,10 @@ from mars_runtime.runs.annotations import spread
 from mars_runtime.runs.events import Event
 from mars_runtime.runs.folds import MIN_TIMED_TOKENS
 
-Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
-"""``short``: a run has too few tokens. ``busy``: the speedup exceeds its limit, so the machine was
-busy. ``faster``, ``slower``: the whole range is above or below 1. ``same``: it contains 1.
+Kind = Literal["none", "short", "different", "busy", "faster", "slower", "same"]
+"""``short``: a run has too few tokens. ``different``: the runs wrote different texts.
+``busy``: the speedup exceeds its limit, so the machine was busy. ``faster``,
+``slower``: the whole range is above or below 1. ``same``: it contains 1.
 """
 
 MIN_UNCERTAINTY = 0.06
@@ -36,6 +38,7 @@ LIMIT_TOLERANCE = 1.02
 
 NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
+    "different": "different texts are not compared in time",
     "busy": "the machine was too busy to time",
     "same": "no clear difference in time",
 }
@@ -114,16 +117,23 @@ def classify(
     return Speedup(kind, ratio, low, high, limit)
 
 
-def passes_result(forwards: int, baseline: int, name: str, differs_at: int | None) -> str:
-    """Return the result of two finished runs in passes, as ``assets/web/core/result.js`` does.
+def passes_result(
+    tokens: int, forwards: int, baseline: int, name: str, differs_at: int | None
+) -> str:
+    """Return the result of two finished runs in passes, as ``assets/web/core/result.js`` does. If
+    their texts differ, the passes of one do not stand for those of the other.
 
     differs_at: index of the first token that differs from the baseline ``name``, or None.
     """
-    same = f"{forwards:,} {'pass' if forwards == 1 else 'passes'} instead of {baseline:,}"
-    first = f"As many passes as {name} ({baseline:,})" if forwards == baseline else same
-    if differs_at is None:
-        return f"{first}, same text"
-    return f"{first}, different text (first difference at token {differs_at + 1:,})"
+    if differs_at is not None:
+        per_pass = Decimal(tokens / max(1, forwards)).quantize(Decimal("0.01"), ROUND_HALF_UP)
+        first = f"{per_pass} tokens per pass"
+        return f"{first}; the text differs from {name}'s from token {differs_at + 1:,} on"
+    if forwards == baseline:
+        return f"As many passes as {name} ({baseline:,}), same text"
+    return (
+        f"{forwards:,} {'pass' if forwards == 1 else 'passes'} instead of {baseline:,}, same text"
+    )
 
 
 class Rounds:
@@ -180,8 +190,11 @@ def _is_ar(events: Sequence[Event]) -> bool:
 
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
     """Compare two runs of one row each, without the loops at the end of their texts. If ``other``
-    is an AR run, the ratio of tokens per forward pass is the upper limit.
+    is an AR run, the ratio of tokens per forward pass is the upper limit. Different texts have no
+    speedup.
     """
+    if folds.differs_at(events, other) is not None:
+        return Speedup("different", math.nan, math.nan, math.nan, math.inf)
     run, baseline = _timed(events), _timed(other)
     has_limit = _is_ar(other) and baseline.per_pass
     return speedup(run, baseline, run.per_pass / baseline.per_pass if has_limit else math.inf)

@@ -40,13 +40,14 @@ test("a move names what changed, and a new part begins without it", () => {
 
 test("a measurement has a factor only if its range excludes 1", () => {
   const side = (passes) => ({ rates: [], rate: [1, 1, 1], passes, tpf: 1 });
-  const measured = (kind, ratio, low, high) => ({
-    ...{ date: "", rows: 2, prompts: ["x"], num_same: 1, mars: side(50), ar: side(100) },
+  const measured = (kind, ratio, low, high, same = 1) => ({
+    ...{ date: "", rows: 2, prompts: ["x"], num_same: same, mars: side(50), ar: side(100) },
     speedup: { kind, ratio, low, high, limit: 2, rounds: 3, rate: [1, 1, 1] },
   });
   assert.match(measuredText(measured("faster", 1.4, 1.2, 1.6)), /50 .*100.*1\.4/);
   for (const unclear of [measured("same", 1.3, 0.9, 1.7), measured("busy", null, null, null)])
     assert.doesNotMatch(measuredText(unclear), /times|%/);
+  assert.doesNotMatch(measuredText(measured("faster", 1.4, 1.2, 1.6, 0)), /instead|times/);
 });
 
 test("a live run ends with both rates and without a factor", () => {

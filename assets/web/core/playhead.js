@@ -1,6 +1,7 @@
 // The displayed position in a run, counted in forward passes. Every lane shows its passes up to this position. A pass
 // can be displayed once every running lane has completed it. No DOM and no timers.
 
+import { folds } from "./folds.js";
 import { capital, joined } from "./words.js";
 
 /** @param {Playhead} playhead */
@@ -8,9 +9,12 @@ export function positionText({ run: { lanes }, now, isLive }) {
   const pass = Math.floor(now);
   const most = Math.max(...lanes.map(({ steps }) => steps.length));
   const ended = lanes.filter(({ end, steps }) => end && steps.length < pass);
-  const remarks = ended.map(
-    ({ title, steps, end }) => `${title} ${end?.reason === "cancelled" ? "stopped" : "finished"} at ${steps.length}`,
-  );
+  const remarks = ended.map((lane) => {
+    const { title, steps, end } = lane;
+    const counted = folds.forwards(lane); // the headline's number
+    const loop = counted < steps.length ? ` (in a loop from ${counted + 1})` : "";
+    return `${title} ${end?.reason === "cancelled" ? "stopped" : "finished"} at ${steps.length}${loop}`;
+  });
   return capital(joined(isLive ? `pass ${pass}` : `pass ${pass} of ${most}`, ...remarks));
 }
 

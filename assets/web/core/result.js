@@ -2,10 +2,10 @@
 // `passesResult` is the same as `passes_result` in mars_runtime/runs/speedup.py; both are tested on the cases in
 // tests/web/results.json. Pure; no DOM.
 
-import { FINAL, divergence, folds } from "./folds.js";
-import { loopText, upToLoop } from "./loops.js";
+import { FINAL, folds } from "./folds.js";
+import { loopText } from "./loops.js";
 import { savedText } from "./sources.js";
-import { factorText, isTimed, laneSpeedup } from "./speedup.js";
+import { differsAt, factorText, isTimed, laneSpeedup } from "./speedup.js";
 import { SPEED } from "./table.js";
 import { capital, counted, figure, joined, rounded, whole } from "./words.js";
 
@@ -13,20 +13,23 @@ import { capital, counted, figure, joined, rounded, whole } from "./words.js";
 const passes = (number) => counted(number, "pass", "passes");
 
 /**
- * Returns the headline of two finished runs: "96 passes instead of 189" and ", same text". differsAt: index of the
- * first token that differs; -1 if the texts are the same.
- * @param {{ forwards: number, baseline: number, name: string, differsAt: number }} given
+ * Returns the headline of two finished runs: "96 passes instead of 189" and ", same text". If the texts differ, the
+ * passes of one do not stand for those of the other, and the headline has tokens per pass. differsAt: index of the first
+ * token that differs; -1 if the texts are the same.
+ * @param {{ tokens: number, forwards: number, baseline: number, name: string, differsAt: number }} given
  * @returns {[first: string, rest: string]}
  */
-export function passesResult({ forwards, baseline, name, differsAt }) {
+export function passesResult({ tokens, forwards, baseline, name, differsAt }) {
+  if (differsAt >= 0)
+    return [
+      `${(tokens / Math.max(1, forwards)).toFixed(2)} tokens per pass`,
+      `; the text differs from ${name}'s from token ${whole(differsAt + 1)} on`,
+    ];
   const first =
     forwards === baseline
       ? `As many passes as ${name} (${whole(baseline)})`
       : `${passes(forwards)} instead of ${whole(baseline)}`;
-  return [
-    first,
-    differsAt < 0 ? ", same text" : `, different text (first difference at token ${whole(differsAt + 1)})`,
-  ];
+  return [first, ", same text"];
 }
 
 /**
@@ -43,18 +46,6 @@ export function timeResult(speedup, { mine, other, unit, device }) {
   return speedup.kind === "same"
     ? [`${SPEED.notes.same} on ${device}`, numbers]
     : [capital(SPEED.notes[speedup.kind]), ""];
-}
-
-/**
- * Returns the index of the first token that differs, up to where the texts begin to repeat themselves; -1 if there is
- * none.
- * @param {Lane} lane @param {Lane} other
- */
-export function differsAt(lane, other) {
-  const [mine, theirs] = [upToLoop(lane), upToLoop(other)];
-  const place = divergence(mine, theirs, 0);
-  const [a, b] = [mine.tokens.length, theirs.tokens.length];
-  return place >= 0 || a === b ? place : Math.min(a, b);
 }
 
 /** @param {Lane} lane */
@@ -100,13 +91,14 @@ export function resultOf(main, others, isRecorded = false) {
     return { kind: "alone", first: `${numbers}.`, rest: loopRest, figures: [{ ...perPass, numbers: "" }, time] };
   }
   const [place, theirs] = [differsAt(main, baseline), folds.forwards(baseline)];
-  const [first, rest] = passesResult({ forwards, baseline: theirs, name: nameOf(baseline), differsAt: place });
-  const per = place < 0 ? { unit: "s", factor: () => 1 } : { unit: "ms per token", factor: msPerToken };
-  /** @param {Lane} lane */
-  const timeOf = (lane) => folds.seconds(lane) * per.factor(lane);
-  const time = timeResult(laneSpeedup(main, baseline), {
-    ...{ mine: timeOf(main), other: timeOf(baseline), unit: per.unit, device },
-  });
+  const [first, rest] = passesResult({ tokens, forwards, baseline: theirs, name: nameOf(baseline), differsAt: place });
+  const compared = place < 0 ? perPass : { ...perPass, value: numbers, name: "", numbers: countsText(baseline) };
+  const time =
+    place < 0
+      ? timeResult(laneSpeedup(main, baseline), {
+          ...{ mine: folds.seconds(main), other: folds.seconds(baseline), unit: "s", device },
+        })
+      : [`${perToken(main)} ms per token on ${device}`, `${nameOf(baseline)}: ${perToken(baseline)} ms`];
   const third = others
     .filter((lane) => lane !== baseline)
     .map((lane) => ({
@@ -116,12 +108,16 @@ export function resultOf(main, others, isRecorded = false) {
   return {
     kind: place < 0 ? "same" : "different",
     ...{ first, rest: `${rest}.${loopRest}` },
-    figures: [perPass, ...third, { key: "time", value: time[0], name: "", numbers: time[1] }],
+    figures: [compared, ...third, { key: "time", value: time[0], name: "", numbers: time[1] }],
   };
 }
 
 /** @param {Lane} lane */
-const msPerToken = (lane) => 1000 / folds.tokens(lane);
+const perToken = (lane) => figure((1000 * folds.seconds(lane)) / folds.tokens(lane));
+
+/** @param {Lane} lane */
+const countsText = (lane) =>
+  `${nameOf(lane)}: ${counted(folds.tokens(lane), "token")} in ${passes(folds.forwards(lane))}`;
 
 /**
  * Describes how far the lanes are, in one sentence if all have made the same number of passes.

@@ -2,7 +2,7 @@
 // text. Pure; no DOM. The rule is the same as in mars_runtime/runs/speedup.py, because the visitor chooses here which steps to
 // compare. Both are tested on the cases in tests/web/speedups.json.
 
-import { folds } from "./folds.js";
+import { FINAL, divergence, folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
 import { SPEED } from "./table.js";
 
@@ -58,11 +58,25 @@ function classify(ratio, low, high, limit, isShort) {
 }
 
 /**
+ * Returns the index of the first token that differs, up to where the texts begin to repeat themselves; -1 if there is
+ * none. If both texts are complete, a longer one differs too.
+ * @param {Lane} lane @param {Lane} other
+ */
+export function differsAt(lane, other) {
+  const [mine, theirs] = [upToLoop(lane), upToLoop(other)];
+  const place = divergence(mine, theirs, 0);
+  const [a, b] = [mine.tokens.length, theirs.tokens.length];
+  const isComplete = [lane, other].every(({ end }) => FINAL.has(end?.reason ?? ""));
+  return place >= 0 || a === b || !isComplete ? place : Math.min(a, b);
+}
+
+/**
  * Compares two lanes in their displayed state, counted until a text begins to repeat itself. If the other lane is plain
- * AR, the ratio of their tokens per pass is the limit.
+ * AR, the ratio of their tokens per pass is the limit. Different texts have no speedup.
  * @param {Lane} lane @param {Lane} other @returns {Speedup}
  */
 export function laneSpeedup(lane, other) {
+  if (differsAt(lane, other) >= 0) return { ...UNKNOWN, kind: "different" };
   /** @param {Lane} timed */
   const measured = (timed) => ({
     tokens: folds.tokens(timed),

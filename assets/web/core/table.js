@@ -52,7 +52,7 @@ export const SPEED = {
   apart: 0.06,
   near: 1.1,
   slack: 1.02,
-  notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was too busy to time", same: "no clear difference in time" },
+  notes: { short: "too short to time: at least 20 tokens are needed", different: "different texts are not compared in time", busy: "the machine was too busy to time", same: "no clear difference in time" },
 };
 
 // Limits of a set to review. `line`, `file`: bytes of a line, and of a file that the page opens; `items`, `methods`:

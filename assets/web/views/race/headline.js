@@ -32,8 +32,8 @@ export class Headline {
     this.element.dataset.result = kind;
     put(this.first, first);
     const isDifferent = kind === "different";
-    put(this.rest, isDifferent ? ", " : rest);
-    put(this.different, isDifferent ? rest.replace(/^, /, "") : "");
+    put(this.rest, isDifferent ? rest.slice(0, 2) : rest);
+    put(this.different, isDifferent ? rest.slice(2) : "");
     this.different.hidden = !isDifferent;
     const { moves, settings } = main;
     const note = joined(moves.length > 0 && MOVED, settings?.block_size === "auto" && VARIES);

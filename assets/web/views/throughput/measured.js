@@ -12,7 +12,11 @@ import { counted, figure, whole } from "../../core/words.js";
  */
 export function measuredText({ mars, ar, rows, speedup, num_same: same, prompts }) {
   const texts = same === prompts.length ? "same texts" : `${whole(same)} of ${whole(prompts.length)} texts the same`;
-  return `${counted(rows, "request")} at once: ${whole(mars.passes)} passes instead of ${whole(ar.passes)}, ${texts}; ${speedupSentence(ofRounds(speedup))}.`;
+  const passes =
+    same === prompts.length
+      ? `${whole(mars.passes)} passes instead of ${whole(ar.passes)}, ${texts}; ${speedupSentence(ofRounds(speedup))}`
+      : `${figure(mars.tpf)} tokens per pass, AR ${figure(ar.tpf)}; ${texts}`;
+  return `${counted(rows, "request")} at once: ${passes}.`;
 }
 
 /**
