@@ -48,7 +48,7 @@ export class Plot {
 
   /**
    * @param {HTMLElement} root the element of the view, whose data-plotly is the URL of Plotly
-   * @param {string} key @param {string} title @param {(c: Colours) => Figure | null} figure
+   * @param {string} key @param {string} title @param {(c: Colours, size: Size) => Figure | null} figure
    * @param {Record<string, (event: Json) => void>} [on]
    */
   constructor(root, key, title, figure, on = {}) {
@@ -94,12 +94,13 @@ export class Plot {
     const { frame, node, plotly, root } = this;
     if (!root.isConnected && this.isPlotted) plotly?.purge(node);
     if (!plotly || !root.isConnected || (!this.isInSight && !frame.hidden)) return;
-    const figure = this.figure(coloursOf(root));
+    const size = { width: node.clientWidth, height: node.clientHeight };
+    const figure = this.figure(coloursOf(root), size);
     frame.hidden = !figure;
     this.isDue = Boolean(figure) && !node.clientWidth;
     if (!figure || this.isDue) return;
     this.drawnAt = performance.now();
-    Object.assign(figure.layout, { width: node.clientWidth, height: node.clientHeight });
+    Object.assign(figure.layout, size);
     plotly.react(node, figure.data, figure.layout, this.config);
     if (!this.isPlotted) for (const [name, act] of Object.entries(this.on)) node.on(name, act);
     this.isPlotted = true;

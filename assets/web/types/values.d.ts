@@ -133,12 +133,19 @@ interface MeasuredPoint {
   speed: Estimate | null;
 }
 
+// In pixels.
+interface Size {
+  width: number;
+  height: number;
+}
+
 // A cell in the chart. height: agreement in percent.
 interface GridMark {
   cell: Cell;
   across: Estimate;
+  x: number; // the value, or beside it if another mark has the same values
   height: number;
-  same: GridMark[]; // other marks with the same position
+  same: GridMark[]; // other marks with the same values
 }
 
 // What the charts of the Trade-off view show. references: AR, and AR + lookup.

@@ -1,7 +1,7 @@
 // The two Plotly figures of the Trade-off view. Pure; no DOM.
 
 import { axis, escaped, label, layout } from "../../charts/plot.js";
-import { folds } from "../../core/folds.js";
+import { folds, lastOf } from "../../core/folds.js";
 import { isTimed, ofRounds } from "../../core/speedup.js";
 import { figure } from "../../core/words.js";
 import { acrossOf, agreement, cellLines, cellName, percent, rowName } from "../../folds/grid.js";
@@ -54,14 +54,20 @@ function crosses(points, measure, c) {
   };
 }
 
+const MARGIN = { l: 56, r: 16, t: 8, b: 44 };
+const [LOWEST, ABOVE] = [-6, 14]; // room below 0 and above 100 percent
+const NARROW = 520; // pixels of a figure in which markers are small and near each other
+const [LETTER, LINE] = [7.4, 17]; // pixels of a label: a letter's width, and the height
+
 /**
  * Returns agreement with AR by tokens per pass or by speed: a line of markers for each row, each with its B, and the two
  * references.
  * @param {GridState} grid
  * @param {Colours} c
+ * @param {Size} [size]
  * @returns {Figure}
  */
-export function scatterFigure({ rows, references, points, isSpeed }, c) {
+export function scatterFigure({ rows, references, points, isSpeed }, c, size = { width: 1200, height: 260 }) {
   const [ar, lookup] = references;
   const lines = [[ar], [lookup], ...[...rows].reverse()].map((cells) =>
     cells.filter((cell) => isPlaced(cell, ar, isSpeed)).map((cell) => placed(cell, ar, isSpeed)),
@@ -71,7 +77,13 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
   const ends = isSpeed ? marks.flatMap(({ across: { low, high } }) => [low, high]) : [];
   const xs = [...marks.map(({ across }) => across.value), ...measured.x, ...ends].filter(Number.isFinite);
   const range = [Math.min(0.95, 0.92 * Math.min(...xs)), 1.08 * Math.max(1.4, ...xs)];
-  stack(marks, range);
+  const perPixel = (range[1] - range[0]) / Math.max(1, size.width - MARGIN.l - MARGIN.r);
+  const beside = (size.width < NARROW ? 10 : 16) * perPixel; // between markers with equal values
+  marks.forEach((mark, i) => {
+    const before = marks.slice(0, i).filter((other) => isEqual(mark, other));
+    mark.same = marks.filter((other) => other !== mark && isEqual(mark, other));
+    mark.x = mark.across.value + before.length * beside;
+  });
   const data = lines.map((line) => {
     const { cell } = line[0] ?? {};
     const isMars = Boolean(cell?.row);
@@ -79,7 +91,7 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
     const symbol = isMars ? (cell.row?.lossless ? "diamond" : "circle") : "square";
     return {
       ...{ type: "scatter", mode: "lines+markers+text", hoverinfo: "text", cliponaxis: false },
-      x: line.map(({ across }) => across.value),
+      x: line.map(({ x }) => x),
       y: line.map(({ height }) => height),
       text: line.map((mark) => (isMars ? String(mark.cell.blockSize) : "")),
       textfont: { size: 13, color: line.map((mark) => (isSpeed && !isClear(mark.cell) ? color : c.page)) },
@@ -89,87 +101,92 @@ export function scatterFigure({ rows, references, points, isSpeed }, c) {
       marker: {
         symbol: line.map((mark) => (isSpeed && !isClear(mark.cell) ? `${symbol}-open` : symbol)),
         color,
-        size: symbol === "diamond" ? 22 : isMars ? 18 : 13,
+        size: (symbol === "diamond" ? 22 : isMars ? 18 : 13) - (size.width < NARROW ? 2 : 0),
         line: { color: c.page, width: 1 },
       },
-      ...(isSpeed
-        ? {
-            error_x: bars(
-              line.map(({ across }) => across),
-              { color },
-            ),
-          }
-        : {}),
+      ...(isSpeed && { error_x: bars(line.map(({ across }) => across), { color }) }), // prettier-ignore
     };
   });
-  const top = Math.max(100, ...marks.map(({ height }) => height)) + 14;
   const across = axis(c, isSpeed ? "speed relative to AR" : "tokens per forward pass", { range, showgrid: false });
-  const down = axis(c, "agreement with AR's text, %", { range: [-6, top], tickvals: [0, 25, 50, 75, 100] });
-  const annotations = labels(lines.toReversed().flatMap((line) => line.slice(-1)), range, c); // prettier-ignore
-  const margin = { l: 56, r: 16, t: 8, b: 44 };
-  return { data: [measured, ...data], layout: layout(c, across, down, { margin, annotations }) };
-}
-
-const [WIDTH, HEIGHT] = [0.013, 13]; // of a marker: as a share of the horizontal axis, and in percent of agreement
-
-/**
- * Raises marks that would cover another one, and notes in each the cells with the same position.
- * @param {GridMark[]} marks
- * @param {number[]} range of the horizontal axis
- */
-function stack(marks, [from, to]) {
-  /** @type {(mark: GridMark, other: GridMark) => boolean} */
-  const isCovered = (mark, other) =>
-    Math.abs(mark.across.value - other.across.value) < WIDTH * (to - from) &&
-    Math.abs(mark.height - other.height) < HEIGHT;
-  const same = marks.map((mark) => marks.filter((other) => other !== mark && isCovered(mark, other)));
-  marks.forEach((mark, i) => {
-    mark.same = same[i];
-    const below = marks.slice(0, i);
-    while (below.some((other) => isCovered(mark, other))) mark.height += 1;
+  const down = axis(c, "agreement with AR's text, %", {
+    range: [LOWEST, 100 + ABOVE],
+    tickvals: [0, 25, 50, 75, 100],
   });
+  /** @type {(x: number, y: number) => number[]} the place in pixels */
+  const place = (x, y) => [
+    (x - range[0]) / perPixel,
+    ((100 + ABOVE - y) / (100 + ABOVE - LOWEST)) * (size.height - MARGIN.t - MARGIN.b),
+  ];
+  const annotations = labels(lines, place, isSpeed, c);
+  return { data: [measured, ...data], layout: layout(c, across, down, { margin: MARGIN, annotations }) };
 }
 
+/** @type {(mark: GridMark, other: GridMark) => boolean} */
+const isEqual = (mark, other) =>
+  Math.abs(mark.across.value - other.across.value) < 0.002 && Math.abs(mark.height - other.height) < 0.1;
+
 /**
- * Returns the description of a mark, and the names of the cells with the same position.
+ * Returns the description of a mark, and the names of the cells with equal values.
  * @param {GridMark} mark
  * @param {Cell} ar
  */
 const markLines = ({ cell, same }, ar) => [
   ...cellLines(cell, ar),
-  ...(same.length ? [`at the same place: ${same.map((other) => cellName(other.cell)).join("; ")}`] : []),
+  ...(same.length ? [`equal: ${same.map((other) => cellName(other.cell)).join("; ")}`] : []),
 ];
 
 /**
- * Returns a label above the last mark of each line, or below it: AR's, and those of marks below another one. Labels that
- * would overlap become one.
- * @param {GridMark[]} marks
- * @param {number[]} range of the horizontal axis
+ * Returns a label at the last mark of each line, on the side where it covers least.
+ * @param {GridMark[][]} lines
+ * @param {(x: number, y: number) => number[]} place
+ * @param {boolean} isSpeed
  * @param {Colours} c
  */
-function labels(marks, [from, to], c) {
-  /** @type {(GridMark & { names: string[], isBelow: boolean })[]} */
+function labels(lines, place, isSpeed, c) {
+  /** @type {number[][]} left, top, right, bottom, weight */
   const taken = [];
-  for (const mark of marks) {
-    const { across, cell, height, same } = mark;
-    const isBelow = cell.name === "ar" || same.some((other) => other.height > height);
-    /** @param {typeof taken[0]} other */
-    const isNear = (other) =>
-      other.isBelow === isBelow &&
-      Math.abs(other.across.value - across.value) < 0.12 * (to - from) &&
-      Math.abs(other.height - height) < HEIGHT;
-    const near = taken.find(isNear);
-    const name = cell.row ? rowName(cell.row) : cellName(cell);
-    if (near) near.names.push(name);
-    else taken.push({ ...mark, isBelow, names: [name] });
-  }
-  return taken.map(({ cell, across, height, isBelow, names }) => {
-    return label(names.join(", "), across.value, height, cell.row ? c.mars : c.muted, {
-      xanchor: across.value < from + 0.08 * (to - from) ? "left" : "center",
-      xshift: 0,
-      yshift: isBelow ? -19 : 19,
+  /** @type {(x: number, y: number, w: number, h: number, weight: number) => number[]} */
+  const box = (x, y, w, h, weight) => [x - w / 2, y - h / 2, x + w / 2, y + h / 2, weight];
+  for (const line of lines) {
+    line.forEach(({ x, height, across: { low, high } }, i) => {
+      const [left, top] = place(x, height);
+      taken.push(box(left, top, 20, 20, 10));
+      if (isSpeed) taken.push([place(low, height)[0], top - 1, place(high, height)[0], top + 1, 2]);
+      if (!i) return;
+      const [from, to] = [place(line[i - 1].x, line[i - 1].height), [left, top]];
+      const num = Math.ceil(Math.hypot(to[0] - from[0], to[1] - from[1]) / 12);
+      for (let k = 1; k < num; k += 1)
+        taken.push(box(from[0] + ((to[0] - from[0]) * k) / num, from[1] + ((to[1] - from[1]) * k) / num, 8, 4, 1));
     });
-  });
+  }
+  const bottom = place(0, LOWEST)[1];
+  return lines
+    .filter((line) => line.length)
+    .map((line) => {
+      const { cell, x, height } = lastOf(line);
+      const name = cell.row ? rowName(cell.row) : cellName(cell);
+      const [left, top] = place(x, height);
+      const width = LETTER * name.length;
+      const beside = width / 2 + 14;
+      const sides = [0, 0.5, 1, 2].flatMap((far) => [
+        [0, -19 - 18 * far],
+        [0, 19 + 18 * far],
+        [beside, -18 * far],
+        [-beside, -18 * far],
+        [beside, 18 * far],
+        [-beside, 18 * far],
+      ]);
+      /** @param {number[]} side */
+      const cost = ([dx, dy]) => {
+        const own = box(left + dx, top + dy, width, LINE, 0);
+        const isOut = own[0] < -10 || own[1] < -MARGIN.t || own[3] > bottom + 4;
+        const covered = taken.filter((b) => own[0] < b[2] && b[0] < own[2] && own[1] < b[3] && b[1] < own[3]);
+        return covered.reduce((sum, b) => sum + b[4], isOut ? 100 : 0);
+      };
+      const [dx, dy] = sides.reduce((best, side) => (cost(side) < cost(best) ? side : best));
+      taken.push(box(left + dx, top + dy, width, LINE, 60));
+      return label(name, x, height, cell.row ? c.mars : c.muted, { xanchor: "center", xshift: dx, yshift: -dy });
+    });
 }
 
 /** @type {(cell: Cell) => boolean} whether the whole range of the speed is above or below 1 */
@@ -184,7 +201,7 @@ export function scatterNote({ rows, references, points, isSpeed }) {
     (cell) => cell.rounds && !Number.isFinite(acrossOf(cell, isSpeed).value),
   );
   return [
-    "The number in a marker is B; markers at the same place are stacked.",
+    "The number in a marker is B; markers with equal values are side by side.",
     isSpeed ? "Lines are ranges over the rounds; hollow: the range contains 1." : "",
     points.length
       ? "Grey crosses: recorded results of many prompts, with 95 % intervals; height: answers equal to AR's."
@@ -198,6 +215,7 @@ export function scatterNote({ rows, references, points, isSpeed }) {
 /** @type {(cell: Cell, ar: Cell, isSpeed: boolean) => GridMark} */
 const placed = (cell, ar, isSpeed) => ({
   ...{ cell, across: acrossOf(cell, isSpeed) },
+  x: NaN,
   height: 100 * agreement(cell.lane, ar.lane),
   same: [],
 });

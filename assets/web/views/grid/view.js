@@ -50,7 +50,13 @@ class GridView extends PhaseView {
       root.dataset.across = isSpeed ? "speed" : "tpf";
       this.schedule();
     });
-    this.scatter = new Plot(root, "scatter", "Agreement with AR's text", (c) => scatterFigure(this.state, c), on);
+    this.scatter = new Plot(
+      root,
+      "scatter",
+      "Agreement with AR's text",
+      (c, size) => scatterFigure(this.state, c, size),
+      on,
+    );
     this.heat = new Plot(
       root,
       "heat",
