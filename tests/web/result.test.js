@@ -43,6 +43,19 @@ describe("the headline", () => {
     assert.deepEqual(resultOf(laneOf(PLAIN), [third, ar]), result);
   });
 
+  test("has a figure that says where the text repeats itself", () => {
+    const rows = [1, 2, 3, 4].map((token, i) =>
+      forward(i, [[token, 0.9]], 1, "block", i === 3 ? { loop: [2, 4] } : {}),
+    );
+    for (const end of ["", "limit"]) {
+      const [mars, ar] = ["mars", "ar"].map((name) => laneOf(rows, { end, settings: { method: name } }, name));
+      const result = resultOf(mars, [ar]);
+      assert.match(figureOf(result, "loop").value, / token 2$/);
+      assert.ok(!(result.first + result.rest).includes(figureOf(result, "loop").value));
+    }
+    assert.equal(figureOf(resultOf(laneOf(PLAIN), [arOf(TEXT)]), "loop"), undefined);
+  });
+
   test("gives no verdict before all lanes have completed their texts", () => {
     const running = resultOf(laneOf(PLAIN), [arOf(TEXT, { end: "" })]);
     assert.deepEqual([running.kind, running.first], ["running", ""]);

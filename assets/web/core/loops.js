@@ -59,6 +59,18 @@ export function loopText(lanes) {
 }
 
 /**
+ * Returns a short text such as "loop after token 96", or "" if no text loops.
+ * @param {Lane[]} lanes
+ */
+export function loopPlace(lanes) {
+  const places = lanes.map(loopsAt);
+  const isShared = places.every((place) => place === places[0]);
+  const told = lanes.flatMap(({ title }, i) => (places[i] < 0 ? [] : [`${whole(places[i])} (${title})`]));
+  if (!told.length) return "";
+  return `loop after token ${isShared ? whole(places[0]) : told.join(", ")}`;
+}
+
+/**
  * Returns `sentence`, which describes figures of these lanes. If a text repeats itself, the result begins with the
  * position where the repetition starts.
  * @param {Lane[]} lanes @param {string} sentence

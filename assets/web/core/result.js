@@ -3,7 +3,7 @@
 // tests/web/results.json. Pure; no DOM.
 
 import { FINAL, folds } from "./folds.js";
-import { loopText } from "./loops.js";
+import { loopPlace } from "./loops.js";
 import { savedText } from "./sources.js";
 import { differsAt, factorText, isTimed, laneSpeedup } from "./speedup.js";
 import { SPEED } from "./table.js";
@@ -64,15 +64,16 @@ export function deviceOf({ header }, isRecorded) {
 /**
  * Returns the result of a race in its displayed state. kind: "none" before the first pass; "running"; "stopped" if a
  * lane did not complete its text, so there is no verdict; "alone" for one lane; "same" or "different" for texts that
- * are compared. first, rest: the headline. figures: tokens per pass, the lanes that are not in the headline, and time.
+ * are compared. first, rest: the headline. figures: tokens per pass, the lanes that are not in the headline, time, and
+ * where a text repeats itself.
  * @param {Lane} main @param {Lane[]} others @param {boolean} [isRecorded] @returns {RaceResult}
  */
 export function resultOf(main, others, isRecorded = false) {
   const [tokens, forwards] = [folds.tokens(main), folds.forwards(main)];
   if (!forwards) return { kind: "none", first: "", rest: "", figures: [] };
   const lanes = [main, ...others];
-  const loop = loopText(lanes);
-  const loopRest = loop ? ` ${loop}; only the text before that is counted.` : "";
+  const loop = loopPlace(lanes);
+  const loops = loop ? [{ key: "loop", value: loop, name: "not counted", numbers: "" }] : [];
   const numbers = joined(
     `${counted(tokens, "token")} in ${passes(forwards)}`,
     savedText(main).includes(",") && savedText(main),
@@ -81,14 +82,16 @@ export function resultOf(main, others, isRecorded = false) {
   if (lanes.some(({ end }) => !end) || !lanes.every(isComplete)) {
     const isRunning = lanes.some(({ end }) => !end);
     const first = isRunning ? "" : "Stopped. ";
-    const rest = `${progressText(lanes)}${loopRest}`;
-    return { kind: isRunning ? "running" : "stopped", first, rest, figures: [perPass] };
+    return {
+      kind: isRunning ? "running" : "stopped",
+      ...{ first, rest: progressText(lanes), figures: [perPass, ...loops] },
+    };
   }
   const baseline = others.find((lane) => lane.isAr) ?? others[0];
   const device = deviceOf(main, isRecorded);
   if (!baseline) {
     const time = { key: "time", value: `${figure(folds.seconds(main))} s`, name: `on ${device}`, numbers: "" };
-    return { kind: "alone", first: `${numbers}.`, rest: loopRest, figures: [{ ...perPass, numbers: "" }, time] };
+    return { kind: "alone", first: `${numbers}.`, rest: "", figures: [{ ...perPass, numbers: "" }, time, ...loops] };
   }
   const [place, theirs] = [differsAt(main, baseline), folds.forwards(baseline)];
   const [first, rest] = passesResult({ tokens, forwards, baseline: theirs, name: nameOf(baseline), differsAt: place });
@@ -107,8 +110,8 @@ export function resultOf(main, others, isRecorded = false) {
     }));
   return {
     kind: place < 0 ? "same" : "different",
-    ...{ first, rest: `${rest}.${loopRest}` },
-    figures: [compared, ...third, { key: "time", value: time[0], name: "", numbers: time[1] }],
+    ...{ first, rest: `${rest}.` },
+    figures: [compared, ...third, { key: "time", value: time[0], name: "", numbers: time[1] }, ...loops],
   };
 }
 

@@ -5,7 +5,7 @@ import { resultOf } from "../../core/result.js";
 import { joined } from "../../core/words.js";
 
 const MOVED = "settings were changed during the run";
-const VARIES = "auto chooses by this machine’s costs; others may take other passes";
+const VARIES = "auto: other machines may take other passes";
 
 export class Headline {
   /**
