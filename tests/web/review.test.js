@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { REVIEW } from "../../assets/web/core/table.js";
-import { MARKS, NOT_A_SET, SetReader, answerFrom, answerOfLines, columnsOf, laneOf as answerLane, pinLane, readSet, selected, setText } from "../../assets/web/views/review/sets.js"; // prettier-ignore
+import { MARKS, NOT_A_SET, SetReader, answerFrom, answerOfLines, columnsOf, firstUnlike, laneOf as answerLane, pinLane, readSet, selected, setText } from "../../assets/web/views/review/sets.js"; // prettier-ignore
 import { contentOf, mergedVotes, tally, votesCsv, votesJsonl, wilson } from "../../assets/web/views/review/votes.js";
 import { arOf, laneOf, linesOf, PLAIN } from "./runs.js";
 
@@ -131,4 +131,13 @@ test("pinned lanes share the item of their prompt and the method of their settin
   assert.deepEqual([set.items.length, set.header.methods.length], [2, 2]);
   assert.deepEqual(set.items.map(({ answers }) => answers.map(Boolean)), [[true, true], [true, false]]); // prettier-ignore
   assert.equal(set.items[0].answers[0].is_same, false);
+});
+
+test("answers with the same text have the same mark, whichever of them is AR's", () => {
+  const answers = ["one two", "one two", "one six"].map((text) => ({ text, fault: "" }));
+  assert.deepEqual(
+    answers.map(({ text }) => firstUnlike(text, answers)),
+    [4, 4, 4],
+  );
+  assert.equal(firstUnlike("one two", [...answers.slice(0, 2), { text: "", fault: "failed" }]), 7);
 });

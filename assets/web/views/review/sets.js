@@ -222,6 +222,20 @@ export function compareWithAr(item, methods) {
 /** @param {ReviewAnswer | null} answer */
 export const isMade = (answer) => Boolean(answer && !answer.fault);
 
+/**
+ * Returns the place at which a text first differs from one of the others, so that answers with the same text have the
+ * same mark; the length of the text if it is the start of all others.
+ * @param {string} text @param {(ReviewAnswer | null)[]} others
+ */
+export function firstUnlike(text, others) {
+  const places = others.filter(isMade).map((other) => {
+    let at = 0;
+    while (at < text.length && text[at] === other?.text[at]) at += 1;
+    return at;
+  });
+  return Math.min(text.length, ...places);
+}
+
 /** @type {Record<string, { mark: string, text: string, is: (item: ReviewItem, vote?: Vote) => boolean }>} */
 export const MARKS = {
   differs: { mark: "≠", text: "differs", is: ({ answers }) => new Set(answers.filter(isMade).map((answer) => answer?.text)).size > 1 }, // prettier-ignore

@@ -12,7 +12,7 @@ import { TextPane } from "../../text/pane.js";
 import { Drawer } from "../race/drawer.js";
 import { Making, missingOf, setOf } from "./making.js";
 import { PINNED, sets } from "./pins.js";
-import { MARKS, SetError, columnsOf, isMade, isReference, labelOf, laneOf, readSet, selected, setText } from "./sets.js"; // prettier-ignore
+import { MARKS, SetError, columnsOf, firstUnlike, isMade, isReference, labelOf, laneOf, readSet, selected, setText } from "./sets.js"; // prettier-ignore
 import { BAD, EQUAL, contentOf, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
 
 const STUDY = "study"; // value of the study in the list of sets
@@ -319,7 +319,7 @@ export class ReviewView {
   }
 
   // Compares each answer with the set's reference (plain AR), or with the first answer if there is no reference. The
-  // reference is compared with the first answer that differs.
+  // reference is compared with the first answer that differs. While methods are hidden, each is compared with all.
   /** @type {(titles: string[], isHidden: boolean) => void} */
   drawAnswers(titles, isHidden) {
     const { set, item, columns } = this;
@@ -334,7 +334,7 @@ export class ReviewView {
     const nodes = answers.map((answer, i) => {
       const lane = lanes[i];
       const other = i !== first ? first : unlike < 0 ? Number(i === 0) : unlike;
-      if (!lane) return plainPane(titles[i], answer, answers[other] ?? answer);
+      if (!lane) return plainPane(titles[i], answer, isHidden ? answers : [answers[other]]);
       const report = { choose: this.choose.bind(this) };
       const name = i === first ? "" : titles[first];
       const pane = new TextPane(lane, report, { against: lanes[other] ?? null, name });
@@ -572,12 +572,11 @@ export class ReviewView {
 }
 
 // Returns the pane of an answer without tokens: one without a trace, or one whose method is hidden.
-/** @type {(title: string, answer: ReviewAnswer, other: ReviewAnswer) => HTMLElement} */
-function plainPane(title, answer, other) {
+/** @type {(title: string, answer: ReviewAnswer, others: ReviewAnswer[]) => HTMLElement} */
+function plainPane(title, answer, others) {
   const { text, fault, is_right: isRight } = answer;
-  let at = 0;
-  while (at < text.length && text[at] === other.text[at]) at += 1;
-  const isMarked = isMade(other) && at < text.length;
+  const at = firstUnlike(text, others.filter(Boolean));
+  const isMarked = at < text.length;
   const end = isMarked ? at + 1 + text.slice(at + 1).search(/\s|$/) : at;
   const body = make("div", { class: "rv-text rw-plain", tabindex: 0, role: "group", "aria-label": `Text of ${title}` });
   if (fault) body.append(make("em", "", fault));
