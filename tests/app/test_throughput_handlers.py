@@ -15,7 +15,7 @@ from app.engines.limits import RefusalError
 from app.throughput import run as module
 from app.throughput.run import LOW_TAU, NUM_QUEUED, WINDOW_SECONDS, Meter, ThroughputHandlers
 from mars_runtime.runs.events import Prefill, Step
-from tests.test_folds import BATCH_EVENTS
+from tests.test_folds import EVENTS
 
 Lines = list[tuple[str, Any]]
 
@@ -154,15 +154,15 @@ def test_a_fault_ends_the_run_with_a_sentence(page) -> None:
 
 def test_live_figures_cover_the_last_seconds() -> None:
     meter = Meter()
-    steps = [event for event in BATCH_EVENTS if isinstance(event, Step)]
+    step = next(event for event in EVENTS if isinstance(event, Step))
     meter.add(Prefill(4))
     for second in (WINDOW_SECONDS, 0.5, 0.5):
-        meter.add(replace(steps[1], seconds=second))
-    tokens = sum(len(row.accepted) for row in steps[1].rows)
+        meter.add(replace(step, seconds=second))
+    tokens = sum(len(row.accepted) for row in step.rows)
     figures = meter.figures()
     assert figures["at"] == WINDOW_SECONDS + 1
     assert figures["rate"] == pytest.approx(3 * tokens / (WINDOW_SECONDS + 1), abs=0.1)
-    meter.add(replace(steps[1], seconds=1.0))
+    meter.add(replace(step, seconds=1.0))
     assert meter.figures()["rate"] == pytest.approx(3 * tokens / 2, abs=0.1)
     assert meter.num_joined == 1
 
