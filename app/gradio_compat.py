@@ -195,7 +195,7 @@ class GradioQueue:
     """Access to Gradio's event queue for ``serving/run_limits.py``.
 
     If a session never opens its stream, Gradio nevertheless stores its messages and runs its events
-    for up to MARS_MAX_SECONDS (300). With this class, the app can end such events after 5 seconds.
+    for up to MARS_MAX_SECONDS (300). With this class, the app can end such events after 15 seconds.
     Not reported to Gradio.
     """
 

@@ -17,7 +17,7 @@ from app.serving.routes import parsed_object
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.limits import AddressCounter, address_of, replayed
 
-GRACE_SECONDS = 5.0  # maximum time until a session opens the stream of its run
+GRACE_SECONDS = 15.0  # time in which a session must open its stream; a busy page is slow
 STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0  # a step that takes longer does not count: the process
 # was paused (SIGSTOP, a frozen container) and could not read what clients sent
 NO_SESSION = "This run no longer exists. Press Run to start a new one."
