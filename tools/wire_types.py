@@ -22,7 +22,7 @@ from pydantic import TypeAdapter  # noqa: E402
 
 from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
-from app.ui.controls import SHOWN, STEERED_SETTINGS  # noqa: E402
+from app.ui.controls import DEFAULTS, SHOWN, STEERED_SETTINGS, UNVERIFIED_TAU  # noqa: E402
 from mars_runtime.decoders.decision import accept  # noqa: E402
 from mars_runtime.decoders.methods import LANES, MAX_DRAFTS  # noqa: E402
 from mars_runtime.display.replay_page import PLACE  # noqa: E402
@@ -131,6 +131,8 @@ def _table() -> Iterator[str]:
             for name in SETTINGS
         },
     )
+    yield "// The page's τ of each mode, until the visitor moves it."
+    yield f"export const TAUS = {_object(lossless=DEFAULTS.tau, unverified=UNVERIFIED_TAU)};"
     yield from _constant(
         "SPEED",
         "Limits for reporting a speedup, and texts for why it is not reported; see "

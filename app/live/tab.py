@@ -58,7 +58,8 @@ SETTINGS_DO = (
     '<p class="if-lossless">Each pass also verifies the drafts of the pass before, so the text is '
     "AR’s, token for token. τ: how sure a draft must be to be tried. B: most tokens proposed in a "
     "pass.</p>"
-    '<p class="if-unverified">A token is accepted if its confidence is at least τ. '
+    '<p class="if-unverified">A pass writes its first token as AR does, and the next ones while '
+    "their confidence is at least τ. "
     "A lower τ takes fewer passes and makes more mistakes. B: most tokens proposed in a pass.</p>"
 )
 """What the settings do in each mode. The style sheet shows the paragraph of the chosen mode."""
@@ -202,7 +203,11 @@ def note_on(entry: Entry) -> str:
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     _wire_run(page, tab, handlers)
-    wire_steering(handlers.steer, {name: tab.controls[name] for name in STEERED})
+    mode = [tab.controls[name] for name in ("lossless", "tau")]
+    script = "(isLossless, tau) => window.mars.tauAfter(isLossless, tau)"
+    chosen = mode[0].input(None, mode, mode[1:], js=script, **IN_BROWSER)
+    steered = {name: tab.controls[name] for name in STEERED}
+    wire_steering(handlers.steer, steered, {"lossless": chosen})
     _wire_examples(tab, handlers.book)
     _wire_nearest(tab, handlers)
     pass_prompt_to_view(tab.prompt, "live")

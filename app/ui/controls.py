@@ -39,6 +39,8 @@ DEFAULTS = DecodeSettings(
     tau=0.3, block_size=FIXED_BLOCK_SIZE, lossless=True, stop_loops=API_DEFAULTS.stop_loops
 )
 """Initial settings of the page: AR's exact text by masks only, in the same passes on each run."""
+UNVERIFIED_TAU = DecodeSettings().tau
+"""τ of unverified runs on the page, until the visitor moves it."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """Base settings of tabs that override only the settings for which they have controls."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}

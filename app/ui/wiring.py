@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -67,10 +68,12 @@ def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> N
 
 
 def wire_steering(
-    steer: Callable[[str, dict[str, Any]], None], controls: Mapping[str, Field]
+    steer: Callable[[str, dict[str, Any]], None],
+    controls: Mapping[str, Field],
+    settled: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Apply changed controls to the visitor's run. All changes are one event, so that they arrive
-    in their order.
+    in their order. settled: events of controls that first change other controls, by control.
     """
 
     def moved(request: gr.Request, *values: Any) -> None:
@@ -78,8 +81,10 @@ def wire_steering(
             steer(session_of(request), dict(zip(controls, values, strict=True)))
 
     inputs = list(controls.values())
-    triggers = [control.input for control in inputs]
+    triggers = [control.input for name, control in controls.items() if name not in settled]
     gr.on(triggers, moved, inputs, trigger_mode="always_last", **AT_ONCE)
+    for event in settled.values():
+        event.then(moved, inputs, **AT_ONCE)
 
 
 def session_of(request: gr.Request) -> str:

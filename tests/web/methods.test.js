@@ -3,7 +3,8 @@ import { describe, test } from "node:test";
 
 import { runColours } from "../../assets/web/core/colours.js";
 import { draftIds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
-import { factsOf, isVerified, nameOf } from "../../assets/web/core/methods.js";
+import { factsOf, isVerified, nameOf, tauAfter } from "../../assets/web/core/methods.js";
+import { TAUS } from "../../assets/web/core/table.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
 import { sourceText } from "../../assets/web/text/reasons.js";
 import { settingsText } from "../../assets/web/text/settings.js";
@@ -87,4 +88,13 @@ describe("AR + lookup", () => {
 test("a run has the colour of its method, and the original run next to its branch another one", () => {
   const race = ["mars", "jacobi", "speculative"].map((method) => laneOf(PLAIN, { settings: { method } }, method));
   assert.deepEqual([...race, arOf([1]), laneOf(PLAIN, {}, "first")].map(runColours.placeOf), [1, 3, 4, 0, 6]);
+});
+
+test("a mode brings its own τ, unless the visitor set another one", () => {
+  const { lossless, unverified } = TAUS;
+  assert.ok(lossless < unverified);
+  assert.deepEqual(
+    [tauAfter(false, lossless), tauAfter(true, unverified), tauAfter(false, 0.5), tauAfter(true, 0.5)],
+    [unverified, lossless, 0.5, 0.5],
+  );
 });

@@ -1,4 +1,4 @@
-import { METHODS, SETTINGS } from "./table.js";
+import { METHODS, SETTINGS, TAUS } from "./table.js";
 
 /**
  * Returns the key in METHODS for these settings. MARS without masks that verifies drafts of prompt lookup has the key
@@ -28,6 +28,15 @@ export function doesText(settings) {
   if (isReference) return "one token per pass";
   const hasLookup = obeys.includes("lookup") && settings.lossless && settings.lookup;
   return `${drafts}${hasLookup ? " and lookup" : ""}, ${isVerified(settings) ? "verified" : "unverified"}`;
+}
+
+/**
+ * Returns τ after the visitor chose a mode. Only the other mode's own τ changes; one that the visitor set stays.
+ * @param {boolean} isLossless @param {number} tau
+ */
+export function tauAfter(isLossless, tau) {
+  const [before, now] = isLossless ? [TAUS.unverified, TAUS.lossless] : [TAUS.lossless, TAUS.unverified];
+  return tau === before ? now : tau;
 }
 
 // Settings with a control of Live, and those of them that act on all methods.

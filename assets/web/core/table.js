@@ -43,6 +43,8 @@ export const SETTINGS = {
   min_tokens: { isShown: false, isSteered: false, isCommon: true },
   ignore_eos: { isShown: false, isSteered: false, isCommon: true },
 };
+// The page's τ of each mode, until the visitor moves it.
+export const TAUS = { lossless: 0.3, unverified: 0.95 };
 
 // Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/runs/speedup.py.
 /** @type {{ least: number, apart: number, near: number, slack: number, notes: Record<string, string> }} */

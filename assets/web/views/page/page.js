@@ -4,7 +4,7 @@
 
 import { NO_COPY, copied, isModified, make, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
-import { CHOSEN, COMMON, factsOf, nameOf } from "../../core/methods.js";
+import { CHOSEN, COMMON, factsOf, nameOf, tauAfter } from "../../core/methods.js";
 import { METHODS } from "../../core/table.js";
 import { forget } from "../../core/storage.js";
 import { mountTabs, openView } from "../../core/tabs.js";
@@ -52,6 +52,7 @@ export function mountPage() {
     share,
     shareSetup,
     runValues,
+    tauAfter,
     ...mountWishes(),
   });
 }
