@@ -11,7 +11,7 @@ from live_page import ROOT, over, set_knob, wait_loaded
 from page_texts import texts
 from scripted_page import TEXT, ScriptedBackend
 
-from app.ui.controls import MAX_LANES
+from app.ui.controls import DEFAULTS, MAX_LANES, UNVERIFIED_TAU
 
 pytestmark = needs_browser
 MARS, AR = ".rv-pane[data-lane=mars]", ".rv-pane[data-lane=ar]"
@@ -120,6 +120,7 @@ def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(
     page: playwright.Page, whole: dict[str, object]
 ) -> None:
     over(page, lambda: page.click("#run"))  # the original run again
+    original = page.get_attribute(ROOT, "data-run")
     page.fill("#prompt textarea", "typed since")
     ask(page, "branch", lane="mars", token=8, id=66)
     branch = lane(page)
@@ -138,6 +139,10 @@ def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(
     assert page.input_value("#prompt textarea") == "typed since"
     ask(page, "branch", lane="first", token=2, id=67)
     assert lane(page)["given"] == TEXT[:2] + "C"
+    page.click(f"{ROOT} .rv-back")
+    page.wait_for_selector(f"{ROOT}[data-run='{original}'][data-state=finished]")
+    assert lane(page)["ids"] == whole["ids"]
+    assert page.locator(f"{ROOT} .rv-back").is_hidden()
     over(page, lambda: page.click("#run"))
     plain = lane(page)
     assert (plain["header"]["prompt"], plain["header"]["num_given"]) == ("typed since", 0)
@@ -181,8 +186,13 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     prompt = "Why <b>100 %</b> & ${x} = 2?\n☃ #1"
     page.fill("#prompt textarea", prompt)
-    set_knob(page, "tau", 0.5)
     assert page.is_checked("#lossless input[value=true]")
+    tau = playwright.expect(page.locator("#tau input[type=range]"))
+    set_knob(page, "tau", DEFAULTS.tau)
+    for mode, value in (("Unverified", UNVERIFIED_TAU), ("Same", DEFAULTS.tau)):
+        page.click(f"#lossless label:has-text('{mode}')")
+        tau.to_have_value(str(value))
+    set_knob(page, "tau", 0.5)
     page.click("#lossless label:has-text('Unverified')")
     share_setup(page, "setupCopied")
     link = page.evaluate("navigator.clipboard.readText()")

@@ -333,6 +333,9 @@ const FATES = {
   past: "after the end",
 };
 
+/** @type {Record<string, string>} */
+const REASONS = { refused: ": below τ", own: ", from a real token, so at any τ" };
+
 /**
  * Describes what became of a proposal, and what the run wrote there.
  * @param {Lane} lane
@@ -343,7 +346,8 @@ const FATES = {
 function fateTexts(lane, step, row) {
   const { token } = row;
   const isUnused = row.fate === "refused" || row.fate === "unseen";
-  const reason = row.fate === "refused" && row.confidence < step.tau ? ": below τ" : "";
+  const isBelow = row.confidence < step.tau && factsOf(step.settings).obeys.includes("tau");
+  const reason = isBelow ? (REASONS[row.fate] ?? "") : "";
   const own =
     row.fate === "replaced"
       ? `✓ AR's own, instead of the draft “${lane.tokenName(Number(row.draft))}”`

@@ -10,6 +10,7 @@ import { recordedValue } from "../../core/recordings.js";
 import { STATUS } from "../../core/texts.js";
 import { BRANCH_TITLE } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
+import { valueOf } from "../../core/wire.js";
 import { joined } from "../../core/words.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
@@ -38,6 +39,7 @@ export class RaceView extends LineView {
   playhead;
   /** @type {Lane | null} */
   parent = null; // the lane from which the visitor branched last
+  original = ""; // the value of the run from which the visitor branched
   isByKey = false; // whether the visitor chooses tokens with the keyboard
 
   /** @param {ConstructorParameters<typeof LineView>} given */
@@ -49,6 +51,8 @@ export class RaceView extends LineView {
     this.panes = find(root, ".rv-panes");
     this.status = find(root, ".rv-status");
     this.note = find(root, ".rv-note");
+    this.back = /** @type {HTMLButtonElement} */ (find(root, ".rv-back"));
+    this.back.addEventListener("click", () => this.read(this.original));
     this.charts = new Charts(root, find(root, ".rv-charts"), (lane, pass) => this.choose(lane, pass));
     this.voice = new Voice(find(root, ".rv-live"));
     /** @type {TextMarks} */
@@ -200,7 +204,10 @@ export class RaceView extends LineView {
    */
   ask(kind, data) {
     if (!this.canAsk(kind)) return false;
-    if (kind === "branch") this.parent = data.lane;
+    if (kind === "branch") {
+      this.parent = data.lane;
+      if (!this.currentRun.lanes.some(isFirst)) this.original = stoppedValue(this.currentRun);
+    }
     this.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail: { kind, ...data } }));
     return true;
   }
@@ -247,6 +254,8 @@ export class RaceView extends LineView {
       "data-steps": run && run.lanes.length ? mainLane(run).steps.length : 0,
     });
     put(this.status, this.opening.isDue ? "" : sentence); // the label says that it is a recording
+    this.back.hidden = !(this.original && run?.lanes.some(isFirst));
+    this.back.disabled = !this.isOver; // a run in progress would replace the original again
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted, this.opening.recorded, this.controls);
     if (!run || !run.lanes.length) return this.drawer.draw();
@@ -410,6 +419,19 @@ function runOf(head, parent) {
 }
 
 const STOPPED = { reason: "cancelled", message: "" };
+
+/**
+ * Returns the value of a run that the next one replaces, so that it can be shown again.
+ * @param {Run} run
+ */
+function stoppedValue({ head, lanes }) {
+  const stop = JSON.stringify({ type: "end", ...STOPPED });
+  const { run, recorded, lanes: names } = head;
+  return valueOf(
+    { run, recorded, lanes: names, pace: 0 },
+    lanes.map(({ name, lines, verdict, end }) => ({ name, verdict, lines: end ? lines : [...lines, stop] })),
+  );
+}
 
 /**
  * Returns a copy of a lane, as it is shown next to its branch.
