@@ -63,7 +63,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
         badge = visitor.locator(f"{ROOT} .rv-recorded")
         assert trace.header.date[:10] in badge.inner_text()
         assert visitor.input_value("#prompt textarea") != recording.prompt
-        assert visitor.inner_text(f"{ROOT} .rv-prompt") == recording.prompt
+        assert visitor.text_content(f"{ROOT} .rv-prompt") == recording.prompt
         assert not visitor.locator(f"{ROOT} .rv-foreign").is_visible()
         passes = str(num_passes(recording))
         assert passes in visitor.inner_text(f"{ROOT} .rv-headline").split()

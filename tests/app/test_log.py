@@ -78,7 +78,7 @@ def test_gradio_logs_where_an_event_failed_without_its_words(
         assert visitor.run()[0] == 200
         assert not visitor.stream()[-2]["success"]
     else:
-        monkeypatch.setattr(served_handlers.live, "steer", failing)
+        monkeypatch.setattr(served_handlers.live.runs, "of", failing)
         assert visitor.knobs()[0] == 500
     output = capfd.readouterr()
     assert "an event failed: KeyError" in caplog.text

@@ -114,7 +114,7 @@ HOSTILE = {
     "NaN": (step(seconds=float("nan")), "Line 3"),
     "infinite": (step().replace('"seconds": ', '"seconds": 1e999, "x": ', 1), "Line 3"),
     "long number": (step(vocabulary={"9" * 4200: "a"}), "Line 3"),
-    "negative": (step(seconds=-1), "negative"),
+    "negative": (step(seconds=-1), "between 0"),
     "types": (step(rows={"row": 0}), "Line 3"),
     "token": (step(vocabulary={}), "vocabulary"),
     "header alone": (LINES[0], "no forward pass"),
