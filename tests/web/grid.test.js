@@ -25,6 +25,8 @@ test("a cell names the first different words of both texts", () => {
   const lines = cellLines(cell(other), ar);
   assert.match(lines.at(-2), /token 3: “i”/);
   assert.match(lines.at(-1), /“cefg”/);
+  const timedLines = [other, plain].map((lane) => cellLines(cell(lane, { rounds: timed("faster", 1.5) }), ar).join());
+  assert.deepEqual(timedLines.map((text) => / times as fast/.test(text)), [false, true]); // prettier-ignore
 });
 
 test("a cell has a place by speed only if it was timed", () => {

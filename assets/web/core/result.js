@@ -74,10 +74,7 @@ export function resultOf(main, others, isRecorded = false) {
   const lanes = [main, ...others];
   const loop = loopPlace(lanes);
   const loops = loop ? [{ key: "loop", value: loop, name: "not counted", numbers: "" }] : [];
-  const numbers = joined(
-    `${counted(tokens, "token")} in ${passes(forwards)}`,
-    savedText(main).includes(",") && savedText(main),
-  );
+  const numbers = joined(countsOf(main), savedText(main).includes(",") && savedText(main));
   const perPass = { key: "perPass", value: figure(tokens / forwards), name: "tokens per pass", numbers };
   if (lanes.some(({ end }) => !end) || !lanes.every(isComplete)) {
     const isRunning = lanes.some(({ end }) => !end);
@@ -95,7 +92,10 @@ export function resultOf(main, others, isRecorded = false) {
   }
   const [place, theirs] = [differsAt(main, baseline), folds.forwards(baseline)];
   const [first, rest] = passesResult({ tokens, forwards, baseline: theirs, name: nameOf(baseline), differsAt: place });
-  const compared = place < 0 ? perPass : { ...perPass, value: numbers, name: "", numbers: countsText(baseline) };
+  const compared =
+    place < 0
+      ? perPass
+      : { ...perPass, value: countsOf(main), name: "", numbers: `${nameOf(baseline)}: ${countsOf(baseline)}` };
   const time =
     place < 0
       ? timeResult(laneSpeedup(main, baseline), {
@@ -104,10 +104,11 @@ export function resultOf(main, others, isRecorded = false) {
       : [`${perToken(main)} ms per token on ${device}`, `${nameOf(baseline)}: ${perToken(baseline)} ms`];
   const third = others
     .filter((lane) => lane !== baseline)
-    .map((lane) => ({
-      ...{ key: lane.name, value: passes(folds.forwards(lane)), name: lane.title },
-      numbers: differsAt(lane, baseline) < 0 ? "same text" : "different text",
-    }));
+    .map((lane) => {
+      const isSame = differsAt(lane, baseline) < 0;
+      const value = isSame ? passes(folds.forwards(lane)) : countsOf(lane);
+      return { key: lane.name, value, name: lane.title, numbers: isSame ? "same text" : "different text" };
+    });
   return {
     kind: place < 0 ? "same" : "different",
     ...{ first, rest: `${rest}.` },
@@ -119,8 +120,7 @@ export function resultOf(main, others, isRecorded = false) {
 const perToken = (lane) => figure((1000 * folds.seconds(lane)) / folds.tokens(lane));
 
 /** @param {Lane} lane */
-const countsText = (lane) =>
-  `${nameOf(lane)}: ${counted(folds.tokens(lane), "token")} in ${passes(folds.forwards(lane))}`;
+const countsOf = (lane) => `${counted(folds.tokens(lane), "token")} in ${passes(folds.forwards(lane))}`;
 
 /**
  * Describes how far the lanes are, in one sentence if all have made the same number of passes.

@@ -94,8 +94,8 @@ export const isTimed = ({ kind }) => kind === "faster" || kind === "slower";
  * Returns a comparison in words: "1.4 times as fast", or why there is no factor; "–" before anything was measured.
  * @param {Speedup} given
  */
-export const speedupText = (given) =>
-  isTimed(given) ? `${factorText(given.ratio, given)} times as fast` : (SPEED.notes[given.kind] ?? "–");
+export const speedupText = (given, what = "as fast") =>
+  isTimed(given) ? `${factorText(given.ratio, given)} times ${what}` : (SPEED.notes[given.kind] ?? "–");
 
 /** Returns the range of a factor, such as "1.2 to 1.6"; "" if there is no factor. @param {Speedup} given */
 export function speedupRange(given) {
@@ -105,8 +105,8 @@ export function speedupRange(given) {
 }
 
 /** Returns a comparison with its range, such as "1.4 times as fast (1.2 to 1.6)". @param {Speedup} given */
-export const speedupSentence = (given) =>
-  isTimed(given) ? `${speedupText(given)} (${speedupRange(given)})` : speedupText(given);
+export const speedupSentence = (given, what = "as fast") =>
+  isTimed(given) ? `${speedupText(given, what)} (${speedupRange(given)})` : speedupText(given);
 
 /**
  * Formats a factor with as many decimals as the width of its range justifies, and never rounds it above the limit.

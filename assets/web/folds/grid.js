@@ -75,7 +75,8 @@ export function cellLines(cell, ar) {
   const { lane, rounds } = cell;
   if (!lane.steps.length) return [cellName(cell), "has not run yet"];
   const loop = loopRemark(lane);
-  const speed = rounds && cell !== ar ? speedupSentence(ofRounds(rounds)) : "";
+  const what = parting(lane, ar.lane).isSame ? "as fast" : "AR’s tokens per second"; // of another text
+  const speed = rounds && cell !== ar ? speedupSentence(ofRounds(rounds), what) : "";
   const share = agreement(lane, ar.lane);
   return [
     cellName(cell),
