@@ -89,8 +89,12 @@ def test_a_live_run_that_does_not_begin_is_replaced_and_the_audience_asks(
     while not page.locator(".pr-ask").count():  # the audience's prompt
         page.keyboard.press("PageDown")
     page.evaluate(HERE)
-    page.fill(".pr-ask input", "What does the room ask?")
-    page.press(".pr-ask input", "Enter")
+    for _ in range(6):  # the slow pass may hold the device for longer than three seconds
+        page.fill(".pr-ask input", "What does the room ask?")
+        page.press(".pr-ask input", "Enter")
+        page.wait_for_selector(f"{MARK}:is([data-kind=live-over], [data-kind=fallback])")
+        if page.get_attribute(MARK, "data-kind") == "live-over":
+            break
     page.wait_for_selector(f"{MARK}[data-kind=live-over]")
     assert "What does the room ask?" in page.inner_text(".pr-prompt")
     assert TEXT.startswith(page.evaluate(SHOWN)[:12])
