@@ -102,7 +102,7 @@ def test_a_run_that_repeats_itself_is_counted_up_to_the_loop(page: playwright.Pa
     num = folds.num_forwards(folds.up_to_loop(trace.events))
     assert f"{folds.tpf(trace.events):.2f}" in per_pass
     assert f"{loop} tokens in {num} passes" in per_pass
-    assert f"token {loop}" in page.inner_text(f"{ROOT} .rv-saying")
+    assert f"token {loop}" in page.inner_text(f"{ROOT} .rv-headline")
     page.wait_for_function(  # what a screen reader hears
         "count => document.querySelector('.rv-live').textContent.includes(count)", arg=f"{num} "
     )
