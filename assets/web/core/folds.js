@@ -97,14 +97,14 @@ function isPlain({ steps }) {
 }
 
 /**
- * Returns a remark for a lane in which automatic B fed no masks or has stopped drafting; "" for other lanes.
+ * Returns a short remark for a lane in which automatic B fed no masks or has stopped drafting; "" for other lanes.
  * @param {Lane} lane
  */
 export function idleText(lane) {
   const declined = lane.end ? lane.steps.at(-1)?.declined : null;
   if (declined) {
     const [tokens, cost] = declined.map((value) => value.toFixed(1));
-    return `masks would not have paid here: ${tokens} tokens per pass at ${cost} times the cost`;
+    return `no masks fed: ${tokens} tokens per pass at ${cost} times the cost`;
   }
   if (!isPlain(lane)) return "";
   return lane.end

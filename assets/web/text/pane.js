@@ -17,7 +17,7 @@
 
 import { runColours } from "../core/colours.js";
 import { attribute, button, group, make, put, toggle } from "../core/dom.js";
-import { folds, idleText } from "../core/folds.js";
+import { folds } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
 import { doesText } from "../core/methods.js";
 import { capital, counted, verdictText, whole } from "../core/words.js";
@@ -58,7 +58,6 @@ export class TextPane {
       verdict: make("span", "rv-verdict"),
       differs,
       compared: make("span", "rv-compared rv-num"),
-      idle: make("span", "rv-idle"),
       count: make("span", "rv-count rv-num", this.number, this.unit),
       forwards: make("span", "rv-forwards rv-num"),
       does: make("span", "rv-does"),
@@ -133,7 +132,6 @@ export class TextPane {
     const [tokens, passes] = [folds.tokens(shown), folds.forwards(shown)];
     put(this.number, lane.steps.length ? whole(tokens) : "");
     put(this.unit, lane.steps.length ? (tokens === 1 ? " token" : " tokens") : "");
-    put(parts.idle, idleText(shown));
     const loops = loopsAt(shown) < 0 ? "" : ", then it repeats itself";
     put(parts.forwards, lane.steps.length ? `in ${counted(passes, "pass", "passes")}${loops}` : "");
     parts.verdict.hidden = shown.verdict === null;

@@ -1,6 +1,7 @@
 // The headline of a race and its three small figures. core/result.js decides what they say.
 
 import { button, make, put } from "../../core/dom.js";
+import { idleText } from "../../core/folds.js";
 import { resultOf } from "../../core/result.js";
 import { joined } from "../../core/words.js";
 
@@ -36,7 +37,7 @@ export class Headline {
     put(this.different, isDifferent ? rest.slice(2) : "");
     this.different.hidden = !isDifferent;
     const { moves, settings } = main;
-    const note = joined(moves.length > 0 && MOVED, settings?.block_size === "auto" && VARIES);
+    const note = joined(moves.length > 0 && MOVED, idleText(main) || (settings?.block_size === "auto" && VARIES));
     const drawn = JSON.stringify([figures, note]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
