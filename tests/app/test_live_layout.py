@@ -101,15 +101,18 @@ def test_the_charts_contain_what_the_texts_show(page: playwright.Page) -> None:
     stop(page)
 
 
-def test_the_first_line_of_a_long_text_is_whole(
+def test_the_first_line_of_a_long_text_is_whole_and_a_finished_text_begins_at_its_top(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
-    scripted_backend.forward_seconds = 0.001
+    scripted_backend.forward_seconds = 0.02
     page.set_viewport_size({"width": 1280, "height": 720})
-    run(page, "A long text.")
+    start(page, "A long text.")
     for text in TEXTS:
         page.wait_for_function("t => document.querySelector(t).scrollTop > 0", arg=text)
         assert page.locator(text).evaluate(CUT) == 0
+    stop(page)
+    for text in TEXTS:
+        page.wait_for_function("t => document.querySelector(t).scrollTop === 0", arg=text)
 
 
 def test_run_becomes_stop_and_the_keyboard_stays_there(page: playwright.Page) -> None:

@@ -64,12 +64,6 @@ describe("the position in a run", () => {
     assert.deepEqual(shown(playhead), [1, 1]);
   });
 
-  test("the place in measured time is that of the lane that took longest", () => {
-    const playhead = new Playhead(run());
-    playhead.seek(2);
-    assert.equal(playhead.seconds.toFixed(2), "1.80");
-  });
-
   test("moving past the end follows the run; holding stays while a live run continues", () => {
     const live = { lanes: [laneOf(PLAIN.slice(0, 2), { end: "" })] };
     const playhead = new Playhead(live);

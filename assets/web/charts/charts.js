@@ -1,7 +1,10 @@
 // The two figures of a race beside its texts. They contain every displayed pass whenever the texts do: if a pass is
-// missing, they are drawn in the same frame. A veil covers what comes after the displayed position.
+// missing, they are drawn in the same frame. In the figure by pass a veil covers what comes after the displayed
+// position, and the mean is drawn when all of the run is displayed. In the figure by time a dot shows the position of each lane, since
+// lanes make the same pass at different times.
 
 import { make } from "../core/dom.js";
+import { coloursOf, runColours } from "../core/colours.js";
 import { mainLane } from "../core/folds.js";
 import { passesFigure, timeFigure } from "./specs.js";
 import { Plot } from "./plot.js";
@@ -16,6 +19,7 @@ export class Charts {
   /** @type {Focus | null} */
   selected = null;
   requested = ""; // the state of the run with which the figures were requested last
+  passes = ""; // the same for the figure by pass, with whether it contains the mean
 
   /**
    * @param {HTMLElement} root @param {HTMLElement} element
@@ -24,6 +28,11 @@ export class Charts {
   constructor(root, element, choose) {
     /** @type {(event: Json) => void} */
     const clicked = ({ points: [point] }) => this.run && choose(mainLane(this.run), point.customdata);
+    /** @type {(lanes: Lane[], c: Colours) => Figure} */
+    const passesOfRun = (lanes, c) => {
+      const main = mainLane({ lanes });
+      return passesFigure(main, c, lanes.some((lane) => lane.isAr && lane !== main), this.isWhole); // prettier-ignore
+    };
     this.charts = [
       this.chart(root, "forwards", "Tokens per forward pass", passesOfRun, clicked),
       this.chart(root, "time", "Tokens by measured time", timeFigure),
@@ -49,8 +58,14 @@ export class Charts {
       ...(clicked && { plotly_click: clicked }),
       plotly_afterplot: () => this.cover(),
     });
-    plot.node.append(veil, chosen);
-    return { plot, veil, chosen, contained, isByPass: Boolean(clicked) };
+    const dots = make("div", "rv-dots");
+    plot.node.append(veil, chosen, dots);
+    return { plot, veil, chosen, dots, contained, isByPass: Boolean(clicked) };
+  }
+
+  // Whether all of a finished run is displayed.
+  get isWhole() {
+    return Boolean(this.playhead?.isAtEnd && !this.playhead.isLive);
   }
 
   /** @param {Run | null} run @param {Playhead | null} playhead */
@@ -72,13 +87,15 @@ export class Charts {
     const { playhead, run } = this;
     if (!run || !playhead) return;
     this.selected = selected;
-    const state = run.lanes.map(({ steps, end }) => `${steps.length}${end ? "." : ""}`).join(" ");
+    const state = run.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
+    const passes = `${state} ${this.isWhole}`;
     for (const chart of this.charts) {
       const isMissing = run.lanes.some((lane) => (chart.contained.get(lane.name) ?? 0) < playhead.shown(lane));
       if (isMissing) chart.plot.drawNow();
-      else if (state !== this.requested) chart.plot.refresh();
+      else if (chart.isByPass ? passes !== this.passes : state !== this.requested) chart.plot.refresh();
     }
     this.requested = state;
+    this.passes = passes;
     this.cover();
   }
 
@@ -88,18 +105,29 @@ export class Charts {
     const { playhead, selected } = this;
     if (!playhead) return;
     const step = selected?.lane.steps[selected.step];
-    for (const { plot, veil, chosen, isByPass } of this.charts) {
-      const at = isByPass ? playhead.now : playhead.seconds;
-      placeMark(veil, plot.node, playhead.isAtEnd ? null : { from: at, to: MOST });
-      placeMark(chosen, plot.node, step && isByPass ? { from: step.index, to: step.index + 1 } : null);
+    for (const { plot, veil, chosen, dots, isByPass } of this.charts) {
+      if (isByPass) placeMark(veil, plot.node, playhead.isAtEnd ? null : { from: playhead.now, to: MOST });
+      if (isByPass) placeMark(chosen, plot.node, step ? { from: step.index, to: step.index + 1 } : null);
+      else this.placeDots(dots, plot.node);
     }
   }
-}
 
-/** @type {(lanes: Lane[], c: Colours) => Figure} */
-function passesOfRun(lanes, c) {
-  const main = mainLane({ lanes });
-  return passesFigure(main, c, lanes.some((lane) => lane.isAr && lane !== main)); // prettier-ignore
+  /** @param {HTMLElement} dots @param {PlotNode} node */
+  placeDots(dots, node) {
+    const { playhead, run } = this;
+    const { xaxis, yaxis } = node._fullLayout ?? {};
+    const isOver = !playhead || playhead.isAtEnd || !xaxis || !yaxis;
+    const { runs } = coloursOf(node);
+    const marks = (isOver || !run ? [] : run.lanes).map((lane) => {
+      const { clock = 0, first = 0, count = 0 } = lane.steps[/** @type {Playhead} */ (playhead).shown(lane) - 1] ?? {};
+      const dot = make("i", { "data-lane": lane.name });
+      dot.style.color = runs[runColours.placeOf(lane)];
+      dot.style.left = `${xaxis._offset + xaxis.l2p(clock)}px`;
+      dot.style.top = `${yaxis._offset + yaxis.l2p(first + count)}px`;
+      return dot;
+    });
+    dots.replaceChildren(...marks);
+  }
 }
 
 /** @param {HTMLElement} mark @param {PlotNode} node @param {Span | null} span */

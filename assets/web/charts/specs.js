@@ -53,17 +53,24 @@ const moment = (x, color) => ({
  * Returns the figure of tokens per pass. Vertical lines mark changes of settings.
  * @param {Lane} lane @param {Colours} c
  * @param {boolean} hasAr whether plain AR, which writes one token per pass, runs too
+ * @param {boolean} [hasMean]
  */
-export function passesFigure(lane, c, hasAr) {
+export function passesFigure(lane, c, hasAr, hasMean = true) {
   const { moves } = lane;
   const { steps } = upToLoop(lane);
   const tallest = steps.reduce((most, { count }) => Math.max(most, count), 4) + 0.4;
   const mean = folds.perForward(lane);
   const [heights, last] = [apart([mean, 1], tallest), moves.at(-1)];
   const colour = c.runs[runColours.placeOf(lane)];
-  const lines = Number.isFinite(mean) ? [level(mean, colour, "solid"), ...(hasAr ? [level(1, c.ar, "dot")] : [])] : [];
-  const texts = Number.isFinite(mean) ? [label(`mean ${figure(mean)}`, 1, heights[0], colour, BESIDE)] : [];
-  if (hasAr && texts.length) texts.push(label("AR 1", 1, heights[1], c.ar, BESIDE));
+  const [lines, texts] = [/** @type {Json[]} */ ([]), /** @type {Json[]} */ ([])];
+  if (hasMean && Number.isFinite(mean)) {
+    lines.push(level(mean, colour, "solid"));
+    texts.push(label(`mean ${figure(mean)}`, 1, heights[0], colour, BESIDE));
+  }
+  if (hasAr && steps.length) {
+    lines.push(level(1, c.ar, "dot"));
+    texts.push(label("AR 1", 1, texts.length ? heights[1] : 1, c.ar, BESIDE));
+  }
   if (last)
     texts.push(
       label(moveText(last), last.step, 1, c.warm, {

@@ -55,11 +55,6 @@ export class Playhead {
     return this.time === 0;
   }
 
-  // The measured seconds of decoding up to the displayed position: those of the lane that took longest.
-  get seconds() {
-    return Math.max(0, ...this.run.lanes.map((lane) => lane.steps[this.shown(lane) - 1]?.clock ?? 0));
-  }
-
   /** Returns the number of displayed passes of a lane. @param {Lane} lane */
   shown(lane) {
     return Math.min(lane.steps.length, Math.floor(this.now));

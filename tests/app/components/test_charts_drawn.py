@@ -35,7 +35,8 @@ DRAWN = """root => [...document.querySelectorAll(`${root} figure[data-chart]`)].
   return { chart: figure.dataset.chart,
     marks: seen.map((mark) => [mark.tagName, mark.textContent,
       ...[...mark.attributes].map(({ name, value }) => `${name}=${value}`).sort()].join(" ")),
-    veil: veil.checkVisibility() ? veil.getAttribute("style") : "" };
+    veil: veil.checkVisibility() ? veil.getAttribute("style")
+      : figure.querySelector(".rv-dots").innerHTML };
 })"""
 AXIS_TITLE = re.compile(r"text .*class=[xy]title")
 

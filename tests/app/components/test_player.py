@@ -56,12 +56,18 @@ def test_text_charts_and_lanes_move_together_pass_by_pass(page: playwright.Page)
     assert page.locator(f"{MARS} .rv-ghost").count() == 1
     assert page.get_attribute(SCRUBBER, "aria-valuetext") == page.inner_text(".pl-position")
     wait_for_charts(page)
-    seconds = max(folds.decode_seconds(trace[:4]) for trace in TRACES.values())
-    for chart, at in (("forwards", 2), ("time", seconds)):  # what comes later is veiled
-        later = page.locator(f"[data-chart={chart}] .rv-later").bounding_box()
-        axis = f"document.querySelector('[data-chart={chart}] .rv-plot')._fullLayout.xaxis"
-        left = page.locator(f"[data-chart={chart}] .rv-plot").bounding_box()["x"]
-        assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p({at})")) < 3
+    figure = "[data-chart=forwards] .rv-plot"
+    later = page.locator(f"{figure} .rv-later").bounding_box()  # what comes later is veiled
+    axis = f"document.querySelector('{figure}')._fullLayout.xaxis"
+    left = page.locator(figure).bounding_box()["x"]
+    assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p(2)")) < 3
+    figure = "[data-chart=time] .rv-plot"
+    left = page.locator(figure).bounding_box()["x"]
+    axis = f"document.querySelector('{figure}')._fullLayout.xaxis"
+    for lane, trace in TRACES.items():  # a dot at the place of each lane
+        dot = page.locator(f"{figure} .rv-dots [data-lane={lane}]").bounding_box()
+        at = page.evaluate(f"{axis}._offset + {axis}.l2p({folds.decode_seconds(trace[:3])})")
+        assert abs(dot["x"] + dot["width"] / 2 - left - at) < 3
     go(page, "End")
     wait_at(page, NUM)
     assert page.get_attribute(AR, "data-shown") == str(NUM_AR)

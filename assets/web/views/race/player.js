@@ -44,9 +44,9 @@ export class Player {
 
   /**
    * moved: the visitor or a replay changed the position. landed: the new position has to be drawn in this frame. paced:
-   * the visitor chose another speed. picked: the visitor clicked a pass (from 0) of a lane.
+   * the visitor chose another speed. picked: the visitor clicked a pass (from 0) of a lane, or a place where it has none: null.
    * @param {HTMLElement} element
-   * @param {{ moved(): void, landed(): void, paced(): void, picked(lane: Lane, pass: number): void }} report
+   * @param {{ moved(): void, landed(): void, paced(): void, picked(lane: Lane | null, pass: number): void }} report
    */
   constructor(element, report) {
     this.element = element;
@@ -111,7 +111,7 @@ export class Player {
     const lane = this.playhead.run.lanes.find(({ name }) => name === row?.getAttribute("data-lane"));
     /** @param {PointerEvent} event */
     const released = ({ clientX }) => {
-      if (Math.abs(clientX - press.clientX) < 4 && lane && lane.steps[pass]) this.report.picked(lane, pass);
+      if (Math.abs(clientX - press.clientX) < 4) this.report.picked(lane?.steps[pass] ? lane : null, pass);
     };
     window.addEventListener("pointerup", released, { once: true });
   }

@@ -40,6 +40,7 @@ export class RaceView extends LineView {
   /** @type {Lane | null} */
   parent = null; // the lane from which the visitor branched last
   original = ""; // the value of the run from which the visitor branched
+  hasMoved = false; // whether the displayed position has advanced by itself since it stopped last
   isByKey = false; // whether the visitor chooses tokens with the keyboard
 
   /** @param {ConstructorParameters<typeof LineView>} given */
@@ -279,9 +280,20 @@ export class RaceView extends LineView {
     this.charts.draw(this.selected);
     this.drawer.draw();
     this.entries.forEach((pane) => pane.view.follow());
+    this.showBeginnings();
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.isByKey;
     if (!isHeard && !this.opening.isDue) this.voice.announce(state, sentence, this.shown(main), this.playhead);
+  }
+
+  // Shows the beginning of the texts after a run or a replay, unless the visitor has scrolled them.
+  showBeginnings() {
+    const { entries, isMoving, isOver, playhead } = this;
+    if (isMoving) this.hasMoved = true;
+    if (isMoving || !this.hasMoved || !entries.every(({ view }) => view.isWhole)) return;
+    this.hasMoved = false;
+    if (!isOver || !playhead.isAtEnd) return;
+    for (const { view } of entries) if (view.isStuck) view.toTop();
   }
 
   // Slows the run of the page down, or stops slowing it down, so that about as many passes are made per second as the
