@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, begin, choose, run, running, set_knob, start, wait_loaded, wait_state
+from live_page import ROOT, begin, choose, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
 pytestmark = needs_browser
