@@ -47,7 +47,7 @@ describe("a lane that drafts nothing", () => {
     );
     assert.equal(idleText(laneOf([...own(8), forward(8, [[1, 0.9], [2, 0.9]], 1, "block")], AUTO)), ""); // prettier-ignore
     const declined = own(3, { declined: [1.52, 1.6] });
-    assert.match(idleText(laneOf(declined, { ...AUTO, end: "limit" })), /1\.5 .* 1\.6 /);
+    assert.match(idleText(laneOf(declined, { ...AUTO, end: "limit" })), /1\.5 .* 1\.6×/);
     assert.equal(idleText(laneOf(declined, AUTO)), "");
     assert.equal(idleText(laneOf(own(8), { settings: { block_size: 1 }, end: "" })), "");
     assert.equal(idleText(arOf([1, 1, 1, 1, 1, 1, 1, 1])), "");

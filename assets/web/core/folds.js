@@ -104,7 +104,7 @@ export function idleText(lane) {
   const declined = lane.end ? lane.steps.at(-1)?.declined : null;
   if (declined) {
     const [tokens, cost] = declined.map((value) => value.toFixed(1));
-    return `no masks fed: ${tokens} tokens per pass at ${cost} times the cost`;
+    return `masks would not pay: ${tokens} tokens per pass at ${cost}× cost`;
   }
   if (!isPlain(lane)) return "";
   return lane.end
