@@ -51,6 +51,7 @@ describe("the position in a run", () => {
     const looped = laneOf(rows, { end: "repeats" });
     const text = positionText(new Playhead({ lanes: [looped, arOf(letters(6))] }));
     assert.match(text, /at 4 \(in a loop from 3\)/);
+    assert.match(positionText(new Playhead({ lanes: [looped, arOf([1])] })), /at 4 \(in a loop from 3\)/);
     assert.equal(folds.forwards(looped), 2);
   });
 

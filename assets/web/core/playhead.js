@@ -8,11 +8,11 @@ import { capital, joined } from "./words.js";
 export function positionText({ run: { lanes }, now, isLive }) {
   const pass = Math.floor(now);
   const most = Math.max(...lanes.map(({ steps }) => steps.length));
-  const ended = lanes.filter(({ end, steps }) => end && steps.length < pass);
+  const isLooped = (/** @type {Lane} */ lane) => folds.forwards(lane) < lane.steps.length;
+  const ended = lanes.filter((lane) => lane.end && lane.steps.length < pass + Number(isLooped(lane)));
   const remarks = ended.map((lane) => {
     const { title, steps, end } = lane;
-    const counted = folds.forwards(lane); // the headline's number
-    const loop = counted < steps.length ? ` (in a loop from ${counted + 1})` : "";
+    const loop = isLooped(lane) ? ` (in a loop from ${folds.forwards(lane) + 1})` : ""; // the headline counts up to it
     return `${title} ${end?.reason === "cancelled" ? "stopped" : "finished"} at ${steps.length}${loop}`;
   });
   return capital(joined(isLive ? `pass ${pass}` : `pass ${pass} of ${most}`, ...remarks));
