@@ -313,7 +313,7 @@ class Engine(BaseEngine):
                 self._must_beat_by = now + self._max_turn_seconds
                 self._carry_out(turn, now)
                 self._must_beat_by = math.inf
-            last = End("cancelled", "The engine was closed.")
+            last = End("cancelled", "The server was stopped.")
         except BaseException as error:
             self._why_over = DEAD
             _log.critical("The worker died\n%s", where(error))

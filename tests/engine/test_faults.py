@@ -116,7 +116,7 @@ def test_close_ends_every_run_and_the_thread() -> None:
     engine.close()
     for run in runs:
         assert run.wait(0)
-        assert folds.end(run.events_since(0)) == End("cancelled", "The engine was closed.")
+        assert folds.end(run.events_since(0)) == End("cancelled", "The server was stopped.")
         run.cancel()
     assert threading.active_count() == before
     assert script.num_open == 0

@@ -248,7 +248,7 @@ def test_closing_ends_what_runs_and_refuses_more(lent: Setting) -> None:
     run = lent.engine.submit(FOREVER_LONG)
     assert eventually(lambda: begun(run))
     lent.engine.close()
-    assert last(run) == End("cancelled", "The engine was closed.")
+    assert last(run) == End("cancelled", "The server was stopped.")
     assert not lent.engine.is_alive
     with pytest.raises(EngineError):
         lent.engine.submit(request(1))

@@ -148,7 +148,7 @@ class LeasedEngine(BaseEngine):
                 seconds = self._scheduler.next_deadline() - now
                 self._condition.wait(min(max(seconds, 0.0), threading.TIMEOUT_MAX))
             for run in list(self._scheduler.lanes()):
-                self._end_all([run], End("cancelled", "The engine was closed."))
+                self._end_all([run], End("cancelled", "The server was stopped."))
                 run.cancel()
 
     def _end_all(self, runs: Sequence[Run], end: End) -> None:
