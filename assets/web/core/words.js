@@ -8,7 +8,7 @@ export function short(number, digits = 2) {
 
 /** @param {number} p */
 export function probability(p) {
-  if (p > 0 && p < 0.0005) return "< 0.001";
+  if (p < 0.0005) return "< 0.001";
   if (p < 1 && p >= 0.9995) return "> 0.999";
   return p.toFixed(3);
 }

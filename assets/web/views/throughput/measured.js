@@ -4,7 +4,7 @@ import { button, make } from "../../core/dom.js";
 import { download, textBlob } from "../../core/files.js";
 import { ofRounds, speedupSentence } from "../../core/speedup.js";
 import { SPEED } from "../../core/table.js";
-import { counted, figure, whole } from "../../core/words.js";
+import { counted, figure, short, whole } from "../../core/words.js";
 
 /**
  * Returns the result in one sentence. It has a factor only if the whole range is above or below 1.
@@ -23,11 +23,13 @@ export function measuredText({ mars, ar, rows, speedup, num_same: same, prompts 
  * Returns the rates of a live run and of plain AR, measured before it. There is no factor, because neither was repeated.
  * @param {ThroughputState} state
  */
-export function ratesText({ begin, level, points, slots, tokens }) {
+export function ratesText({ begin, level, moves, points, slots, tokens }) {
   const rate = tokens / (points.at(-1)?.at ?? 0);
   if (begin?.method !== "mars" || begin.round || !level || !Number.isFinite(rate)) return "";
   const why = level > rate * SPEED.near ? ": a pass with masks costs more here than the saved passes" : "";
-  return `${figure(rate)} tokens/s; plain AR wrote ${figure(level)} with ${whole(slots.length)} at once${why}.`;
+  const taus = moves.map(({ move }) => short(move.tau)).filter((tau, i, all) => tau !== all[i - 1]);
+  const at = taus.length > 1 && taus.length < 4 ? ` at τ ${taus.join(", then ")}` : "";
+  return `${figure(rate)} tokens/s on average${at}; plain AR wrote ${figure(level)} with ${whole(slots.length)} at once${why}.`;
 }
 
 /**

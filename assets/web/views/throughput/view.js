@@ -12,8 +12,8 @@ import { State } from "./state.js";
 
 const FIGURES = [
   ["done", "answers done"],
-  ["rate", "tokens per second"],
-  ["tpf", "tokens per pass"],
+  ["rate", "tokens/s, last 2 s"],
+  ["tpf", "per pass, last 2 s"],
 ];
 const PAUSE = 500; // milliseconds; a longer time between two frames means that the page was in the background
 const MOST = 5; // tokens of a pass from which on the colour stays the same
