@@ -56,6 +56,8 @@ test("a live run ends with both rates and without a factor", () => {
   state.apply("level", { rate: 4 });
   state.apply("pass", { at: 2, rows: [[0, 6, "a"]] });
   state.apply("figures", { at: 2, done: 0, rate: 3, tpf: 6, waiting: 0 });
+  assert.equal(ratesText(state), "");
+  state.apply("figures", { at: 2, done: 1, rate: 3, tpf: 6, waiting: 0 });
   assert.match(ratesText(state), /\b3\b.*\b4\b/);
   assert.doesNotMatch(ratesText(state), /times|%/);
 });

@@ -20,12 +20,14 @@ export function measuredText({ mars, ar, rows, speedup, num_same: same, prompts 
 }
 
 /**
- * Returns the rates of a live run and of plain AR, measured before it. There is no factor, because neither was repeated.
+ * Returns the rates of a live run and of plain AR, measured before it. There is no factor, because neither was repeated,
+ * and nothing before the first answer is complete.
  * @param {ThroughputState} state
  */
 export function ratesText({ begin, level, moves, points, slots, tokens }) {
-  const rate = tokens / (points.at(-1)?.at ?? 0);
-  if (begin?.method !== "mars" || begin.round || !level || !Number.isFinite(rate)) return "";
+  const last = points.at(-1);
+  if (begin?.method !== "mars" || begin.round || !level || !last?.done) return "";
+  const rate = tokens / last.at;
   const why = level > rate * SPEED.near ? ": a pass with masks costs more here than the saved passes" : "";
   const taus = moves.map(({ move }) => short(move.tau)).filter((tau, i, all) => tau !== all[i - 1]);
   const at = taus.length > 1 && taus.length < 4 ? ` at τ ${taus.join(", then ")}` : "";
