@@ -31,9 +31,9 @@ METHODS = (
 
 @pytest.fixture(scope="module")
 def races() -> list[tuple[Trace, Trace]]:
-    """Eight prompts, each with a method and with AR; the last two texts repeat themselves."""
+    """Ten prompts, each with a method and with AR; the last two texts repeat themselves."""
     model = mars.load("mars-tiny")
-    prompts = [task.prompt for name in FAMILIES for task in generate(name, "eval", 3, 2)][:6]
+    prompts = [task.prompt for name in FAMILIES for task in generate(name, "eval", 3, 2)][:8]
     prompts += ["fox fox fox fox fox fox fox fox", "one two one two one two one two"]
 
     def run(prompt: str, settings: DecodeSettings) -> Trace:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 CPU_BYTES = 2**30
 CUDA_SHARE = 0.5
-"""Share of the free GPU memory for keys and values; the rest is for races and custom decoder runs,
-which allocate their own caches.
-"""
+"""Share of the free GPU memory for keys and values. Races allocate their own caches in the rest."""
 PREFIX_CACHE_SHARE = 0.25
 """Share of that memory for the prefix cache."""
 MIN_ROW_TOKENS = 1024
