@@ -6,7 +6,7 @@ import { mainLane } from "../../core/folds.js";
 import { SOURCES } from "../../core/sources.js";
 
 const LEAST = 40; // minimum number of columns, for short runs
-const USUAL = 4; // number of squares for which a lane that drafts has room if it chooses B itself
+const USUAL = 4; // minimum number of squares for which a lane that drafts has room, also before its run begins
 const TALLEST = 8; // maximum number of squares in a column
 const GAP = 0.12; // gap on each side of a square, as a share of its side
 const FEW = 400; // number of columns above which gaps are not drawn, since they would not be visible
@@ -20,7 +20,7 @@ const DENSE = 120; // number of columns above which outlines are thin
  */
 export function rowOf({ isAr, settings, steps }, columns) {
   const gap = columns > FEW ? 0 : GAP;
-  const room = isAr ? 1 : Number(settings?.block_size) || USUAL; // so that the page does not jump during a run
+  const room = isAr ? 1 : Math.max(USUAL, Number(settings?.block_size) || 0); // so that the page does not jump
   const height = Math.min(TALLEST, Math.max(room, ...steps.map(({ count }) => count)));
   /** @type {Record<string, string>} */
   const paths = {};
