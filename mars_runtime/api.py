@@ -320,7 +320,7 @@ class Model:
         self.close()
 
     def _request(self, prompt: Prompt, settings: DecodeSettings) -> tuple[Request, Header]:
-        self._engine.is_ready(0)  # raises in a forked process, where locks may be held forever
+        self._engine.check_not_forked()  # first, because the tokenizer takes locks
         before, text = _conversation(prompt)
         tokenizer = self.checkpoint.tokenizer
         ids = tokenizer.encode_prompt(text, before=before)

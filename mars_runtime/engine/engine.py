@@ -242,7 +242,7 @@ class Engine(BaseEngine):
         return self._enqueue(Run, requests, pace, is_shared)
 
     def _check(self, request: AnyRequest) -> None:
-        self._check_not_forked()
+        self.check_not_forked()
         self._backend.check(request)
 
     @property
@@ -255,16 +255,17 @@ class Engine(BaseEngine):
     def _in_force(self, settings: DecodeSettings) -> DecodeSettings:
         return settings if self._busy is None else self._busy.apply(settings, self._busy_level)
 
-    def _check_not_forked(self) -> None:
+    def check_not_forked(self) -> None:
+        """Raise EngineError in a forked process. Takes no lock, so call it before what does."""
         if self._is_forked:
             raise EngineError(FORKED)
 
     def is_ready(self, timeout: float) -> bool:
-        self._check_not_forked()
+        self.check_not_forked()
         return self._is_ready.wait(timeout)
 
     def costs(self) -> ForwardCosts | None:
-        self._check_not_forked()
+        self.check_not_forked()
         self._is_ready.wait()
         return self._backend.costs
 

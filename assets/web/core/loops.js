@@ -65,9 +65,9 @@ export function loopText(lanes) {
 export function loopPlace(lanes) {
   const places = lanes.map(loopsAt);
   const isShared = places.every((place) => place === places[0]);
-  const told = lanes.flatMap(({ title }, i) => (places[i] < 0 ? [] : [`${whole(places[i])} (${title})`]));
-  if (!told.length) return "";
-  return `loop after token ${isShared ? whole(places[0]) : told.join(", ")}`;
+  const looping = lanes.flatMap(({ title }, i) => (places[i] < 0 ? [] : [`${whole(places[i])} (${title})`]));
+  if (!looping.length) return "";
+  return `loop after token ${isShared ? whole(places[0]) : looping.join(", ")}`;
 }
 
 /**
