@@ -7,12 +7,8 @@ from collections.abc import Sequence
 from mars_runtime.lab.benchmark.paired import Chunk, Peer, Question, Sample, TimedAnswer, play
 
 TOKENS = (5, 6, 7, 8)
-QUESTIONS = [
-    Question("symbolic", (1, 1)),
-    Question("symbolic", (2, 1)),
-    Question("reading", (3, 1)),
-    Question("natural", (4, 1)),
-]
+FAMILIES = ("symbolic", "symbolic", "reading", "natural")
+QUESTIONS = [Question(family, (number, 1)) for number, family in enumerate(FAMILIES, 1)]
 
 
 def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1) -> TimedAnswer:
@@ -22,15 +18,9 @@ def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1)
     return TimedAnswer(tuple(tokens), tuple(chunks), seconds)
 
 
-def peer(
-    name: str,
-    seconds: float,
-    threads: int = 1,
-    tokens: Sequence[int] = TOKENS,
-    per_forward: int = 1,
-) -> Peer:
+def peer(name: str, seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1) -> Peer:
     """Takes ``seconds`` times the first token of the prompt."""
-    return Peer(name, threads, lambda prompt: answer(seconds * prompt[0], tokens, per_forward))
+    return Peer(name, 1, lambda prompt: answer(seconds * prompt[0], tokens, per_forward))
 
 
 def samples_of(*peers: Peer, num_rounds: int = 2) -> list[Sample]:

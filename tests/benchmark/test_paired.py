@@ -1,19 +1,15 @@
-"""Figures of one answer, on numbers by hand; pairs, order and ratios with peers that say how long
-they took."""
+"""Figures of answers and forward passes on numbers by hand; pairs, order and ratios of peers."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from scripted_answers import QUESTIONS, answer, peer, samples_of
 
-from mars_runtime.lab.benchmark.paired import (
-    Chunk,
-    TimedAnswer,
-    agreement,
-    play,
-    ratio,
-    spread,
-)
+from mars_runtime.lab.benchmark.forward import forward_times, rho_curve
+from mars_runtime.lab.benchmark.paired import Chunk, TimedAnswer, agreement, play, ratio, spread
+from mars_runtime.model.load import load_checkpoint
 
 
 def test_order_alternates_and_every_pair_is_played():
@@ -24,26 +20,19 @@ def test_order_alternates_and_every_pair_is_played():
     assert len({(sample.peer, sample.question, sample.round) for sample in samples}) == 8
 
 
-@pytest.mark.parametrize("span", ["decode", "whole"])
-def test_ratio_is_paired_by_question(span: str):
-    samples = samples_of(peer("fast", 1.0), peer("slow", 3.0))
-    got = ratio(samples, "fast", "slow", ["symbolic", "reading"], span)  # type: ignore[arg-type]
-    assert got is not None
-    assert got.value == pytest.approx(3.0)
-    assert got.low == pytest.approx(got.high)
-
-
-def test_one_slow_round_does_not_move_the_ratio():
-    samples = samples_of(peer("fast", 1.0), peer("slow", 2.0), num_rounds=3)
+def test_ratios_are_paired_by_question_and_one_slow_round_does_not_move_them():
+    samples = samples_of(peer("fast", 1.0), peer("slow", 3.0), num_rounds=3)
     hiccup = [
         sample._replace(answer=answer(99.0))
         if sample.peer == "fast" and sample.round == 1
         else sample
         for sample in samples
     ]
-    got = ratio(hiccup, "fast", "slow", ["symbolic"], "whole")
-    assert got is not None
-    assert got.value == pytest.approx(2.0)
+    for span in ("decode", "whole"):
+        for actual in (samples, hiccup):
+            got = ratio(actual, "fast", "slow", ["symbolic", "reading"], span)  # type: ignore[arg-type]
+            assert got is not None
+            assert (got.value, got.low, got.high) == (pytest.approx(3.0),) * 3
 
 
 def test_eta_is_the_speedup_over_the_tokens_saved():
@@ -84,3 +73,14 @@ def test_the_decode_span_begins_with_the_first_tokens():
 def test_an_answer_without_tokens_is_refused():
     with pytest.raises(ValueError, match="at least one token"):
         TimedAnswer((), (), 1.0)
+
+
+def test_rho_is_the_median_of_paired_ratios_at_every_width(random_folder: Path):
+    rounds = [{1: 1.0, 3: 1.5}, {1: 2.0, 3: 3.0}, {1: 1.0, 3: 9.0}]
+    width_one, three = rho_curve(4, rounds)
+    assert (width_one.width, width_one.rho.value, width_one.num_rows) == (1, 1.0, 4)
+    assert (three.rho.value, three.seconds) == (pytest.approx(1.5), 3.0)
+    model = load_checkpoint(str(random_folder), device="cpu").model
+    rounds = forward_times(model, 2, (1, 3), 16, 4)
+    assert len(rounds) == 4
+    assert all(set(item) == {1, 3} and min(item.values()) > 0 for item in rounds)

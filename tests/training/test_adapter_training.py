@@ -9,6 +9,7 @@ import dataclasses
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,10 +62,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_answers(tmp_path_factory.mktemp("answers"))
-
-
-def _config(base: Path) -> ModelConfig:
-    return ModelConfig.from_dict(json.loads((base / "config.json").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +132,13 @@ def _slow_group(frozen: FrozenBase, parameters: Parameters, ids: torch.Tensor) -
         for part, names in MODULES.items():
             a, b = parameters.a[f"{index}_{part}"], 2.0 * parameters.b[f"{index}_{part}"]
             matrices = [layer.get_submodule(name) for name in names]
-            for matrix, own in zip(
-                matrices, b.split([m.out_features for m in matrices]), strict=True
-            ):
-                delta = own @ a
-                matrix.register_forward_hook(
-                    lambda _, x, y, delta=delta: torch.cat(
-                        [y[:, :count], y[:, count:] + x[0][:, count:] @ delta.T], 1
-                    )
-                )
+            rows = b.split([matrix.out_features for matrix in matrices])
+            for matrix, own in zip(matrices, rows, strict=True):
+
+                def add(_: Any, x: Any, y: torch.Tensor, delta: Any = own @ a) -> torch.Tensor:
+                    return torch.cat([y[:, :count], y[:, count:] + x[0][:, count:] @ delta.T], 1)
+
+                matrix.register_forward_hook(add)
     model.set_attn_implementation("eager")
     x = torch.cat([frozen.embedding[ids], parameters.embedding(3)])
     hidden: torch.Tensor = model.model(inputs_embeds=x[None]).last_hidden_state[0, count:]
@@ -165,17 +160,18 @@ def test_the_loss_falls_and_masks_become_right(
 
 def test_a_resumed_run_is_the_uninterrupted_one(base: Path, answers: Path, tmp_path: Path) -> None:
     recipe = dataclasses.replace(RECIPE, steps=8, until_miss_from=0.5)
-    whole = AdapterTrainer(recipe, str(base), answers, tmp_path / "whole")
-    for _ in range(8):
-        whole.step()
-    half = AdapterTrainer(recipe, str(base), answers, tmp_path / "half")
-    for _ in range(4):
-        half.step()
-    half.save()
-    rest = AdapterTrainer(recipe, str(base), answers, tmp_path / "half")
-    rest.resume()
-    for _ in range(4):
-        rest.step()
+
+    def stepped(name: str, num_steps: int, *, is_resumed: bool = False) -> AdapterTrainer:
+        trainer = AdapterTrainer(recipe, str(base), answers, tmp_path / name)
+        if is_resumed:
+            trainer.resume()
+        for _ in range(num_steps):
+            trainer.step()
+        return trainer
+
+    whole = stepped("whole", 8)
+    stepped("half", 4).save()
+    rest = stepped("half", 4, is_resumed=True)
     for name, weight in whole.parameters.state_dict().items():
         assert torch.equal(weight, rest.parameters.state_dict()[name]), name
     assert rest.progress.masks == whole.progress.masks
@@ -187,7 +183,8 @@ def test_what_is_saved_is_what_the_runtime_reads(
     parameters = _shaken(frozen, Form(2, embeddings=3))
     said = {"base": "tiny", "mask_token": "<m>", "block_size": 4}
     parameters.save(tmp_path, said)
-    adapter = Adapter.load(tmp_path, _config(base))
+    config = json.loads((base / "config.json").read_text())
+    adapter = Adapter.load(tmp_path, ModelConfig.from_dict(config))
     assert (adapter.block_size, adapter.mask_token, adapter.base) == (4, "<m>", "tiny")
     torch.testing.assert_close(
         adapter.mask_embedding, parameters.mask_embedding.detach(), atol=0, rtol=2**-8
@@ -198,24 +195,19 @@ def test_what_is_saved_is_what_the_runtime_reads(
             torch.testing.assert_close(pair.b @ pair.a, ours.detach(), atol=0.05, rtol=0.05)
 
 
-def test_a_run_begins_with_an_adapter_that_was_saved(frozen: FrozenBase, tmp_path: Path) -> None:
-    form = Form(2, embeddings=3, sampler=True)
-    saved, loaded = _shaken(frozen, form), Parameters(frozen, form, 1)
-    saved.save(tmp_path, {})
-    loaded.load(tmp_path)
-    for name, weight in saved.state_dict().items():
-        actual = loaded.state_dict()[name]
-        torch.testing.assert_close(actual, weight, atol=0, rtol=2**-8)
-
-
-def test_an_adapter_that_does_not_fit_is_a_sentence(
+def test_a_run_begins_with_an_adapter_that_was_saved_and_fits(
     base: Path,
     frozen: FrozenBase,
     answers: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Parameters(frozen, Form(2), 0).save(tmp_path, {})
+    form = Form(2, embeddings=3, sampler=True)
+    saved, loaded = _shaken(frozen, form), Parameters(frozen, form, 1)
+    saved.save(tmp_path, {})
+    loaded.load(tmp_path)
+    for name, weight in saved.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], weight, atol=0, rtol=2**-8)
     given = ["train", "--stage", "adapter", "--from", str(base), "--adapter", str(tmp_path)]
     given += ["--data", str(answers), "--out", str(tmp_path / "run"), "--rank", "4"]
     assert main([*given, "--device", "cpu"]) == 2
@@ -230,23 +222,16 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
         read_texts(tmp_path / "nothing")
 
 
-TEXTS = st.lists(st.integers(0, 7), min_size=1, max_size=40)
-
-
 @pytest.mark.parametrize(
     ("right", "block_size", "every", "one"),
     [
-        # No mask is ever right. A forward without drafts commits a token and leaves a wrong draft;
-        # the next one verifies it, commits its own token and leaves none.
+        # No mask is ever right: a pass leaves a wrong draft, and the next one verifies it.
         ([0, 0, 0, 0], 2, 4, 4),
-        # Every mask is right: two tokens per forward, with one group only after the first.
+        # All are right: two, then three tokens per pass, with one group only after the first.
         ([1, 1, 1, 1], 2, 2, 3),
-        # B = 3, all right: three per forward.
         ([2, 2, 2, 2, 2, 2], 3, 2, 3),
-        # The first group holds two right drafts, the others none. Every: 3 + 1 + 1 + 1.
-        # One: [token], [2 drafts + token, and drafts again since all were right], [miss], [token].
+        # Two right drafts, then none: the pass after a miss has no drafts.
         ([2, 0, 0, 0, 0, 0], 3, 4, 4),
-        # A miss in the middle leaves the next forward of one group without drafts.
         ([1, 1, 1, 1, 1, 1], 3, 3, 4),
         ([5], 8, 1, 1),
     ],
@@ -258,7 +243,7 @@ def test_forwards_of_hand_made_texts(
     assert forwards_one(right, block_size) == one
 
 
-@given(TEXTS, st.integers(2, 8))
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=40), st.integers(2, 8))
 def test_a_forward_commits_one_to_b_tokens(right: list[int], block_size: int) -> None:
     for forwards in (forwards_every(right, block_size), forwards_one(right, block_size)):
         assert len(right) / block_size <= forwards <= len(right)

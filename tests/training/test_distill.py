@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,21 +35,15 @@ from mars_runtime.lab.training.distill.run import Completion, generate
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings
+from tests.training.conftest import BENCHMARK
 
-FOURTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
-
-def test_a_shared_run_of_thirteen_words_is_found_and_twelve_are_not() -> None:
-    actual = runs(FOURTEEN)
-    assert actual & runs("So: ONE, two, three " + FOURTEEN[14:])
-    twelve = " ".join(FOURTEEN.split()[:12])
+def test_a_shared_run_of_thirteen_words_is_found_and_twelve_are_not(texts: Path) -> None:
+    actual = benchmark_runs(texts / "benchmarks")
+    assert actual == runs(BENCHMARK)
+    assert actual & runs("So: ONE, two, three " + BENCHMARK[14:])
+    twelve = " ".join(BENCHMARK.split()[:12])
     assert not actual & runs(f"{twelve} and something else altogether")
-
-
-def test_benchmarks_are_read_from_nested_json_lines(tmp_path: Path) -> None:
-    line = {"prompt": {"inner": ["short", FOURTEEN]}, "number": 3}
-    (tmp_path / "some.jsonl").write_text(json.dumps(line) + "\n")
-    assert benchmark_runs(tmp_path) == runs(FOURTEEN)
 
 
 def test_every_prefix_holds_each_kind_in_its_share() -> None:
@@ -58,17 +53,13 @@ def test_every_prefix_holds_each_kind_in_its_share() -> None:
     assert len(prompts) == 200
 
 
-def test_about_one_prompt_in_fifty_is_held_out_and_always_the_same() -> None:
+def test_shares_of_prompts_are_held_out_and_have_another_system_prompt() -> None:
     prompts = [Prompt.of("a", (f"prompt {i}",)) for i in range(5000)]
     assert 60 <= sum(prompt.is_held_out for prompt in prompts) <= 140
     again = [Prompt.of("b", (f"prompt {i}",)) for i in range(5000)]
-    assert [p.is_held_out for p in prompts] == [p.is_held_out for p in again]
     follow_ups = [replace(prompt, turns=(*prompt.turns, "yes", "why")) for prompt in prompts]
-    assert [p.is_held_out for p in prompts] == [p.is_held_out for p in follow_ups]
-
-
-def test_about_one_prompt_in_four_has_another_system_prompt() -> None:
-    prompts = [Prompt.of("a", (f"prompt {i}",)) for i in range(5000)]
+    for others in (again, follow_ups):
+        assert [p.is_held_out for p in prompts] == [p.is_held_out for p in others]
     others = [prompt for prompt in prompts if prompt.system is not None]
     assert 1000 <= len(others) <= 1500
     assert {prompt.system for prompt in others} == set(requests.SYSTEMS)
@@ -83,8 +74,7 @@ def test_texts_that_begin_alike_or_have_the_same_words_are_near_duplicates() -> 
 
 
 @pytest.mark.parametrize("drawn", [requests.code_requests, requests.chat_requests])
-def test_drawn_requests_are_many_whole_and_repeatable(drawn: object) -> None:
-    assert callable(drawn)
+def test_drawn_requests_are_many_whole_and_repeatable(drawn: Any) -> None:
     first = list(islice(drawn(random.Random(1)), 2000))
     assert first == list(islice(drawn(random.Random(1)), 2000))
     assert len(set(first)) > 1000
@@ -93,29 +83,12 @@ def test_drawn_requests_are_many_whole_and_repeatable(drawn: object) -> None:
         assert all(text.strip() for text in turns)
 
 
-def write_texts(folder: Path) -> None:
-    write = lambda name, rows: (folder / name).write_text(  # noqa: E731
-        "".join(json.dumps(row) + "\n" for row in rows)
-    )
-    passage = " ".join(f"The {word} met another {word} on the road." for word in ("fox", "hen") * 5)
-    write("chat_prompts_train.jsonl", [{"prompt": FOURTEEN}, {"prompt": "Tell me a joke."}])
-    write("chat_prompts_more.jsonl", [{"prompt": "Explain Ohm's law."}])
-    write("gsm8k_train.jsonl", [{"question": f"What is {i} and {i}?"} for i in range(50)])
-    write("fairytale_sections_train.jsonl", [{"tale": "t", "section": 1, "text": passage}])
-    write(
-        "fairytale_questions_train.jsonl",
-        [{"tale": "t", "sections": "1", "question": "Who?", "answer": "a fox"}],
-    )
-    (folder / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n{passage}\n\nshort\n")
-
-
-def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
-    write_texts(tmp_path)
-    prompts = mixture(tmp_path, ["Own prompt."], runs(FOURTEEN), 1, 200)
+def test_the_mixture_leaves_benchmark_texts_out(texts: Path) -> None:
+    prompts = mixture(texts, ["Own prompt."], runs(BENCHMARK), 1, 200)
     body = {prompt.turns[0] for prompt in prompts}
     assert len(prompts) == 200
     assert {"Tell me a joke.", "Explain Ohm's law.", "Own prompt."} <= body
-    assert FOURTEEN not in body
+    assert BENCHMARK not in body
     assert {prompt.kind for prompt in prompts} <= SHARES.keys()
 
 
@@ -202,25 +175,21 @@ def test_proposals_compare_near_ties_in_float32(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("tie_word_embeddings", False), ("model_type", "mistral")]
+    "changes", [{"tie_word_embeddings": False}, {"model_type": "mistral"}, None], ids=str
 )
 def test_other_models_are_refused_in_a_sentence(
-    folder: Path, tmp_path: Path, key: str, value: object
+    folder: Path, tmp_path: Path, changes: dict[str, object] | None
 ) -> None:
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    config = json.loads((folder / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
-    with pytest.raises(CheckpointError, match=r"[Cc]hoose a"):
-        read_base(str(tmp_path), torch.float32)
-
-
-def test_a_folder_without_a_model_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    if changes is not None:
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+        config = json.loads((folder / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(CheckpointError, match=r"[Cc]hoose a|no checkpoint"):
         read_base(str(tmp_path), torch.float32)
 
 
 def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generated: list[int] = []
 
@@ -235,11 +204,12 @@ def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(
 
     monkeypatch.setattr(run, "generate", answer_all)
     monkeypatch.setattr(run, "MAX_PROMPT", 4000)
-    write_texts(tmp_path)
-    out = tmp_path / "out"
-    distiller = run.Distiller(str(folder), tmp_path, out, (1, 1), 16, 40, "cpu")
-    distiller.run(60, 30)
-    records = {record.key: record for record in store.read(out)}
+
+    def distil() -> dict[str, store.DistillRecord]:
+        run.Distiller(str(folder), texts, tmp_path, (1, 1), 16, 40, "cpu").run(60, 30)
+        return {record.key: record for record in store.read(tmp_path)}
+
+    records = distil()
     assert generated[:2] == [30, 60]
     assert generated[2] == generated[3] == len(records) - 60 > 0
     first, second = list(records.values())[:60], list(records.values())[60:]
@@ -248,7 +218,5 @@ def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(
         assert int(before.key, 16) % run.SECOND_TURN_ONE_IN == 0
         assert record.prompt[len(before.prompt) :][: len(before.response)] == before.response
         assert record.held_out == before.held_out
-    again = run.Distiller(str(folder), tmp_path, out, (1, 1), 16, 40, "cpu")
-    again.run(60, 30)
+    assert distil() == records
     assert generated[4:] == [0, generated[2], 0]
-    assert {record.key: record for record in store.read(out)} == records

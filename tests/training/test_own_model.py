@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -26,34 +25,13 @@ SMALL = {
     "--measure-texts": "2",
 }  # fmt: skip
 """Values in place of those of the document."""
-PASSAGE = " ".join(f"word{number}" for number in range(60))
-ROWS = {
-    "chat_prompts_train.jsonl": {"prompt": "Why is the sky blue?"},
-    "chat_prompts_more.jsonl": {"prompt": "Explain Ohm's law."},
-    "gsm8k_train.jsonl": {"question": "What is 2 + 3?", "answer": "5\n#### 5"},
-    "fairytale_sections_train.jsonl": {"tale": "a", "section": 1, "text": PASSAGE},
-    "fairytale_questions_train.jsonl": {
-        "tale": "a", "sections": "1", "question": "Who?", "answer": "a fox"
-    },
-}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The training texts, one of each kind; the rest of the prompts is drawn."""
-    folder = tmp_path_factory.mktemp("data")
-    for name, row in ROWS.items():
-        (folder / name).write_text(json.dumps(row) + "\n")
-    (folder / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n\n{PASSAGE} end\n")
-    (folder / "benchmarks").mkdir()
-    return folder
-
-
-def documented(base: str, data: Path) -> dict[str, list[str]]:
+def documented(base: str, texts: Path) -> dict[str, list[str]]:
     """The commands of the document by name, with small values."""
-    text = (ROOT / "docs" / "train.md").read_text("utf-8")
-    (block,) = re.findall(r"```bash\n(python -m mars_runtime fetch.*?)```", text, re.DOTALL)
-    lines = block.replace("BASE", base).replace("DATA", str(data)).splitlines()
+    document = (ROOT / "docs" / "train.md").read_text("utf-8")
+    (block,) = re.findall(r"```bash\n(python -m mars_runtime fetch.*?)```", document, re.DOTALL)
+    lines = block.replace("BASE", base).replace("DATA", str(texts)).splitlines()
     actual = [shlex.split(line)[3:] for line in lines]
     assert [words[0] for words in actual] == ["fetch", "distill", "train", "evaluate", "serve"]
     for words in actual:
@@ -67,7 +45,7 @@ def documented(base: str, data: Path) -> dict[str, list[str]]:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", ["mars-tiny", "Qwen3"])
 def test_the_documented_commands_make_an_adapter_that_is_served_and_published(
-    kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = kind if kind == "mars-tiny" else "somebody/base"
     monkeypatch.setenv("MARS_OFFLINE", "1")
@@ -76,7 +54,7 @@ def test_the_documented_commands_make_an_adapter_that_is_served_and_published(
     if base != kind:
         in_hub_cache(write_base(tmp_path / "base", vocab_size=384, kind=kind), tmp_path, base)
     monkeypatch.chdir(tmp_path)
-    commands = documented(base, data)
+    commands = documented(base, texts)
     for name in ("fetch", "distill", "train"):
         assert main(commands[name]) == 0
     assert main([*commands["evaluate"], "--prompts", "1", "--max-new-tokens", "8"]) == 0

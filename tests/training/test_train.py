@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 from mars_runtime.lab.training import cli, train
 from mars_runtime.lab.training.data import Corpus, encode, encoded, in_batches
 from mars_runtime.lab.training.recipe import CPU, RECIPES, Shape, Stage
-from mars_runtime.lab.training.tokenizer import (
-    SPECIAL_TOKENS,
-    save_tokenizer,
-    train_tokenizer,
-)
+from mars_runtime.lab.training.tokenizer import SPECIAL_TOKENS, save_tokenizer, train_tokenizer
 from mars_runtime.text import Tokenizer
 
 TOY = dataclasses.replace(
@@ -36,28 +32,12 @@ TOY = dataclasses.replace(
     shard_examples=40,
     compile=False,
 )
-STORY = "The fox came home to the mill and sat by the fire. He was glad to be warm again. " * 30
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    sections = [
-        {"tale": f"Tale {n}", "section": 1, "text": f"Once there was a fox, number {n}. {STORY}"}
-        for n in range(40)
-    ]
-    lines = "\n".join(json.dumps(section) for section in sections)
-    (folder / "fairytale_sections_train.jsonl").write_text(lines)
-    question = {"tale": "Tale 1", "sections": "1", "question": "Who?", "answer": "the fox"}
-    (folder / "fairytale_questions_train.jsonl").write_text(json.dumps(question))
-    (folder / "childrens_classics.txt").write_text(f"<<<BOOK A/B>>>\n## One\n\n{STORY}\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def tokenizer(data, tmp_path_factory):
+def tokenizer(texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
-    trained = train_tokenizer(Corpus(data, TOY).texts(2), TOY.shape.vocab_size)
+    trained = train_tokenizer(Corpus(texts, TOY).texts(2), TOY.shape.vocab_size)
     save_tokenizer(trained, folder, TOY.shape.max_positions)
     return folder
 
@@ -74,13 +54,11 @@ def arguments(*words) -> argparse.Namespace:
     return parser.parse_args(["train", "--recipe", "toy", *map(str, words)])
 
 
-@given(text=st.text(max_size=60))
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 @settings(max_examples=150, deadline=None)
 def test_every_string_round_trips(tokenizer, text):
     ours = Tokenizer.from_dir(tokenizer)
-    assert ours.decode(ours.encode(text)) == text.encode("utf-8", "replace").decode() or any(
-        0xD800 <= ord(char) <= 0xDFFF for char in text
-    )
+    assert ours.decode(ours.encode(text)) == text
 
 
 def test_tokenizer_is_standard_and_agrees_with_ours(tokenizer):
@@ -91,19 +69,18 @@ def test_tokenizer_is_standard_and_agrees_with_ours(tokenizer):
     assert theirs.convert_tokens_to_ids(list(SPECIAL_TOKENS)) == [0, 1, 2, 3]
     messages = [{"role": "user", "content": "Sort 12, 305 and 7 \U0001f98a"}]
     text = theirs.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    assert theirs(text, add_special_tokens=False)["input_ids"] == ours.encode_prompt(
-        messages[0]["content"]
-    )
+    ids = theirs(text, add_special_tokens=False)["input_ids"]
+    assert ids == ours.encode_prompt(messages[0]["content"])
     assert [ours.decode([i]) for i in ours.encode("305")] == ["3", "0", "5"]
     assert theirs.mask_token_id == ours.mask_id
     assert theirs.eos_token_id in ours.eos_ids
 
 
-def test_shards_are_the_same_every_time_and_fill_their_batches(data, tokenizer):
+def test_shards_are_the_same_every_time_and_fill_their_batches(texts, tokenizer):
     ours = Tokenizer.from_dir(tokenizer)
 
     def batches(shard):
-        return in_batches(encoded(Corpus(data, TOY), ours, TOY, shard), 512, f"7/{shard}/order")
+        return in_batches(encoded(Corpus(texts, TOY), ours, TOY, shard), 512, f"7/{shard}/order")
 
     first = batches(3)
     assert first == batches(3)
@@ -122,14 +99,14 @@ def test_examples_end_in_eos_unless_cut(tokenizer):
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
+def test_the_stages_learn_and_save_plain_checkpoints(texts, tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     ar, mars = tmp_path / "ar", tmp_path / "mars"
-    assert cli.run(arguments("--stage", "ar", "--data", data, "--out", ar)) == 0
+    assert cli.run(arguments("--stage", "ar", "--data", texts, "--out", ar)) == 0
     log = [json.loads(line) for line in (ar / "log-ar.jsonl").read_text().splitlines()]
     assert log[-1]["loss"] < log[0]["loss"] - 0.2
-    assert cli.run(arguments("--stage", "mars", "--data", data, "--out", mars, "--from", ar)) == 0
+    assert cli.run(arguments("--stage", "mars", "--data", texts, "--out", mars, "--from", ar)) == 0
     model = AutoModelForCausalLM.from_pretrained(str(mars))
     assert not list(mars.glob("*index*"))
     assert model.config.model_type == "qwen2"
@@ -139,14 +116,12 @@ def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     saved = json.loads((mars / "recipe.json").read_text())
     assert (saved["stage"], saved["block_size"], saved["name"]) == ("mars", 4, "toy")
     weights = ar / "model.safetensors"  # from here on stored as the bundled ones are
-    archive = weights.with_name(f"{weights.name}.xz")
-    archive.write_bytes(lzma.compress(weights.read_bytes(), preset=0))
+    weights.with_name("model.safetensors.xz").write_bytes(lzma.compress(weights.read_bytes()))
     weights.unlink()
     twin = tmp_path / "twin"
-    words = ("--stage", "block_diffusion", "--data", data, "--out", twin)
+    words = ("--stage", "block_diffusion", "--data", texts, "--out", twin)
     assert cli.run(arguments(*words, "--from", ar)) == 0
-    config = json.loads((twin / "config.json").read_text())
-    assert config["block_diffusion_size"] == 4
+    assert json.loads((twin / "config.json").read_text())["block_diffusion_size"] == 4
     saved = json.loads((twin / "recipe.json").read_text())
     assert saved["stage"] == "block_diffusion"
     assert saved["tokens_read"] >= TOY.mars.tokens
@@ -159,20 +134,25 @@ def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
         (["--stage", "mars", "--data", ".", "--out", "x"], "--from"),
         (["--stage", "mars", "--data", ".", "--out", "x", "--from", "/nowhere"], "config.json"),
         (["--stage", "ar", "--data", ".", "--out", "/nowhere", "--resume"], "--resume"),
+        (["--stage", "ar", "--data", "TEXTS", "--out", "DAMAGED", "--resume"], "damaged"),
     ],
 )
 @pytest.mark.usefixtures("toy")
-def test_mistakes_are_one_sentence(words, sentence, capsys):
-    assert cli.run(arguments(*words)) == 2
+def test_mistakes_are_one_sentence(words, sentence, texts, tmp_path, capsys):
+    save = tmp_path / "resume.pt"
+    save.write_bytes(b"half a fi")
+    places = {"TEXTS": texts, "DAMAGED": tmp_path}
+    assert cli.run(arguments(*(places.get(word, word) for word in words))) == 2
     error = capsys.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
+    assert save.read_bytes() == b"half a fi"
 
 
 @pytest.mark.usefixtures("toy")
-def test_ctrl_c_saves_and_the_run_resumes_to_the_same_weights(data, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_saves_and_the_run_resumes_to_the_same_weights(texts, tmp_path, monkeypatch, capsys):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    words = ("--stage", "ar", "--data", data, "--out")
+    words = ("--stage", "ar", "--data", texts, "--out")
     assert cli.run(arguments(*words, whole)) == 0
     step = train.Trainer.step
 
@@ -192,13 +172,3 @@ def test_ctrl_c_saves_and_the_run_resumes_to_the_same_weights(data, tmp_path, mo
     assert first["progress"] == two["progress"]
     for name, weight in first["model"].items():
         torch.testing.assert_close(two["model"][name], weight)
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_damaged_save_is_one_sentence(data, tmp_path, capsys):
-    (tmp_path / "resume.pt").write_bytes(b"half a fi")
-    assert cli.run(arguments("--stage", "ar", "--data", data, "--out", tmp_path, "--resume")) == 2
-    error = capsys.readouterr().err
-    assert "damaged" in error
-    assert error.count("\n") == 1
-    assert (tmp_path / "resume.pt").read_bytes() == b"half a fi"
