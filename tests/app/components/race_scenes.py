@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, zip_longest
@@ -21,16 +20,10 @@ PROSE = samples.Script(
     samples.PROSE, START, moves={9: BOLD, 22: CAREFUL, 23: BOLD, 24: START}, change=(60, " deep")
 )
 LOSSLESS = samples.Script(samples.PROSE, DecodeSettings(tau=0.0, block_size=8, lossless=True))
-CODE = samples.Script(samples.CODE, START)
 EMOJI = samples.Script(samples.EMOJI, START)
 BRANCH = samples.Script(samples.EMOJI, START, num_given=6)  # in the middle of a character
 HOSTILE = samples.Script(samples.HOSTILE, START)
 MATHS = samples.Script(samples.MATHS, START, change=(30, "9"))
-LOOPING = samples.Script(
-    "The wind took the sand, and the sand took the road." + " round and round it went" * 14,
-    START,
-    end="repeats",
-)
 _numbers = count()
 
 
@@ -82,19 +75,6 @@ def status(text: str, kind: str) -> str:
     made = log_of([])
     made.add("status", {"text": text, "kind": kind})
     return made.whole()
-
-
-def refused() -> str:
-    """A run that failed: every lane ends with the error message."""
-    end = {"type": "end", "reason": "error", "message": "Write a prompt first."}
-    return log_of([(name, json.dumps(end)) for name in BOTH]).whole()
-
-
-def stopped() -> str:
-    """Stopped after twelve forward passes."""
-    lines = samples.lanes(samples.Script(samples.PROSE, START, end="cancelled", steps_shown=12))
-    lines["ar"] = [*lines["ar"][:30], lines["mars"][-1]]
-    return log_of(interleaved(lines)).whole()
 
 
 def broken() -> str:

@@ -1,8 +1,4 @@
-"""A chart draws what a new page would draw for the same trace, regardless of what was shown before.
-
-The tests read plotly's SVG, not the figure passed to it, because leftovers of earlier drawings
-count.
-"""
+"""A chart draws what a new page would draw, whatever was shown before, by plotly's SVG."""
 
 from __future__ import annotations
 
@@ -17,13 +13,10 @@ import sample_traces as samples
 from browser import needs_browser, playwright, see
 from race_browser import QUIET, ROOT, VIEW, put, renew, settle
 
-from mars_runtime.settings import DecodeSettings
-
 pytestmark = needs_browser
 SCRIPTS = {
     "long": race_scenes.PROSE,
     "lossless": race_scenes.LOSSLESS,
-    "one": samples.Script("Seven apples are left.", DecodeSettings(tau=1.0, block_size=1)),
     "slow": replace(race_scenes.PROSE, forward_seconds=0.02),  # as many passes as "long"
     "short": samples.Script("7", replace(race_scenes.START, tau=0.7)),
 }
@@ -42,8 +35,6 @@ AXIS_TITLE = re.compile(r"text .*class=[xy]title")
 
 
 def value(shown: str) -> str:
-    if shown == "begun":
-        return race_scenes.running(race_scenes.PROSE, 30)
     if shown == "waiting":
         return race_scenes.status("Waiting: 1 run is ahead of yours.", shown)
     return race_scenes.finished(SCRIPTS[shown], recorded="2026-11-20")
@@ -76,8 +67,10 @@ def fresh(page: playwright.Page, shown: str, place: float | None = None) -> list
     return drawn(page)
 
 
-@pytest.mark.parametrize(("past", "place"), [("long", None), ("lossless", 0.4)])
-@pytest.mark.parametrize("shown", ["short", "waiting", "one", "slow"])
+@pytest.mark.parametrize(
+    ("past", "place", "shown"),
+    [("long", None, "slow"), ("long", None, "waiting"), ("lossless", 0.4, "short")],
+)
 def test_what_is_drawn_knows_no_past(
     page: playwright.Page, past: str, place: float | None, shown: str
 ) -> None:
@@ -100,15 +93,12 @@ def test_what_is_drawn_knows_no_past(
         assert chart["marks"] == first["marks"], chart["chart"]
 
 
-def test_a_fresh_page_draws_what_was_decoded_and_saves_a_picture_of_it(
-    page: playwright.Page,
-) -> None:
+def test_a_fresh_page_draws_and_saves_a_picture(page: playwright.Page) -> None:
     """The rule above would hold of empty axes too."""
-    sizes = {
-        name: sum(len(chart["marks"]) for chart in fresh(page, name))
-        for name in ("waiting", "begun", "long")
-    }
-    assert 0 < sizes["waiting"] < min(sizes["long"], sizes["begun"])
+    sizes = [
+        sum(len(chart["marks"]) for chart in fresh(page, name)) for name in ("waiting", "long")
+    ]
+    assert 0 < sizes[0] < sizes[1]
     scrub(page, 0.4)
     assert all(chart["veil"] for chart in drawn(page))
     chart = page.locator(f"{ROOT} [data-chart=forwards] .js-plotly-plot")

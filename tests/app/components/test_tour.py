@@ -42,25 +42,15 @@ def arrive() -> Iterator[Open]:
         yield open_page
 
 
-def rows(page: playwright.Page, picture: str, *kinds: str) -> int:
-    inside = ", ".join(f"[data-picture={picture}] [data-kind={kind}]" for kind in kinds)
-    return page.locator(inside).count()
-
-
-def test_the_pictures_of_a_pass_a_threshold_and_a_repair(arrive: Open) -> None:
+def test_the_pictures_of_a_pass_and_a_threshold(arrive: Open) -> None:
     page = arrive()
     page.wait_for_selector(f"{DIAL} .ex-rung")
-    assert rows(page, "ladder", "kept")
-    assert rows(page, "ladder", "draft")
-    assert rows(page, "repair", "wrong") == 1
-    counts, mistakes = [], []
+    counts = []
     for tau in ("1", "0.5", "0"):
         page.fill(f"{DIAL} input", tau)
-        counts.append(rows(page, "dial", "kept", "wrong"))
-        mistakes.append(rows(page, "dial", "wrong"))
+        counts.append(page.locator(f"{DIAL} :is([data-kind=kept], [data-kind=wrong])").count())
     assert counts == sorted(counts)
-    assert counts[-1] == page.locator(f"{DIAL} .ex-rung").count()
-    assert mistakes == [0, 0, 1]
+    assert counts[0] < counts[-1] == page.locator(f"{DIAL} .ex-rung").count()
     before = page.inner_text("[data-picture=ladder] .ex-where")
     page.click("[data-picture=ladder] button >> nth=1")
     assert page.inner_text("[data-picture=ladder] .ex-where") != before
@@ -77,9 +67,7 @@ def passes(name: str) -> list[int]:
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 720)])
-def test_the_space_bar_drives_six_slides_to_their_end_offline(
-    arrive: Open, width: int, height: int
-) -> None:
+def test_space_drives_six_slides_offline(arrive: Open, width: int, height: int) -> None:
     page = arrive(width, height)
     page.click("#present")
     places, counts = [], {}
@@ -103,9 +91,7 @@ def test_the_space_bar_drives_six_slides_to_their_end_offline(
     assert place(page) == places[-2]
 
 
-def test_notes_follow_in_a_window_and_the_dialog_keeps_the_focus_until_it_is_left(
-    arrive: Open,
-) -> None:
+def test_notes_follow_and_the_dialog_keeps_the_focus(arrive: Open) -> None:
     page = arrive()
     page.click("#present")
     with page.expect_popup() as opened:
