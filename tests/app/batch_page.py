@@ -1,8 +1,4 @@
-"""A page that decodes batches for real, on a scripted model instead of weights.
-
-Every row writes TEXT, one byte per token, shortened by the length of its prompt. Masks are
-confident in rows with a prompt of an even number of bytes, and not in the others.
-"""
+"""A page that decodes batches for real, on a scripted model instead of weights."""
 
 from __future__ import annotations
 
@@ -24,8 +20,7 @@ START, END, MASK = 256, 257, 258
 ANSWER = b"assistant\n"
 ROW_BYTES = 40
 CHEAP = ForwardCosts(8, {1: tuple(1 + place / 100 for place in range(32))})
-DEAR = ForwardCosts(8, {1: tuple(1.0 + place for place in range(32))})
-"""What forwards cost by tokens per row: nothing more, and in proportion."""
+"""Further tokens of a row cost next to nothing."""
 
 
 class BatchBackend(ScriptedBackend):
@@ -35,14 +30,12 @@ class BatchBackend(ScriptedBackend):
         super().__init__(TEXT)
         self._tokenizer = tokenizer
         self.fails_at = 0
-        self.costs = CHEAP
-        self.row_bytes = ROW_BYTES
 
     def script(self, prefix: tuple[int, ...]) -> list[float]:
-        """The byte of the text at this place of the answer, surely or not."""
+        """The byte of the text at this place of an answer, whose length depends on its prompt."""
         begin = len(prefix) - 1 - prefix[::-1].index(START) + 1 + len(ANSWER)
         place = len(prefix) - begin
-        length = self.row_bytes - begin % 7
+        length = ROW_BYTES - begin % 7
         token = self.text.encode()[place] if place < length else END
         is_sure = prefix[-1] != MASK or begin % 2 == 0
         logits = [0.0] * 260
@@ -56,7 +49,7 @@ class BatchBackend(ScriptedBackend):
             yield from super().decode(request, settings)
             return
         model = ScriptedModel(self.script, vocab_size=260, max_positions=4096)
-        events = request.decode(model, self._tokenizer(), settings, self.costs)
+        events = request.decode(model, self._tokenizer(), settings, CHEAP)
         for number, event in enumerate(events, 1):
             if number == self.fails_at:
                 raise RuntimeError("words of the prompt")
@@ -71,7 +64,6 @@ def make_page(folder: Path, **caps: object) -> tuple[Handlers, BatchBackend]:
     backend = BatchBackend(lambda: remaining[0])
     handlers = make_handlers(folder, backend, **caps)
     served = handlers.engines.get("scripted")
-    assert served is not None
     remaining.append(served.checkpoint.tokenizer)
     return handlers, backend
 

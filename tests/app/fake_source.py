@@ -63,7 +63,7 @@ def make_handlers(
     folder: Path, hub: FakeHub, **caps: object
 ) -> tuple[Handlers, dict[str, ScriptedBackend]]:
     """Handlers with open engines, and the scripted backend of each checkpoint."""
-    settings = AppSettings(checkpoint="chat", **caps)  # type: ignore[arg-type]
+    settings = AppSettings(checkpoint="chat", **caps)
     tiny = Entry("tiny", 8, path="tiny", note="A tiny model.", dtype="fp32")
     backends = {"chat": ScriptedBackend("I chat." * 20), "tiny": ScriptedBackend("I count." * 20)}
     served = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,24 +16,18 @@ import torch
 from app.engines.engines import Engines, LoadedModel
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.settings import AppSettings
+from app.settings import AppSettings, AppSettingsError
 from app.ui.controls import SHOWN
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.fetch import Progress
 from mars_runtime.model.registry import REGISTRY, Entry
 from mars_runtime.model.source import Source
 from mars_runtime.settings import DecodeSettings
+from tests.engine.scripted import eventually as eventually
 from tests.scripted_text import ScriptedBackend, write_tokenizer
 
+PORT = int(os.environ["GRADIO_SERVER_PORT"])
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
-
-
-def eventually(is_so: Callable[[], object], seconds: float = 30.0) -> bool:
-    """Return whether a condition comes true within so many seconds."""
-    until = time.monotonic() + seconds
-    while not (actual := is_so()) and time.monotonic() < until:
-        time.sleep(0.01)
-    return bool(actual)
 
 
 class ReadyEngines(Engines):
@@ -90,7 +85,7 @@ def make_served(
         diffusion_size=0,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
-    return LoadedModel(entry, checkpoint, engine)  # type: ignore[arg-type]
+    return LoadedModel(entry, checkpoint, engine)
 
 
 def make_handlers(
@@ -98,7 +93,7 @@ def make_handlers(
 ) -> Handlers:
     """Handlers over ``backend``; close them with ``handlers.engines.close()``. path: of the
     checkpoint, none for one that can chat."""
-    settings = AppSettings(checkpoint="scripted", **caps)  # type: ignore[arg-type]
+    settings = AppSettings(checkpoint="scripted", **caps)
     entry = Entry("scripted", 8, path=path, licence="Apache-2.0")
     served = make_served(folder, entry, backend, settings)
     return handlers_over(ReadyEngines(settings, served))
@@ -123,10 +118,18 @@ def controls(**changes: object) -> dict[str, object]:
 @contextmanager
 def page_served(handlers: Handlers, **rest: Any) -> Iterator[str]:
     """Where their page is served, with a slash at the end; closed afterwards, engines included.
-    rest: of ``serve``."""
+
+    It gets the first free port of this process: what the browser compiled for an origin, half of
+    the time that a first visit takes, serves the next page at the same port too.
+    """
     from app.server import serve
 
-    page = serve(handlers, is_blocking=False, **rest)
+    settings = handlers.engines.settings
+    for port in range(PORT, PORT + 99):
+        handlers.engines.settings = replace(settings, port=port)
+        with suppress(AppSettingsError):
+            page = serve(handlers, is_blocking=False, **rest)
+            break
     try:
         yield page.url
     finally:

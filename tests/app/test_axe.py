@@ -1,6 +1,4 @@
-"""Run axe-core on every tab of the real page. The themes differ in colour only: each state is
-checked by every rule in one theme, and for contrast in the other on the same page.
-"""
+"""Run axe-core on every tab of the real page."""
 
 from __future__ import annotations
 
@@ -38,16 +36,19 @@ def page(arrive: Arrive, address: str) -> playwright.Page:
 
 
 def test_no_serious_violation_on_any_tab_with_its_result(page: playwright.Page) -> None:
-    problems = violations(page, "the whole page, before a run")
     run(page, "Say it.")
-    problems += in_both_themes(page, "live, after a run", within=TAB)
+    problems = violations(page, "the whole page")
+    page.evaluate(SWITCH)
+    problems += violations(page, "live, in the other theme", TAB, CONTRAST)
     page.click("#race .rv-t >> nth=0")
     problems += violations(page, "live, the drawer", within="#race .rv-drawer")
     for tab, selector in READY.items():
         page.evaluate(EMPTY)
         open_tab(page, tab)
         page.wait_for_selector(selector)
-        problems += in_both_themes(page, tab, within=TAB)
+        problems += violations(page, tab, TAB)
+        page.evaluate(SWITCH)
+        problems += violations(page, tab, TAB, CONTRAST)
     page.click(".mars-review :text('Blind')")
     problems += violations(page, "review, blind", within=TAB)
     assert not problems, "\n".join(problems)
@@ -57,16 +58,6 @@ SWITCH = """async () => {
     document.body.classList.toggle("dark");
     await Promise.all(document.getAnimations().map((each) => each.finished.catch(() => {})));
 }"""
-THEME = "document.body.classList.contains('dark') ? 'dark' : 'light'"
-
-
-def in_both_themes(page: playwright.Page, where: str, within: str | None = None) -> list[str]:
-    """Return the ``violations`` of a page in its current theme, and those of contrast in the other
-    theme, which stays set: each switch redraws all charts.
-    """
-    problems = violations(page, f"{where}, {page.evaluate(THEME)}", within)
-    page.evaluate(SWITCH)
-    return problems + violations(page, f"{where}, {page.evaluate(THEME)}", within, CONTRAST)
 
 
 def violations(
@@ -75,9 +66,7 @@ def violations(
     within: str | None = None,
     rules: dict[str, list[str]] = RULES,
 ) -> list[str]:
-    """What axe calls serious or critical, and text of models that a browser would translate: a line
-    for each element.
-    """
+    """What is serious or critical, and text of models that a browser would translate."""
     given = {"axe_script": ""} if page.evaluate("'axe' in window") else {}  # it need come but once
     response = axe_playwright.Axe(**given).run(page, within, rules).response
     assert response["testEngine"]["name"] == "axe-core"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from batch_page import ROW_BYTES, TEXT, BatchBackend
+from gradio.utils import get_function_description
 
-from app.handlers import Handlers
+from app.page import build
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import read_trace
 from tests.engine.scripted import eventually
@@ -32,30 +33,19 @@ def client(address: str) -> gradio_client.Client:
 
 def test_generate_streams_text_and_figures(client, backend: BatchBackend) -> None:
     backend.forward_seconds = 0.02
-    job = client.submit(prompt="Say it.", tau=0.5, max_new_tokens=160, api_name="/generate")
+    given = {"prompt": "Say it.", "system": "Be brief.", "tau": 0.5, "max_new_tokens": 160}
+    job = client.submit(**given, api_name="/generate")
     last = job.result(timeout=60)
     items = job.outputs()
     assert len(items) > 1
+    assert b"Be brief." in bytes(token for token in backend.prompts[-1] if token < 256)
     assert all(last["text"].startswith(item["text"]) for item in items)
     assert last["ended"] == "limit"
     assert last["text"].encode() == backend.text.encode()[:160]
     assert last["num_tokens"] == 160
     # Four of each forward, up to where the text begins to repeat itself.
     end_of_text = find_loop(list(backend.text.encode()[:160]))
-    assert end_of_text is not None
-    num_forwards = -(-end_of_text.kept // 4)
-    assert last["tokens_per_forward"] == end_of_text.kept / num_forwards
-
-
-def test_an_answer_cut_inside_a_character_shows_that_it_was(client, backend: BatchBackend) -> None:
-    whole = backend.text
-    backend.text = "é" * 10  # two bytes each, a byte a token
-    try:
-        item = client.predict(prompt="Say it.", method="ar", max_new_tokens=3, api_name="/generate")
-    finally:
-        backend.text = whole
-    assert item["text"] == "é\ufffd"
-    assert item["num_forwards"] == 3
+    assert last["tokens_per_forward"] == end_of_text.kept / -(-end_of_text.kept // 4)
 
 
 def test_compare_says_both_texts_and_where_they_part(client, backend: BatchBackend) -> None:
@@ -66,15 +56,9 @@ def test_compare_says_both_texts_and_where_they_part(client, backend: BatchBacke
     assert last["mars"]["text"] == last["ar"]["text"] == TEXT[:40]
     assert last["mars"]["tokens_per_forward"] == 4.0
     assert last["ar"]["tokens_per_forward"] == 1.0
-    rates = [last[lane]["tokens_per_second"] for lane in ("mars", "ar")]
     # Its passes take as long as AR's and write four tokens: above four the machine was busy.
-    if last["speedup_note"]:
-        assert last["speedup"] is None
-        assert rates[0] / rates[1] > 4
-    else:
-        assert last["speedup"] == pytest.approx(min(4, rates[0] / rates[1]), rel=0.02)
-    assert last["first_divergence"] is None
-    assert last["is_same_text"] is True
+    assert last["speedup_note"] if last["speedup"] is None else last["speedup"] <= 4
+    assert (last["first_divergence"], last["is_same_text"]) == (None, True)
     assert [item["is_same_text"] for item in job.outputs()[:-1]].count(True) == 0
 
 
@@ -119,9 +103,6 @@ def test_a_cancelled_job_ends_its_run(client, served_handlers, backend: BatchBac
 
 
 def test_every_endpoint_and_parameter_is_described(address, served_handlers) -> None:
-    import httpx
-    from gradio.utils import get_function_description
-
     info = httpx.get(f"{address}gradio_api/info").json()["named_endpoints"]
     types = {
         parameter["parameter_name"]: parameter["python_type"]["type"]
@@ -129,23 +110,12 @@ def test_every_endpoint_and_parameter_is_described(address, served_handlers) -> 
     }
     assert (types["tau"], types["block_size"]) == ("float", "int | str")
     assert list(info) == ENDPOINTS
-    assert info["/compare"]["description"].startswith("Run MARS and plain AR on one prompt")
-    assert "first_divergence" in info["/compare"]["description"]
-    functions = {f"/{fn.__name__}": fn for fn in endpoints(served_handlers)}
-    for name, function in functions.items():
-        description, parameters, _ = get_function_description(function)
-        assert description == info[name]["description"]
-        del parameters["request"]  # gradio's own
-        assert list(parameters) == [item["parameter_name"] for item in info[name]["parameters"]]
-        assert all(parameters.values())
-
-
-def endpoints(handlers: Handlers) -> list[Callable]:
-    """The functions that a page over these handlers offers."""
-    from app.page import build
-
-    page = build(handlers)
-    return [fn.fn for fn in page.fns.values() if f"/{fn.api_name}" in ENDPOINTS]
+    for fn in build(served_handlers).fns.values():
+        if f"/{fn.api_name}" in ENDPOINTS:
+            description, parameters, _ = get_function_description(fn.fn)
+            del parameters["request"]  # gradio's own
+            assert description == info[f"/{fn.api_name}"]["description"] != ""
+            assert all(parameters.values())
 
 
 @pytest.mark.parametrize(

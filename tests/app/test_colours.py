@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from itertools import combinations, pairwise
 
 import pytest
@@ -13,13 +12,10 @@ from mars_runtime.files.paths import ASSETS
 TOKENS = ASSETS / "web" / "core" / "tokens.css"
 
 
-def palette(theme: str) -> Mapping[str, str]:
+def palette(theme: str) -> dict[str, str]:
     """Name -> value, the dark ones over the light ones."""
-    light, dark = map(_variables, TOKENS.read_text("utf-8").split(".dark .mars-race", 1))
-    return light if theme == "light" else light | dark
-
-
-def _variables(css: str) -> dict[str, str]:
+    light, dark = TOKENS.read_text("utf-8").split(".dark .mars-race", 1)
+    css = light if theme == "light" else light + dark
     return dict(re.findall(r"--rv-([\w-]+):\s*([^;]+);", css))
 
 

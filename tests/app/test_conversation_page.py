@@ -61,9 +61,7 @@ def questions(page: playwright.Page) -> list[str]:
     return page.locator(f"{TURNS} .ct-question").all_inner_texts()
 
 
-def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
+def test_turns_follow_each_other(page: playwright.Page, scripted_backend: ScriptedBackend) -> None:
     def asked() -> tuple[int, ...]:
         """The prompt of both lanes of the latest race."""
         mars, ar = scripted_backend.prompts[-2:]

@@ -56,9 +56,7 @@ def test_nothing_else_is_opened(address: str) -> None:
 
 
 @pytest.mark.parametrize("allowed", ["http://localhost:9", ""])
-def test_a_page_of_another_origin_calls_where_its_origin_is_allowed(
-    tmp_path: Path, allowed: str
-) -> None:
+def test_other_origins_call_where_they_are_allowed(tmp_path: Path, allowed: str) -> None:
     handlers = make_handlers(
         tmp_path,
         ScriptedBackend(TEXT),

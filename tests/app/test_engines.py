@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_source import FETCHED, NO_NETWORK, FakeHub, FetchingEngines, make_handlers
+from fake_source import NO_NETWORK, FakeHub, make_handlers
 from scripted_page import ScriptedBackend, controls, make_served, source_of
 
 from app.api.runs import awaited
@@ -27,13 +25,13 @@ from app.engines.engines import (
 )
 from app.handlers import Handlers
 from app.settings import AppSettings
-from app.ui.checkpoints import INSTEAD, INSTEAD_TASKS, CheckpointHandlers
+from app.ui.checkpoints import INSTEAD_TASKS
 from mars_runtime.engine import Request
 from mars_runtime.model import build
 from mars_runtime.model.fetch import Progress
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.registry import Entry, registry
-from mars_runtime.model.source import Repository, Source
+from mars_runtime.model.registry import Entry
+from mars_runtime.model.source import Source
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
 
@@ -61,9 +59,7 @@ def handlers(tmp_path: Path, source: FakeHub) -> Iterator[Handlers]:
     made.engines.close()
 
 
-def test_a_bundled_checkpoint_is_the_default_until_the_wanted_one_is_loaded(
-    handlers: Handlers, source: FakeHub
-) -> None:
+def test_a_bundled_checkpoint_comes_first(handlers: Handlers, source: FakeHub) -> None:
     engines = handlers.engines
     assert engines.default == "tiny"
     assert eventually(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
@@ -77,9 +73,7 @@ def test_a_bundled_checkpoint_is_the_default_until_the_wanted_one_is_loaded(
     assert source.calls == [False]
 
 
-def test_a_visitor_who_chose_or_ran_a_checkpoint_keeps_it_and_is_informed(
-    handlers: Handlers, source: FakeHub
-) -> None:
+def test_who_chose_a_checkpoint_keeps_it(handlers: Handlers, source: FakeHub) -> None:
     source.go.set()
     assert handlers.engines.get("chat", timeout=20)
     handlers.checkpoints.settle("b")
@@ -93,9 +87,7 @@ def test_a_visitor_who_chose_or_ran_a_checkpoint_keeps_it_and_is_informed(
     assert handlers.checkpoints.arrival("a").checkpoint == "chat"
 
 
-def test_without_a_network_a_sentence_says_so_and_everything_else_works(
-    handlers: Handlers, source: FakeHub
-) -> None:
+def test_without_a_network(handlers: Handlers, source: FakeHub) -> None:
     source.failure = NO_NETWORK
     source.go.set()
     assert eventually(lambda: handlers.checkpoints.arrival("a").is_over)
@@ -116,9 +108,7 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
     assert handlers.engines.default == "chat"
 
 
-def test_what_is_on_the_disk_is_loaded_at_once_and_offline_nothing_is_fetched(
-    tmp_path: Path,
-) -> None:
+def test_what_is_on_the_disk_is_loaded(tmp_path: Path) -> None:
     source = FakeHub(is_present=True)
     made, _ = make_handlers(tmp_path, source)
     assert made.engines.arrival() is None
@@ -133,7 +123,7 @@ def test_what_is_on_the_disk_is_loaded_at_once_and_offline_nothing_is_fetched(
     made.engines.close()
 
 
-def test_a_bundled_checkpoint_is_the_default_while_the_native_library_is_compiled(
+def test_while_the_native_library_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_compiled = threading.Event()
@@ -151,15 +141,11 @@ def test_a_bundled_checkpoint_is_the_default_while_the_native_library_is_compile
     made.engines.close()
 
 
-def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
-    handlers: Handlers, source: FakeHub
-) -> None:
+def test_a_run_that_waits_can_be_stopped(handlers: Handlers, source: FakeHub) -> None:
     stream = handlers.live.run("a", controls(checkpoint="chat"))
     assert "Downloading chat" in next(stream)
     handlers.live.stop("a")
-    began = time.monotonic()
     *_, last = stream
-    assert time.monotonic() - began < 5
     assert last.count('"reason":"cancelled"') == 2
     assert len(handlers.live.runs) == 0
     again = handlers.live.run("a", controls(checkpoint="chat", max_new_tokens=4))
@@ -169,9 +155,7 @@ def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
     assert last.count('"reason":"limit"') == 2
 
 
-def test_a_late_reader_of_a_failed_load_does_not_discard_the_retry(
-    handlers: Handlers, source: FakeHub
-) -> None:
+def test_a_late_reader_keeps_the_retry(handlers: Handlers, source: FakeHub) -> None:
     engines = handlers.engines
     failed = engines.begin("chat")
     source.failure = NO_NETWORK
@@ -185,9 +169,7 @@ def test_a_late_reader_of_a_failed_load_does_not_discard_the_retry(
     assert engines.begin("chat") is retry
 
 
-def test_the_chat_model_is_wanted_unless_another_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chat_model_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARS_CACHE", str(tmp_path))
     assert Engines(AppSettings()).wanted == "mars-smollm2"
     assert Engines(AppSettings()).default == "mars-tiny"
@@ -201,10 +183,9 @@ SHORT = Request([1, 2, 3], DecodeSettings("ar", max_new_tokens=8))
 class SmallMachine(Engines):
     """Two of the five fit; each is created again when it is loaded."""
 
-    def __init__(self, folder: Path, fit: int = 2) -> None:
-        self._folder, self._fit = folder, fit
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.made: dict[str, list[LoadedModel]] = {name: [] for name in NAMES}
-        self.failing: set[str] = set()
         entries = {name: Entry(name, 8, path=name) for name in NAMES}
         super().__init__(AppSettings(checkpoint="a"), entries)
 
@@ -217,9 +198,7 @@ class SmallMachine(Engines):
 
     def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
         name = entry.name
-        if name in self.failing:
-            raise RuntimeError("no such file")
-        if len(self.alive) >= self._fit:
+        if len(self.alive) >= 2:
             raise MemoryShortError(f"{name} needs some 2.0 GB of memory and 1.0 GB are free.")
         backend = ScriptedBackend("I write. " * 40, forward_seconds=0.002)
         served = make_served(self._folder / name, entry, backend, self.settings)
@@ -262,10 +241,10 @@ def test_one_that_is_at_work_is_waited_for(engines: SmallMachine) -> None:
     assert load.wait(30) is not None
     assert any(run.wait(30) for run in runs)
     for run in runs:
-        assert list(run)[-1].reason == "limit"  # type: ignore[union-attr]
+        assert list(run)[-1].reason == "limit"
 
 
-def test_one_that_is_kept_is_not_freed_between_two_runs(
+def test_one_that_is_kept_is_not_freed(
     engines: SmallMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.3)
@@ -288,7 +267,7 @@ def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> N
 
     get(engines, "b")
     served = get(engines, "a")
-    served.engine.is_ready = is_ready  # type: ignore[method-assign]
+    served.engine.is_ready = is_ready
     waiting = awaited(engines, "a", str)
     hearing = threading.Thread(target=lambda: [None for _ in waiting])
     hearing.start()
@@ -306,7 +285,7 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     engines = Engines(AppSettings(checkpoint="mars-tiny"))
     served = get(engines, "mars-tiny")
     assert served.engine.costs() is not None
-    model, threads = weakref.ref(served.checkpoint.model), threading.active_count()  # type: ignore[union-attr]
+    model, threads = weakref.ref(served.checkpoint.model), threading.active_count()
     del served
     assert engines._free_one()
     assert eventually(lambda: threading.active_count() < threads)
@@ -321,31 +300,3 @@ def test_small_published_checkpoints_are_offered_unless_offline(settings: dict[s
     entries = read_entries("mars-tiny", **settings)
     small = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
     assert {name for name in entries if "b-blk" in name} == (set() if settings else small)
-
-
-@pytest.mark.parametrize(("is_there", "stands_in"), [(True, "chat"), (False, "tiny")])
-def test_what_cannot_be_had_is_one_sentence_and_the_chat_model_answers(
-    tmp_path: Path, is_there: bool, stands_in: str
-) -> None:
-    tiny = Entry("tiny", 8, path="tiny")
-    published = replace(registry()["mars-0.5b-blk4"], name="far")
-    served = {
-        entry.name: make_served(tmp_path / entry.name, entry, ScriptedBackend(), AppSettings())
-        for entry in (published, FETCHED, tiny)
-    }
-
-    class Far(FetchingEngines):
-        def _resolve(self, entry: Entry) -> Source:
-            source = super()._resolve(entry)
-            return replace(source, missing=(Repository("x/y"),)) if entry.hub else source
-
-    hub = FakeHub(failure=NO_NETWORK, is_present=is_there)
-    hub.go.set()
-    engines = Far(AppSettings(checkpoint="far"), hub, served)
-    assert engines.default == stands_in
-    engines.open()
-    assert eventually(lambda: engines.begin(stands_in).served)
-    assert eventually(lambda: engines.arrival() and engines.arrival().failure)
-    said = CheckpointHandlers(engines).arrival("a").sentence
-    assert said.startswith(f"{NO_NETWORK} {INSTEAD.format(stands_in)}")
-    engines.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,7 @@ STATUS = f"document.querySelector('{ROOT} .rv-status').innerText"
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    actual = first()
-    assert actual is not None
-    return actual
+    return first()
 
 
 @pytest.fixture(scope="module")
@@ -46,42 +45,32 @@ def address(handlers: Handlers, recording: Recording) -> Iterator[str]:
         yield url
 
 
-def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
-    address: str, handlers: Handlers, recording: Recording
+def test_a_recording_is_there_at_once(
+    arrive: Arrive, address: str, handlers: Handlers, recording: Recording
 ) -> None:
     handlers.engines.forget()  # its checkpoint has not loaded yet
-    with visiting() as take:
-        visitor = take(address)
-        visitor.set_viewport_size({"width": 1280, "height": 720})
-        visitor.goto(address)
-        visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
-        assert "Loading scripted" in visitor.inner_text("#footer")
-        trace = recording.traces()["mars"]
-        tokens = visitor.locator(f"{ROOT} .rv-pane[data-lane=mars] .rv-t")
-        shown = "".join(tokens.evaluate_all("nodes => nodes.map(n => n.textContent)"))
-        assert shown == folds.text(trace)
-        badge = visitor.locator(f"{ROOT} .rv-recorded")
-        assert trace.header.date[:10] in badge.inner_text()
-        assert visitor.input_value("#prompt textarea") != recording.prompt
-        assert visitor.text_content(f"{ROOT} .rv-prompt") == recording.prompt
-        assert not visitor.locator(f"{ROOT} .rv-foreign").is_visible()
-        passes = str(num_passes(recording))
-        assert passes in visitor.inner_text(f"{ROOT} .rv-headline").split()
-
-        visitor.click("#run")
-        visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
-        assert badge.is_hidden()
-        handlers.engines.held.set()
-        visitor.wait_for_selector(f"{ROOT}:is([data-state=running], [data-state=slow])")
-        assert badge.is_hidden()
-        visitor.click("#stop")
-        visitor.wait_for_selector(f"{ROOT}[data-state=stopped]")
-
-
-def num_passes(recording: Recording) -> int:
-    """Return the number of forward passes of the MARS lane, up to a loop."""
+    visitor = arrive(address, 1280, 720)
+    visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
+    assert "Loading scripted" in visitor.inner_text("#footer")
     trace = recording.traces()["mars"]
-    return len(list(folds.row_steps(folds.up_to_loop(trace.events))))
+    tokens = visitor.locator(f"{ROOT} .rv-pane[data-lane=mars] .rv-t")
+    assert "".join(tokens.all_text_contents()) == folds.text(trace)
+    badge = visitor.locator(f"{ROOT} .rv-recorded")
+    assert trace.header.date[:10] in badge.inner_text()
+    assert visitor.input_value("#prompt textarea") != recording.prompt
+    assert visitor.text_content(f"{ROOT} .rv-prompt") == recording.prompt
+    assert not visitor.locator(f"{ROOT} .rv-foreign").is_visible()
+    passes = visitor.inner_text(f"{ROOT} .rv-headline").split()
+    assert str(folds.num_forwards(folds.up_to_loop(trace.events))) in passes
+
+    visitor.click("#run")
+    visitor.wait_for_selector(f"{ROOT}[data-state=waiting]")
+    assert badge.is_hidden()
+    handlers.engines.held.set()
+    visitor.wait_for_selector(f"{ROOT}:is([data-state=running], [data-state=slow])")
+    assert badge.is_hidden()
+    visitor.click("#stop")
+    visitor.wait_for_selector(f"{ROOT}[data-state=stopped]")
 
 
 def open_playing(visitor: playwright.Page, address: str, last: int) -> None:
@@ -101,10 +90,8 @@ RESTS = """() => {
 GO_ON = "window.rests.splice(0).forEach((act) => act())"
 
 
-def test_the_recording_plays_once_and_the_second_follows_unless_the_visitor_acts(
-    address: str, recording: Recording
-) -> None:
-    last = num_passes(recording)
+def test_recordings_play_unless_the_visitor_acts(address: str, recording: Recording) -> None:
+    last = folds.num_forwards(recording.traces()["mars"].events)
     second = f"{ROOT}[data-run=recorded-area]"
     with visiting() as take:
         visitor = take(address)
@@ -130,37 +117,25 @@ def test_the_recording_plays_once_and_the_second_follows_unless_the_visitor_acts
 CHAT_CHIP, TASK_CHIP = ".chip:text-is('Ask a question')", ".chip:text-is('Word problem')"
 
 
-def chosen(page: playwright.Page) -> str:
-    return page.input_value("#checkpoint input")
-
-
-def wait_chosen(page: playwright.Page, name: str) -> None:
-    playwright.expect(page.locator("#checkpoint input")).to_have_value(name)
-
-
-def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
-    arrive: Arrive, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_selected_once_it_is_loaded(arrive: Arrive, tmp_path: Path) -> None:
     source = FakeHub()
-    with page_served(make_fetching(tmp_path, source, port=0)[0]) as url:
-        watch_loading(arrive(url, 1280, 900), source)
+    with ExitStack() as stack:
+        url = stack.enter_context(page_served(make_fetching(tmp_path, source, port=0)[0]))
+        stack.callback(source.go.set)
+        page = arrive(url, 1280, 900)
+        page.wait_for_selector(f"{ROOT}[data-state=empty]")
+        page.wait_for_selector("#arrival:has-text('Downloading chat, 94 MB: 43 %')")
+        assert page.input_value("#checkpoint input") == "tiny"
+        page.wait_for_selector(TASK_CHIP)
+        assert not page.locator(CHAT_CHIP).is_visible()
+        assert KNOWS_TASKS.format("tiny") in page.inner_text("#note")
+        page.fill("#prompt textarea", "Half a thou")
         source.go.set()
-
-
-def watch_loading(page: playwright.Page, source: FakeHub) -> None:
-    page.wait_for_selector(f"{ROOT}[data-state=empty]")
-    page.wait_for_selector("#arrival:has-text('Downloading chat, 94 MB: 43 %')")
-    assert chosen(page) == "tiny"
-    assert page.locator(TASK_CHIP).is_visible()
-    assert not page.locator(CHAT_CHIP).is_visible()
-    assert KNOWS_TASKS.format("tiny") in page.inner_text("#note")
-    page.fill("#prompt textarea", "Half a thou")
-    source.go.set()
-    wait_chosen(page, "chat")
-    page.wait_for_selector(CHAT_CHIP)
-    assert not page.locator(TASK_CHIP).is_visible()
-    assert page.input_value("#prompt textarea") == "Half a thou"
-    page.wait_for_selector("#footer:has-text('chat:')")
-    page.wait_for_function("!document.querySelector('#arrival').innerText.trim()")
-    page.click("#run")
-    page.wait_for_selector(".rv-pane[data-lane=mars] .rv-text:has-text('I chat')")
+        playwright.expect(page.locator("#checkpoint input")).to_have_value("chat")
+        page.wait_for_selector(CHAT_CHIP)
+        assert not page.locator(TASK_CHIP).is_visible()
+        assert page.input_value("#prompt textarea") == "Half a thou"
+        page.wait_for_selector("#footer:has-text('chat:')")
+        page.wait_for_function("!document.querySelector('#arrival').innerText.trim()")
+        page.click("#run")
+        page.wait_for_selector(".rv-pane[data-lane=mars] .rv-text:has-text('I chat')")

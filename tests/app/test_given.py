@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import ScriptedModel, peaked
 from scripted_page import ScriptedBackend, controls, make_handlers
 from test_handlers import lane_trace, last, lines_of
 
@@ -24,12 +22,10 @@ from app.live.order import (
 from app.ui.controls import Limits, RefusalError
 from mars_runtime import tasks
 from mars_runtime.runs import folds
-from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import MAX_NEW_TOKENS
 from mars_runtime.text import Turn
-from tests.engine.test_company import ModelBackend
 
-EOS, MASK, SIZE = 257, 258, 260
+START, END, MASK, SIZE = 256, 257, 258, 260
 
 
 @pytest.fixture
@@ -39,7 +35,7 @@ def backend() -> ScriptedBackend:
 
 @pytest.fixture
 def handlers(tmp_path: Path, backend: ScriptedBackend) -> Iterator[Handlers]:
-    made = make_handlers(tmp_path, backend)
+    made = make_handlers(tmp_path, backend, path=None)
     yield made
     made.engines.close()
 
@@ -58,8 +54,8 @@ def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
     assert caught.value.field == "given"
 
 
-@pytest.mark.parametrize("token", [EOS, MASK, 256, SIZE, -1])
-def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
+@pytest.mark.parametrize("token", [END, MASK, START, SIZE, -1])
+def test_control_tokens_cannot_be_given(
     handlers: Handlers, backend: ScriptedBackend, token: int
 ) -> None:
     values = controls(given=[72, token])
@@ -69,9 +65,7 @@ def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
     assert backend.num_forwards == 0
 
 
-def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_given_tokens_follow_the_prompt(handlers: Handlers, backend: ScriptedBackend) -> None:
     values = controls(prompt="typed since", max_new_tokens=7, view="mars")
     actual = list(handlers.live.run_from_view("a", asked(), values))
     assert {sentence for _, sentence in actual} == {""}
@@ -84,50 +78,16 @@ def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
     assert folds.text(trace) == "Helo, wor"
 
 
-def test_a_branch_is_one_lane_by_the_method_that_is_posted_with_it(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_a_branch_is_one_lane_by_the_method_that_is_posted_with_it(handlers: Handlers) -> None:
     value = list(handlers.live.run_from_view("a", asked(view=["mars"]), controls()))[-1][0]
     assert lines_of(value)[0]["lanes"] == [{"lane": "mars", "title": BRANCH_TITLE}]
-    assert lane_trace(value, "mars").header.given == (72, 101)
     for posted in ("{", None, "[" * 9000):
         actual = list(handlers.live.run_from_view("a", posted, controls()))
         assert actual == [(None, UNREADABLE_REQUEST)]
 
 
-class Vocabulary:
-    """The bytes of the scripted page's tokenizer."""
-
-    size, mask_id = SIZE, MASK
-    eos_ids, forbidden_ids = frozenset({EOS}), frozenset({256, MASK, 259})
-
-
-def foreseen(prefix: tuple[int, ...]) -> list[float]:
-    """Letters that hang on all that came before; masks see them two times in three."""
-    real = [token for token in prefix if token != MASK]
-    for _ in range(len(prefix) - len(real)):
-        real.append(random.Random(str(real[-4:])).randrange(97, 123))
-    guess = random.Random(str(real[-4:])).randrange(97, 123)
-    if MASK in prefix and random.Random(str(prefix)).random() < 0.33:
-        guess = 97
-    return peaked(guess, 9.0, SIZE)
-
-
 LIMITS = Limits(max_prompt_chars=100, max_new_tokens=8, block_size=8)
-START, END = 256, 257
 TURN = {"prompt": "Why?", "tokens": [72, 105]}
-
-
-@pytest.fixture
-def because() -> ScriptedBackend:
-    return ScriptedBackend("Because.")
-
-
-@pytest.fixture
-def chatting(tmp_path: Path, because: ScriptedBackend) -> Iterator[Handlers]:
-    made = make_handlers(tmp_path, because, path=None)
-    yield made
-    made.engines.close()
 
 
 def chat(*said: str) -> list[int]:
@@ -146,7 +106,6 @@ def chat(*said: str) -> list[int]:
         [{**TURN, "prompt": " "}],
         [{**TURN, "prompt": "x" * 101}],
         [{**TURN, "prompt": "\ud800"}],
-        [{**TURN, "tokens": "72"}],
         [{**TURN, "tokens": [[72]]}],
         [{**TURN, "tokens": [72] * (MAX_NEW_TOKENS + 1)}],
         [TURN] * (MAX_TURNS + 1),
@@ -160,23 +119,21 @@ def test_an_invalid_conversation_is_an_error_at_the_prompt(value: object) -> Non
 
 
 @pytest.mark.parametrize("token", [END, -1, 2**70])
-def test_control_and_unknown_tokens_are_no_answer(
-    chatting: Handlers, because: ScriptedBackend, token: int
+def test_control_tokens_are_no_answer(
+    handlers: Handlers, backend: ScriptedBackend, token: int
 ) -> None:
     values = controls(history=json.dumps([{"prompt": "Why?", "tokens": [72, token]}]))
-    said = lines_of(last(chatting.live.run("a", values)))[1][0][1]["message"]
+    said = lines_of(last(handlers.live.run("a", values)))[1][0][1]["message"]
     assert said == FOREIGN
-    assert because.num_forwards == 0
+    assert backend.num_forwards == 0
 
 
-def test_earlier_turns_stand_before_the_prompt_and_in_the_header(
-    chatting: Handlers, because: ScriptedBackend
-) -> None:
+def test_earlier_turns_precede_the_prompt(handlers: Handlers, backend: ScriptedBackend) -> None:
     request = "<|im_end|> no control token"
     posted = [{"prompt": request, "tokens": list(b"Hi.")}]
-    value = last(chatting.live.run("a", controls(prompt="And?", history=json.dumps(posted))))
+    value = last(handlers.live.run("a", controls(prompt="And?", history=json.dumps(posted))))
     ids = chat(request, "Hi.", "And?")
-    assert because.prompts == [tuple(ids)] * 2
+    assert backend.prompts == [tuple(ids)] * 2
     for lane in ("mars", "ar"):
         header = lane_trace(value, lane).header
         assert header.prompt_ids == tuple(ids)
@@ -184,9 +141,7 @@ def test_earlier_turns_stand_before_the_prompt_and_in_the_header(
         assert (header.prompt, header.num_left_out, header.room) == ("And?", 0, 100_000)
 
 
-def test_only_what_the_model_wrote_after_a_task_alone_is_judged(
-    chatting: Handlers, because: ScriptedBackend
-) -> None:
+def test_only_text_of_the_model_is_judged(handlers: Handlers, backend: ScriptedBackend) -> None:
     """Judging runs Python, so neither given tokens nor earlier turns may be judged."""
     task = next(task for task in tasks.examples() if tasks.is_checkable(task))
     answer = list(task.answer.encode())
@@ -195,41 +150,7 @@ def test_only_what_the_model_wrote_after_a_task_alone_is_judged(
         ({"given": answer[:-1]}, answer[-1:], False),
         ({"history": [TURN]}, answer, False),
     ):
-        because.text = bytes(wrote).decode()
+        backend.text = bytes(wrote).decode()
         values = controls(prompt=task.prompt, max_new_tokens=512, **changes)
-        tags = {tag for tag, _ in lines_of(last(chatting.live.run("a", values)))[1]}
+        tags = {tag for tag, _ in lines_of(last(handlers.live.run("a", values)))[1]}
         assert ("verdict" in tags) is is_judged
-
-
-def answer_of(trace: Trace) -> list[int]:
-    steps = folds.row_steps(trace.events)
-    return [token for step, _ in steps for token in folds.visible_tokens(step)]
-
-
-def test_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
-    """Lossless is AR on the same history at each turn, and each prompt begins with what the cache
-    of the turn before holds."""
-    model = ScriptedModel(foreseen, vocab_size=SIZE, max_positions=4096)
-    chatting = make_handlers(tmp_path, ModelBackend(model, Vocabulary(), 4000), path=None)  # type: ignore[arg-type]
-    history: list[dict[str, object]] = []
-    before: tuple[int, ...] = ()
-    counts = [0, 0]
-    for turn in range(5):
-        prompt = f"Question {turn}?"
-        values = controls(
-            prompt=prompt, history=json.dumps(history), max_new_tokens=24,
-            **{"lossless": True, "tau": 0.0, "mask_layout": "every", "lookup": True},
-        )  # fmt: skip
-        value = last(chatting.live.run("a", values))
-        mars, ar = (lane_trace(value, lane) for lane in ("mars", "ar"))
-        assert answer_of(mars) == answer_of(ar) != []
-        assert mars.header.prompt_ids == ar.header.prompt_ids
-        assert mars.header.history == ar.header.history
-        assert mars.header.prompt_ids[: len(before)] == before
-        before = (*mars.header.prompt_ids, *answer_of(mars))
-        history.append({"prompt": prompt, "tokens": answer_of(ar)})
-        for i, trace in enumerate((mars, ar)):
-            counts[i] += folds.num_forwards(trace.events)
-    assert len(mars.header.history) == 4
-    assert counts[0] < counts[1]
-    chatting.engines.close()

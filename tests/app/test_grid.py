@@ -3,19 +3,85 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright
-from grid_page import WRONG_FROM, GridBackend, controls, make_page
 from live_page import lane_trace, lines_of, only_run, open_tab, over
-from scripted_page import page_served
+from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
 from app.tradeoff.grid import NUM_ROUNDS, GridHandlers
 from app.ui.results import read_points
+from mars_runtime.engine.request import Request
 from mars_runtime.runs import folds
+from mars_runtime.runs.events import Event, Step
+from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
+
+WRONG_FROM = 10
+"""The token from which an unverified text differs from AR's, where B is above 2 and tau low."""
+
+
+class GridBackend(ScriptedBackend):
+    """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT)
+        self.permits: threading.Semaphore | None = None  # each forward of MARS takes one
+        self.begun: list[DecodeSettings] = []
+
+    @property
+    def named(self) -> list[str]:
+        """The settings of every run, in the order in which they began."""
+        return [
+            s.method if s.method == "ar" else "lookup" if s.lookup else
+            f"{'lossless' if s.lossless else f'{s.tau:g}'}/{s.block_size}"
+            for s in self.begun
+        ]  # fmt: skip
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        self.begun.append(settings())
+        is_bold = settings().method == "mars" and settings().tau < 0.6
+        is_wrong = is_bold and not settings().lossless and settings().num_proposals > 2
+        for event in super().decode(request, settings):
+            if self.permits and settings().method == "mars":
+                self.permits.acquire(timeout=60)
+            if settings().num_proposals > 1:  # masks make a forward longer
+                time.sleep(self.forward_seconds)
+            yield swapped(event) if is_wrong and isinstance(event, Step) else event
+
+
+def swapped(step: Step) -> Step:
+    """Another letter from WRONG_FROM on."""
+    (row,) = step.rows
+    accepted = tuple(
+        ord("#") if row.start + place >= WRONG_FROM and token < 256 else token
+        for place, token in enumerate(row.accepted)
+    )
+    return replace(step, rows=(replace(row, accepted=accepted),))
+
+
+def make_page(folder: Path, **caps: object) -> tuple[Handlers, GridBackend]:
+    """Handlers over the backend; close them with ``handlers.engines.close()``."""
+    backend = GridBackend()
+    return make_handlers(folder, backend, **caps), backend
+
+
+def controls(**changes: object) -> dict[str, object]:
+    """What the tab sends for a run, with changes: the lossless row and one of τ, two cells each."""
+    return {
+        "prompt": "Say ${HOME}<b>.",
+        "rows": [0.5, "lossless"],
+        "columns": [4, 2],
+        "max_new_tokens": 32,
+        "checkpoint": "scripted",
+        **changes,
+    }
+
 
 CELLS = ["ar", "lookup", "r0c0", "r0c1", "r1c0", "r1c1"]
 
@@ -42,12 +108,13 @@ def of_tag(value: str, tag: str) -> list[dict]:
 
 def test_every_cell_is_a_trace_and_is_timed_in_turn_with_ar(page) -> None:
     grid, backend = page
-    *_, last = grid.run("visitor", controls())
+    *_, last = grid.run("visitor", controls(system="Be brief."))
     head, lines = lines_of(last)
     assert head["columns"] == [2, 4]
     assert [row["lossless"] for row in head["rows"]] == [True, False]
     assert list(dict.fromkeys(tag for tag, _ in lines if tag in CELLS)) == CELLS
     traces = {name: lane_trace(last, name) for name in CELLS}
+    assert {trace.header.system for trace in traces.values()} == {"Be brief."}
     chosen = traces["r1c1"].header.settings
     assert (chosen.tau, chosen.block_size, chosen.lossless, chosen.lookup) == (0.5, 4, False, False)
     assert traces["r0c0"].header.settings.lossless
@@ -82,8 +149,7 @@ def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     ("changes", "field"),
     [
         ({"rows": []}, "rows"),
-        ({"rows": [1.5]}, "rows"),
-        ({"rows": [["lossless"]]}, "rows"),
+        ({"rows": [1.5, ["lossless"]]}, "rows"),
         ({"columns": "2"}, "columns"),
         ({"columns": ["auto"]}, "columns"),
         ({"prompt": " "}, ""),  # not a control of this tab: the run reports it

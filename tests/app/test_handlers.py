@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-import time
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -46,18 +45,13 @@ def test_race_streams_one_growing_string_with_both_lanes(handlers: Handlers) -> 
     assert len(handlers.live.runs) == 0
 
 
-@pytest.mark.parametrize(
-    ("view", "lanes"), [("mars", ["mars"]), (["ar"], ["ar"]), ("jacobi,mars", ["mars", "jacobi"])]
-)
-def test_the_lanes_that_were_chosen(handlers: Handlers, view: object, lanes: list[str]) -> None:
-    head, lines = lines_of(last(handlers.live.run("a", controls(view=view))))
-    assert [lane["lane"] for lane in head["lanes"]] == lanes
-    assert {tag for tag, _ in lines} == set(lanes)
+def test_the_lanes_that_were_chosen(handlers: Handlers) -> None:
+    head, lines = lines_of(last(handlers.live.run("a", controls(view="jacobi,mars"))))
+    assert [lane["lane"] for lane in head["lanes"]] == ["mars", "jacobi"]
+    assert {tag for tag, _ in lines} == {"mars", "jacobi"}
 
 
-def test_steering_acts_on_the_next_forward_of_the_own_run_only(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_steering_acts_on_the_own_run(handlers: Handlers, backend: ScriptedBackend) -> None:
     backend.forward_seconds = 0.01
     mine, theirs = (handlers.live.run(s, controls(view="mars", tau=1)) for s in ("mine", "theirs"))
     begun(mine), begun(theirs)
@@ -69,9 +63,7 @@ def test_steering_acts_on_the_next_forward_of_the_own_run_only(
     assert {e.rows[0].settings.tau for e in unmoved.events[1:-1]} == {1}
 
 
-def test_a_rejected_setting_changes_nothing_and_a_pace_is_logged(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_rejected_settings_and_a_pace(handlers: Handlers, backend: ScriptedBackend) -> None:
     stream = handlers.live.run("a", controls(view="mars", tau=1, pace=100))
     begun(stream)
     with pytest.raises(RefusalError):
@@ -82,9 +74,7 @@ def test_a_rejected_setting_changes_nothing_and_a_pace_is_logged(
     assert ("pace", {"pace": 0.0}) in lines_of(value)[1]
 
 
-def test_stop_ends_within_one_forward_and_keeps_the_text(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_stop_ends_within_one_forward(handlers: Handlers, backend: ScriptedBackend) -> None:
     backend.forward_seconds = 0.02
     stream = handlers.live.run("a", controls(view="ar"))
     begun(stream)
@@ -96,9 +86,7 @@ def test_stop_ends_within_one_forward_and_keeps_the_text(
     assert len(trace.events) > 1
 
 
-def test_a_second_run_of_a_visitor_replaces_the_first_and_a_closed_stream_ends_it(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_a_second_run_replaces_the_first(handlers: Handlers, backend: ScriptedBackend) -> None:
     backend.forward_seconds = 0.02
     first = handlers.live.run("a", controls(view="ar"))
     next(first)
@@ -113,41 +101,23 @@ def test_a_second_run_of_a_visitor_replaces_the_first_and_a_closed_stream_ends_i
     assert len(handlers.live.runs) == 0
 
 
-def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_a_waiting_run_reports_its_place(handlers: Handlers, backend: ScriptedBackend) -> None:
     backend.forward_seconds = 0.02
-    streams = [handlers.live.run(str(n), controls(view="ar")) for n in range(3)]
-    waiting = [next(stream) for stream in streams][-1]
+    backend.text = "x" * 600
+    runs = [handlers.live.run(name, controls(view="ar", max_new_tokens=512)) for name in "abc"]
+    waiting = [next(stream) for stream in runs][-1]
     assert "Waiting: 1 run is ahead of yours." in waiting
     refused = last(handlers.live.run("late", controls()))
     assert "The server is busy" in refused
-    for stream in streams:
+    assert any(SHARING_WITH_ONE in text for text in islice(runs[0], 40))
+    for stream in runs:
         stream.close()
-
-
-def test_visitors_see_how_many_share_the_device(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
-    backend.forward_seconds = 0.02
-    backend.text = "x" * 5000
     race = handlers.live.run("racer", controls(view="race", max_new_tokens=512))
     begun(race)
-    held = handlers.live.run("held", controls(view="ar", max_new_tokens=512))
+    held = handlers.live.run("held", controls(view="ar"))
     assert HELD_UP in next(held)
-    handlers.live.stop("racer")
-    last(race)
-    other = handlers.live.run("other", controls(view="mars", max_new_tokens=512))
-    begun(other)
-    assert any(SHARING_WITH_ONE in text for text in islice(held, 40))
-    handlers.live.stop("other")
-    last(other)
-    handlers.live.stop("held")
-    _, lines = lines_of(last(held))
-    said = [data for tag, data in lines if tag == "status"]
-    alone = {"text": HELD_UP, "kind": "waiting"}
-    assert said[0] == alone
-    assert {"text": SHARING_WITH_ONE, "kind": "note"} in said
+    race.close()
+    held.close()
 
 
 BAD = [
@@ -166,9 +136,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("field", "value"), BAD)
-def test_bad_input_gets_one_sentence_and_the_next_run_works(
-    handlers: Handlers, field: str, value: object
-) -> None:
+def test_bad_input_gets_one_sentence(handlers: Handlers, field: str, value: object) -> None:
     refusal = handlers.live.check(controls(**{field: value}))
     assert refusal is not None
     assert refusal.field == field
@@ -180,9 +148,7 @@ def test_bad_input_gets_one_sentence_and_the_next_run_works(
     assert lane_trace(last(handlers.live.run("a", controls())), "mars").events[-1].reason == "limit"
 
 
-def test_generated_prompts_get_a_verdict_and_unknown_ones_a_remark(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
+def test_verdicts_and_remarks(handlers: Handlers, backend: ScriptedBackend) -> None:
     prompt = handlers.book.prompt("word_problems", 0)
     task = handlers.book.task(prompt)
     backend.text = task.answer
@@ -201,9 +167,8 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
     sort = handlers.book.prompt("symbolic", 0)
     typed = f"Please, {sort.lower()}"
     assert handlers.live.nearest(typed, "scripted") == sort
-    assert handlers.live.nearest(sort, "scripted") == ""
-    assert handlers.live.nearest(typed, "unheard of") == ""
-    assert handlers.book.task(handlers.live.nearest("zzz", "scripted")) is not None
+    for prompt, checkpoint in ((sort, "scripted"), (typed, "unheard of")):
+        assert handlers.live.nearest(prompt, checkpoint) == ""
     assert offer("Sort 3 1 2.\nNow.") == OFFER.format("Sort 3 1 2.")
     assert offer("x" * 90).endswith("x" * 60 + "…")
 
@@ -218,9 +183,7 @@ def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Pat
 
     handlers = make_handlers(tmp_path, Cold("I write. " * 40, 0.002))
     stream = handlers.live.run("a", controls(tau=1.0, lossless=False))
-    began = time.monotonic()
     assert json.dumps(WARMING_UP) in next(stream)
-    assert time.monotonic() - began < 2
     handlers.live.steer("a", controls(tau=0.5, lossless=False))
     next(stream)
     is_warm.set()

@@ -48,7 +48,7 @@ FORWARD = 0.01
 class Space:
     """Engines as of a Space, over a scripted model; ``workers`` are its processes."""
 
-    def __init__(self, folder: Path, num: int = 2, **caps: Any) -> None:
+    def __init__(self, folder: Path, is_scripted: bool = True, **caps: Any) -> None:
         backend = ScriptedBackend(TEXT, FORWARD)
         space = self
 
@@ -63,10 +63,11 @@ class Space:
                 return backend
 
         def lend(decode: Decode) -> Lease:
-            space.workers = ForkedWorkers(decode, num)
+            space.workers = ForkedWorkers(decode, 2)
             return space.workers.lease
 
-        self.handlers: Handlers = handlers_over(Scripted(settings_of("mars-tiny", **caps), lend))
+        engines = Scripted if is_scripted else LeasedEngines
+        self.handlers: Handlers = handlers_over(engines(settings_of("mars-tiny", **caps), lend))
 
     def close(self) -> None:
         self.handlers.engines.close()
@@ -95,27 +96,13 @@ def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> N
 
 def test_a_batch_runs_there_too(tmp_path: Path) -> None:
     """Batches carry their decoder with them, which has to be one that can be sent."""
-    made: list[ForkedWorkers] = []
-
-    def lend(decode: Decode) -> Lease:
-        made.append(ForkedWorkers(decode, 1))
-        return made[0].lease
-
-    engines = LeasedEngines(settings_of("mars-tiny"), lend)
-    try:
+    with closing(Space(tmp_path, is_scripted=False)) as space:
         body = {"prompts": ["Say hello.", "Say goodbye."], "method": "mars", "batch_size": 2}
-        actual = list(batch(engines, {**values(max_new_tokens=8), **body}))[-1]
-        assert actual["ended"] in ("eos", "limit")
-        assert actual["message"] == ""
-        assert len(actual["results"]) == 2
-    finally:
-        engines.close()
-        made[0].end()
+        *_, last = batch(space.handlers.engines, {**values(max_new_tokens=8), **body})
+        assert (last["message"], len(last["results"])) == ("", 2)
 
 
-def test_checkpoints_are_loaded_at_the_start_and_no_others_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_checkpoints_load_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def engines_of(offered: str) -> closing[LeasedEngines]:
         return closing(LeasedEngines(settings_of(offered, offline=True), lambda it: it))
 
@@ -160,9 +147,7 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_zerogpu_is_detected_by_its_variable_and_its_package(
-    monkeypatch: pytest.MonkeyPatch, spaces: Any
-) -> None:
+def test_zerogpu_is_detected(monkeypatch: pytest.MonkeyPatch, spaces: Any) -> None:
     monkeypatch.delenv(zerogpu.VARIABLE, raising=False)
     assert not zerogpu.is_on_zerogpu()
     monkeypatch.setenv(zerogpu.VARIABLE, "true")
@@ -174,25 +159,14 @@ def test_zerogpu_is_detected_by_its_variable_and_its_package(
         zerogpu.is_on_zerogpu()
 
 
-def test_the_time_is_asked_for_by_the_call(spaces: Any) -> None:
-    def decode(call: Call) -> Generator[News, None, None]:
-        yield News()
-
-    call: Any = SimpleNamespace(seconds=12.2)
-    assert list(zerogpu.lend_by_zerogpu(decode)(call)) == [News()]
-    assert spaces.asked == [13]
-
-
-def test_zerogpu_is_informed_before_the_page_is_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zerogpu_is_informed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``spaces`` hears of it: by the first launch of a Gradio app."""
     space = Space(tmp_path, port=0)
     launch, launched = gr.Blocks.launch, list[gr.Blocks]()
 
     def first_launch(blocks: gr.Blocks, **options: Any) -> Any:
         launched.append(blocks)
-        gr.Blocks.launch = launch  # type: ignore[method-assign]
+        gr.Blocks.launch = launch
         return blocks.launch(**options)
 
     monkeypatch.setattr(gr.Blocks, "launch", first_launch)
@@ -203,6 +177,10 @@ def test_zerogpu_is_informed_before_the_page_is_served(
             httpx.get(empty.local_url)
 
 
+def decode(call: Call) -> Generator[News, None, None]:
+    yield News()
+
+
 @pytest.mark.parametrize(
     ("title", "message", "told"),
     [
@@ -211,13 +189,15 @@ def test_zerogpu_is_informed_before_the_page_is_served(
          "No GPU was available. Sign up to wait"),
     ],
 )  # fmt: skip
-def test_what_zerogpu_refuses_is_one_sentence_as_plain_text(
+def test_zerogpu_lends_for_the_time_of_the_call_or_refuses_in_a_sentence_of_plain_text(
     spaces: Any, title: str, message: str, told: str
 ) -> None:
+    call: Any = SimpleNamespace(seconds=12.2)
+    assert list(zerogpu.lend_by_zerogpu(decode)(call)) == [News()]
+    assert spaces.asked == [13]
     spaces.error = gr.Error(message, title=title)
-    call: Any = SimpleNamespace(seconds=1.0)
     with pytest.raises(LeaseError) as caught:
-        list(zerogpu.lend_by_zerogpu(lambda call: iter(()))(call))  # type: ignore[arg-type, return-value]
+        list(zerogpu.lend_by_zerogpu(decode)(call))
     assert str(caught.value) == told
 
 
@@ -262,9 +242,7 @@ def last(handlers: Handlers) -> str:
     return list(handlers.live.run("a", controls()))[-1]
 
 
-def test_an_engine_that_dies_or_hangs_is_replaced_until_it_keeps_dying(
-    handlers: Handlers, backend: Mortal
-) -> None:
+def test_a_dead_engine_is_replaced(handlers: Handlers, backend: Mortal) -> None:
     gate = backend.gate = threading.Event()
     assert last(handlers).count(DEAD) == 2  # also of the run that waits
     backend.gate = None

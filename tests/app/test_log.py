@@ -60,28 +60,24 @@ def test_gradio_prints_nothing_of_what_was_sent(
         assert SECRET not in text
 
 
-@pytest.mark.parametrize("is_queued", [False, True])
 def test_gradio_logs_where_an_event_failed_without_its_words(
     address: str,
     served_handlers: Handlers,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
-    is_queued: bool,
 ) -> None:
     def failing(*_: object) -> None:
         raise KeyError(SECRET)
 
     visitor = Visitor(address)
-    if is_queued:
-        monkeypatch.setattr(served_handlers.live, "run", failing)
-        assert visitor.run()[0] == 200
-        assert not visitor.stream()[-2]["success"]
-    else:
-        monkeypatch.setattr(served_handlers.live.runs, "of", failing)
-        assert visitor.knobs()[0] == 500
+    monkeypatch.setattr(served_handlers.live, "run", failing)
+    assert visitor.run()[0] == 200
+    assert not visitor.stream()[-2]["success"]
+    monkeypatch.setattr(served_handlers.live.runs, "of", failing)
+    assert visitor.knobs()[0] == 500
     output = capfd.readouterr()
-    assert "an event failed: KeyError" in caplog.text
+    assert caplog.text.count("an event failed: KeyError") == 2
     assert "failing" in caplog.text
     for text in (caplog.text, output.out, output.err):
         assert SECRET not in text

@@ -3,15 +3,66 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from browser import Arrive, needs_browser, playwright
-from live_page import LOADED, ROOT, begin, wait_loaded, wait_state
+from live_page import LOADED, ROOT, begin, start, wait_loaded, wait_state
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
-from wire import Wire, port_of
+
+
+def port_of(url: str) -> int:
+    """Return the port of an address."""
+    return int(url.rstrip("/").rsplit(":", 1)[1])
+
+
+class Wire:
+    """A TCP relay to a port of this machine. It refuses connections while ``is_cut``."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.is_cut = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Close every connection, and refuse new ones."""
+        self.is_cut = True
+        for item in self._open:
+            with suppress(OSError):
+                item.shutdown(socket.SHUT_RDWR)
+        self._open.clear()
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.is_cut:
+                    client.close()
+                    continue
+                server = socket.create_connection(("127.0.0.1", self.target))
+                self._open += [client, server]
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=_relay, args=pair, daemon=True).start()
+
+
+def _relay(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
 
 pytestmark = needs_browser
 PROMPT = "A prompt that nobody wants to type twice."
@@ -33,17 +84,9 @@ def page(
     scripted_backend.forward_seconds = 0.1  # a minute, so that it does not end early
     made = arrive(f"http://127.0.0.1:{wire.port}/?tau=0.4&max_new_tokens=512")
     wait_loaded(made)
-    made.fill(BOX, PROMPT)
-    made.click("#run")
-    wait_state(made, "running")
-    made.wait_for_function("Number(document.querySelector('#race .mars-race').dataset.steps) > 3")
+    start(made, PROMPT)
     yield made
     scripted_backend.forward_seconds = 0.001
-
-
-def wait_reloaded(page: playwright.Page) -> None:
-    page.wait_for_function("performance.getEntriesByType('navigation')[0].type === 'reload'")
-    page.wait_for_function(LOADED)
 
 
 def test_a_cut_connection_loses_neither_prompt_nor_answer(
@@ -53,8 +96,9 @@ def test_a_cut_connection_loses_neither_prompt_nor_answer(
     wire.cut()
     page.wait_for_selector("text=Connection to the server was lost")
     scripted_backend.forward_seconds = 0.001
-    wire.mend()
-    wait_reloaded(page)
+    wire.is_cut = False
+    page.wait_for_function("performance.getEntriesByType('navigation')[0].type === 'reload'")
+    page.wait_for_function(LOADED)
     playwright.expect(page.locator(BOX)).to_have_value(PROMPT)
     playwright.expect(page.locator("#tau input[type=number]")).to_have_value("0.4")
     page.wait_for_selector(f"{ROOT}:is([data-state=finished], [data-state=stopped])")
@@ -91,7 +135,7 @@ def test_a_reload_restores_before_the_server_answers_and_a_lost_run_is_named(
     wire.cut()
     page.wait_for_selector("text=Connection to the server was lost")
     with page_served(make_handlers(tmp_path, ScriptedBackend(TEXT), port=0)) as restarted:
-        wire.mend(port_of(restarted))
+        wire.target, wire.is_cut = port_of(restarted), False
         page.wait_for_function("!window.isOld")
         wait_state(page, "error")
         assert page.inner_text(f"{ROOT} .rv-status")

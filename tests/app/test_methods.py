@@ -10,7 +10,7 @@ import pytest
 from app.live.order import LiveSteering
 from app.ui.controls import SHOWN, STEERED_SETTINGS, settings_for
 from mars_runtime.decoders.methods import METHODS, Method
-from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, DecodeSettings
+from mars_runtime.settings import OBEYED_BY_ALL, DecodeSettings
 from tools.wire_types import files
 
 
@@ -47,11 +47,7 @@ def test_a_method_obeys_settings_that_there_are_and_no_others(method: Method) ->
     if method == "block_diffusion":  # which takes what it proposes: boldness in drafting is no τ
         assert made.tau == DecodeSettings().tau
         made = replace(made, tau=wanted.tau)
-    for name in ("tau", "block_size", "lossless", "mask_layout", "lookup"):
-        assert getattr(made, name) == getattr(wanted if name in facts.obeys else plain, name)
-    assert settings_for(method, RECOMMENDED).method == method
-    bold = settings_for(method, DecodeSettings(tau=0.3, lossless=False))
-    assert bold.tau == (0.3 if "tau" in facts.obeys else 1.0)
-    for name in OBEYED_BY_ALL:
-        refused = name in facts.refuses
-        assert getattr(made, name) == getattr(plain if refused else wanted, name)
+    for name in ("tau", "block_size", "lossless", "mask_layout", "lookup", *OBEYED_BY_ALL):
+        is_free = name in OBEYED_BY_ALL and name not in facts.refuses
+        has_it = is_free or name in facts.obeys
+        assert getattr(made, name) == getattr(wanted if has_it else plain, name), name

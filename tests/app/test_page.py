@@ -1,6 +1,4 @@
-"""Runs in a real browser, steered, stopped and shared. One visitor's page, which each test leaves
-as the next one needs it.
-"""
+"""Runs in a real browser, steered, stopped and shared, on one visitor's page."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def page(address: str) -> Iterator[playwright.Page]:
         yield made
 
 
-def test_the_threshold_steers_a_run_another_replaces_it_and_escape_ends_it(
-    page: playwright.Page, served_handlers
-) -> None:
+def test_a_run_is_steered_replaced_and_ended(page: playwright.Page, served_handlers) -> None:
     set_knob(page, "tau", 1)
     start(page)
     set_knob(page, "tau", 0.5)
@@ -56,7 +52,7 @@ def test_the_threshold_steers_a_run_another_replaces_it_and_escape_ends_it(
     assert "–" not in page.inner_text("#race .rv-because [data-key=perPass]")
 
 
-def test_a_page_that_slept_asks_for_the_lines_it_missed(
+def test_a_page_that_slept_asks_for_lines(
     page: playwright.Page, served_handlers, scripted_backend: ScriptedBackend, monkeypatch
 ) -> None:
     monkeypatch.setattr(stream, "WHOLE_CHARS", 2000)
@@ -76,7 +72,7 @@ def test_a_page_that_slept_asks_for_the_lines_it_missed(
     assert TEXT[:200] in pane.evaluate("e => e.textContent").replace("\u200b", "")
 
 
-def test_two_pages_neither_see_nor_move_each_other_and_closing_one_ends_its_run(
+def test_two_pages_do_not_meet(
     page: playwright.Page, served_handlers, scripted_backend: ScriptedBackend
 ) -> None:
     scripted_backend.forward_seconds = 0.01

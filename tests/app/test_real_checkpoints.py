@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from browser import Arrive, needs_browser, playwright
-from live_page import ROOT, lane_trace, last, open_tab, over
+from live_page import ROOT, choose, lane_trace, last, open_tab, over
 from scripted_page import controls, page_served
 
 from app.engines.engines import Engines
@@ -16,11 +16,8 @@ from app.handlers import Handlers, make_handlers
 from app.settings import AppSettings
 from app.ui.controls import settings_for
 from mars_runtime.decoders.methods import LOOKUP
-from mars_runtime.model.registry import registry
 from mars_runtime.runs import folds
-from mars_runtime.runs.events import Step
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings
-from tests import trace_folds
 
 USUAL, MASKLESS = "mars-tiny", "ar-tiny"
 PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
@@ -50,19 +47,11 @@ def ready(arrive: Arrive, address: str, name: str, **query: object) -> playwrigh
     return page
 
 
-def assert_answers(page: playwright.Page, name: str) -> None:
+def assert_answers(page: playwright.Page, name: str, has_masks: bool) -> None:
     page.fill("#prompt textarea", "Count from 1 to 5.")
     over(page, lambda: page.click("#run"))
     page.wait_for_selector(f"{ROOT}:has(.rv-env:text('{name} ·'))")
-    has_choice = registry()[name].block_size > 1
-    assert page.locator("#block_size").is_visible() is has_choice
-
-
-def choose(page: playwright.Page, name: str) -> None:
-    open_tab(page, "live")
-    page.click("#checkpoint input")
-    page.click(f"[role=option]:text-is('{name}')")
-    page.wait_for_selector(f"#footer:has-text('{name}:')")
+    assert page.locator("#block_size").is_visible() is has_masks
 
 
 @needs_browser
@@ -70,12 +59,14 @@ def test_one_is_linked_to_and_another_chosen(arrive: Arrive, address: str) -> No
     page = ready(arrive, address, MASKLESS, prompt="Count.")
     assert page.input_value("#checkpoint input") == MASKLESS
     assert page.input_value("#prompt textarea") == "Count."
-    assert_answers(page, MASKLESS)
+    assert_answers(page, MASKLESS, has_masks=False)
     open_tab(page, "grid")
     page.click("#grid-run")  # without masks there is nothing to compare
     page.wait_for_selector(".mars-grid[data-phase=error][data-recorded-run=false]")
-    choose(page, USUAL)
-    assert_answers(page, USUAL)
+    open_tab(page, "live")
+    choose(page, "checkpoint", USUAL)
+    page.wait_for_selector(f"#footer:has-text('{USUAL}:')")
+    assert_answers(page, USUAL, has_masks=True)
 
 
 def race(page: playwright.Page) -> list[dict[str, Any]]:
@@ -106,29 +97,13 @@ def test_a_draft_model_and_block_diffusion_race_plain_ar(arrive: Arrive, address
     assert places != sorted(places)  # some were taken ahead of an open one
 
 
-def asked(**changes: object) -> dict[str, object]:
-    return controls(checkpoint=USUAL, max_new_tokens=48, prompt=COPIED, **changes)
-
-
-def test_ar_with_lookup_writes_ars_text_in_fewer_forwards_and_feeds_no_masks(
-    handlers: Handlers,
-) -> None:
-    value = last(handlers.live.run("a", asked(view=["mars", "ar", LOOKUP], lossless=True, tau=0.0)))
-    ar, lookup = lane_trace(value, "ar"), lane_trace(value, LOOKUP)
-    tokens = [folds.accepted_tokens(trace.events) for trace in (ar, lookup)]
-    assert tokens[0] == tokens[1]
-    assert folds.num_forwards(lookup.events) < folds.num_forwards(ar.events)
-    rows = [row for event in lookup.events if isinstance(event, Step) for row in event.rows]
-    assert {row.num_fed - row.num_pending for row in rows} == {0}
-    assert set(trace_folds.passes_saved(lookup.events)) == {"look-up"}
-
-
 def test_the_controls_move_ar_with_lookup_no_more_than_plain_ar(handlers: Handlers) -> None:
     wanted = DecodeSettings(tau=0.3, block_size=7, lossless=False, temperature=0.5, seed=3)
     assert settings_for(LOOKUP, wanted) == replace(AR_LOOKUP, temperature=0.5, seed=3)
-    stream = handlers.live.run("b", asked(view=[LOOKUP], pace=4))
+    asked = {"checkpoint": USUAL, "max_new_tokens": 48, "prompt": COPIED}
+    stream = handlers.live.run("b", controls(**asked, view=[LOOKUP], pace=4))
     next(stream)
-    handlers.live.steer("b", asked(tau=0.5, block_size=4, lossless=False))
+    handlers.live.steer("b", controls(**asked, tau=0.5, block_size=4, lossless=False))
     trace = lane_trace(last(stream), LOOKUP)
     steps = [step for step, _ in folds.row_steps(trace.events)]
     assert {step.settings for step in steps} == {trace.header.settings}

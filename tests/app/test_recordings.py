@@ -19,8 +19,6 @@ from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
 from tools.record_runs import SCENARIOS, Recorder, Scenario, write
 
-WANTED = {"sort-words"}
-
 
 def short(scenario: Scenario) -> Scenario:
     """The scenario with a dozen tokens a lane."""
@@ -32,32 +30,28 @@ def short(scenario: Scenario) -> Scenario:
 
 
 def test_what_the_recorder_writes_the_reader_takes(random_folder: Path, tmp_path: Path) -> None:
-    """Some of the scenarios, recorded on random weights."""
+    """A scenario, recorded on random weights."""
     checkpoint = load_checkpoint(str(random_folder))
-    scenarios = [short(scenario) for scenario in SCENARIOS if scenario.name in WANTED]
+    scenario = short(SCENARIOS[0])
     with Engine(checkpoint) as engine:
         recorder = Recorder(checkpoint, engine)
-        assert set(write(tmp_path, scenarios, lambda name: recorder)) == WANTED
-    recordings = load(tmp_path)
-    assert {recording.name for recording in recordings} == WANTED
-    for recording in recordings:
-        traces = recording.traces()
-        assert set(traces) == set(recording.settings)
-        for trace in traces.values():
-            assert trace.header.prompt == recording.prompt
-            assert folds.decode_seconds(trace.events) > 0
-        assert '"recorded":"20' in recording.value.splitlines()[0]
+        assert set(write(tmp_path, [scenario], lambda name: recorder)) == {scenario.name}
+    (recording,) = load(tmp_path)
+    assert recording.name == scenario.name
+    traces = recording.traces()
+    assert set(traces) == set(recording.settings)
+    for trace in traces.values():
+        assert trace.header.prompt == recording.prompt
+        assert folds.decode_seconds(trace.events) > 0
+    assert '"recorded":"20' in recording.value.splitlines()[0]
 
 
-def test_the_bundled_recordings_show_what_they_say() -> None:
-    bundled = {recording.name: recording for recording in load()}
-    assert list(bundled) == [scenario.name for scenario in SCENARIOS]
-    for name, recording in bundled.items():
-        for trace in recording.traces().values():
-            assert folds.num_tokens(trace.events) > 10, name
-            assert folds.end(trace.events).reason in ("eos", "limit")
+def test_the_bundled_recordings_are_those_of_the_recorder() -> None:
+    bundled = load()
+    assert [recording.name for recording in bundled] == [scenario.name for scenario in SCENARIOS]
+    for recording in bundled:
         assert len({folds.text(trace) for trace in recording.traces().values()}) == 1
-    assert sum(len(recording.value) for recording in bundled.values()) < 300_000
+    assert sum(len(recording.value) for recording in bundled) < 300_000
 
 
 def test_a_folder_or_value_that_is_none_is_a_sentence(tmp_path: Path) -> None:
@@ -86,10 +80,9 @@ def step(**changes: object) -> str:
     return "\n".join([*LINES[:2], changed, *LINES[3:]])
 
 
-@pytest.mark.parametrize("text", [samples.PROSE, samples.EMOJI, samples.HOSTILE])
-def test_a_trace_comes_back_as_it_was(text: str) -> None:
-    """Remove what is unknown or spelled differently in it."""
-    lines = samples.trace_lines(samples.run(replace(SCRIPT, text=text)))
+def test_a_trace_comes_back_as_it_was() -> None:
+    """Without what is unknown or spelled differently in it."""
+    lines = samples.trace_lines(samples.run(replace(SCRIPT, text=samples.HOSTILE)))
     assert read_import("\n".join(lines), MOST) == {"lines": lines}
     assert read_import("\r\n".join(lines) + "\r\n\n", MOST)["lines"] == lines
     spaced = [json.dumps({**json.loads(line), "later": [1]}, indent=None) for line in lines]
@@ -105,17 +98,13 @@ def batch() -> str:
 
 HOSTILE = {
     "empty": ("", "This file is empty"),
-    "prose": ("Dear page,\nhello", "Line 1"),
     "binary": ("\x89PNG\x00\ufffd\ufffd\x01" * 50, "Line 1"),
-    "list": ("[1, 2, 3]", "Line 1"),
     "package": ('{"type": "header", "version": 2}', "version 1"),
     "deep": ("[" * 100_000, "nested"),
     "cut": ("\n".join(LINES)[:-300], "cannot be read"),
     "NaN": (step(seconds=float("nan")), "Line 3"),
-    "infinite": (step().replace('"seconds": ', '"seconds": 1e999, "x": ', 1), "Line 3"),
     "long number": (step(vocabulary={"9" * 4200: "a"}), "Line 3"),
     "negative": (step(seconds=-1), "between 0"),
-    "types": (step(rows={"row": 0}), "Line 3"),
     "token": (step(vocabulary={}), "vocabulary"),
     "header alone": (LINES[0], "no forward pass"),
     "no text": (b"abc", "not text"),

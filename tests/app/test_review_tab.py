@@ -33,15 +33,6 @@ def state(page: playwright.Page, name: str) -> str:
     return page.get_attribute(VIEW, f"data-{name}") or ""
 
 
-def save(page: playwright.Page, act: str, folder: Path) -> Path:
-    page.click(".rw-menu summary")
-    with page.expect_download() as saved:
-        page.click(f".rw-menu [data-act={act}]")
-    path = folder / act
-    saved.value.save_as(path)
-    return path
-
-
 def test_an_hour_of_reading(page: playwright.Page, tmp_path: Path) -> None:
     wait(page, phase="ready", shown=100)
     page.select_option(".rw-left select >> nth=1", "unlike")
@@ -65,16 +56,17 @@ def test_an_hour_of_reading(page: playwright.Page, tmp_path: Path) -> None:
     assert page.locator(".rw-answers .rv-t").count() > 0
     page.click(f"{VIEW} :text-is('Blind')")
     page.keyboard.press("n")
-    page.keyboard.type("=breaks off")
+    page.keyboard.type("breaks off")
     page.keyboard.press("Enter")
     page.click(".rw-answers .rv-pane:has(.rv-wrong) .rv-wrong >> nth=0")
     page.wait_for_selector(".rw-reading .rv-drawer[data-token]")
     page.keyboard.press("Escape")
     tally = page.inner_text(TALLY)
-    table = save(page, "csv", tmp_path).read_bytes().decode("utf-8")
-    assert table.startswith("\ufeffid,")
-    assert ",'=breaks off," in table
-    saved = save(page, "set", tmp_path)
+    page.click(".rw-menu summary")
+    with page.expect_download() as download:
+        page.click(".rw-menu [data-act=set]")
+    saved = tmp_path / "set"
+    download.value.save_as(saved)
     lines = [json.loads(line) for line in saved.read_text("utf-8").split("\n") if line]
     assert [line["type"] for line in lines].count("vote") == 11
     page.reload()
@@ -83,12 +75,10 @@ def test_an_hour_of_reading(page: playwright.Page, tmp_path: Path) -> None:
     page.evaluate("localStorage.clear()")
     page.reload()
     wait(page, phase="ready", shown=100, votes=0)
-    for content in (b"<html>", b"\0", "{ü}".encode("cp1252")):
-        damaged = {"name": "a.jsonl", "mimeType": "", "buffer": content}
-        page.evaluate(f"document.querySelector('{SAID}').textContent = ''")
-        page.set_input_files(".rw-menu input", damaged)
-        page.wait_for_selector(f"{SAID}.rw-fault:not(:empty)")
-        assert state(page, "shown") == "100"  # the open set stays
+    damaged = {"name": "a.jsonl", "mimeType": "", "buffer": b"<html>"}
+    page.set_input_files(".rw-menu input", damaged)
+    page.wait_for_selector(f"{SAID}.rw-fault:not(:empty)")
+    assert state(page, "shown") == "100"  # the open set stays
     page.set_input_files(".rw-menu input", saved)
     wait(page, votes=11)
     page.wait_for_selector(f"{SAID}:not(:empty):not(.rw-fault)")
@@ -98,9 +88,7 @@ def test_an_hour_of_reading(page: playwright.Page, tmp_path: Path) -> None:
     page.wait_for_selector("#race .mars-race[data-steps]:not([data-steps='0'])")
 
 
-def test_a_set_is_made_through_a_lost_connection_and_a_reload(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
+def test_a_set_is_made(page: playwright.Page, scripted_backend: ScriptedBackend) -> None:
     scripted_backend.forward_seconds = 0.02
     wait(page, phase="ready", shown=100)
     page.click(f"{VIEW} :text-is('New set')")

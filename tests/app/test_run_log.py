@@ -1,5 +1,4 @@
-"""What is sent of a run (all of it while short, then overlapping windows, never a gap) and what is
-kept of it for a page that missed lines."""
+"""What is sent of a run, and what is stored of it for a page that missed lines."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ from browser import needs_browser, opened, playwright
 from live_page import ROOT, choose, run, set_knob, wait_loaded
 from scripted_page import ScriptedBackend
 
-from app.live.order import IGNORED
-
 pytestmark = needs_browser
 PROMPT, FOREIGN = f"{ROOT} .rv-prompt", f"{ROOT} .rv-foreign"
 BOX = "#prompt textarea"
@@ -67,9 +65,7 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -
     refusal.wait_for(state="detached")
 
 
-def test_a_comma_is_a_decimal_point_and_a_cleared_box_keeps_its_value(
-    page: playwright.Page,
-) -> None:
+def test_a_comma_and_a_cleared_box(page: playwright.Page) -> None:
     set_knob(page, "tau", 0.5)
     box, slider = (page.locator(f"#tau input[type={kind}]") for kind in ("number", "range"))
     box.click(click_count=3)
@@ -84,9 +80,7 @@ def test_a_comma_is_a_decimal_point_and_a_cleared_box_keeps_its_value(
     assert slider.input_value() == "0.8"
 
 
-def test_a_result_carries_its_prompt_and_says_when_another_is_typed_or_chosen(
-    page: playwright.Page,
-) -> None:
+def test_a_result_carries_its_prompt(page: playwright.Page) -> None:
     run(page, "Say <b>it</b>.\nTwice.")
     assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
     for setting in ("limit 40 tokens", "<b>Be brief.</b>"):
@@ -124,18 +118,3 @@ def test_nothing_jumps_when_run_is_pressed(
         scripted_backend.forward_seconds = 0.02
         run(page)
         assert len(page.evaluate("[...window.places]")) == 1
-
-
-def test_a_link_opens_the_api_page_and_its_prompt_is_separate_from_the_answer(
-    page: playwright.Page, address: str
-) -> None:
-    run(page, "Say it.")
-    value = page.evaluate(f"document.querySelector('{ROOT}').lineView.latest")
-    page.goto(f"{address}?max_new_tokens=40&view=api&prompt=What+of+this%3F")
-    wait_loaded(page)
-    page.wait_for_selector(":text('/generate') >> nth=0")
-    assert IGNORED not in page.inner_text("#remark")
-    page.evaluate(f"value => document.querySelector('{ROOT}').lineView.read(value)", value)
-    page.wait_for_function(f"document.querySelector('{BOX}').value === 'What of this?'")
-    wait_foreign(page, True)
-    assert page.inner_text(PROMPT) == "Say it."

@@ -26,9 +26,7 @@ def wait_shown(page: playwright.Page, view: str) -> None:
     assert not any(page.locator(SHOWN[other]).is_visible() for other in others)
 
 
-def test_every_view_has_an_address_and_back_forward_and_reload_follow(
-    arrive: Arrive, address: str
-) -> None:
+def test_every_view_has_an_address(arrive: Arrive, address: str) -> None:
     page = arrive(f"{address}#throughput")
     wait_shown(page, "throughput")
     page.reload()
@@ -52,9 +50,7 @@ def test_every_view_has_an_address_and_back_forward_and_reload_follow(
     assert "#stability=1" in page.inner_text("#race .rv-status")
 
 
-def test_a_tab_opens_on_a_recorded_result_and_a_reload_keeps_what_was_typed_and_shown(
-    arrive: Arrive, address: str
-) -> None:
+def test_tabs_open_on_recordings_and_survive_a_reload(arrive: Arrive, address: str) -> None:
     page = arrive(f"{address}robots.txt")
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url.removeprefix(address)))

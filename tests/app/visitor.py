@@ -1,13 +1,12 @@
-"""Somebody who posts past the page what they like."""
+"""A client that posts what it likes, without the page."""
 
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 import uuid
 from typing import Any
 
+import httpx
 from scripted_page import controls
 
 from app.live.order import ORDERED, STEERED
@@ -19,22 +18,17 @@ RUN = (len(ORDERED), 2)  # the first event with so many inputs and outputs
 def post(address: str, path: str, body: bytes) -> tuple[int, str]:
     """Status and text of a POST."""
     headers = {"content-type": "application/json"}
-    request = urllib.request.Request(address + path, body, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    answer = httpx.post(address + path, content=body, headers=headers, timeout=SECONDS)
+    return answer.status_code, answer.text
 
 
 class Visitor:
-    """Someone with a session of their own who posts what they like."""
+    """A client with a session of its own."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.session = uuid.uuid4().hex
-        with urllib.request.urlopen(address + "config", timeout=SECONDS) as answer:
-            dependencies = json.load(answer)["dependencies"]
+        dependencies = httpx.get(address + "config", timeout=SECONDS).json()["dependencies"]
         self.events: dict[tuple[int, int], int] = {}
         """The first event of the server by its numbers of inputs and outputs."""
         for event in dependencies:
@@ -61,11 +55,8 @@ class Visitor:
     def stream(self) -> list[dict[str, Any]]:
         """What the server sends to this session until it closes the stream."""
         url = f"{self.address}gradio_api/queue/data?session_hash={self.session}"
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-            lines = [
-                line for line in answer.read().decode().splitlines() if line.startswith("data:")
-            ]
-        return [json.loads(line[5:]) for line in lines]
+        lines = httpx.get(url, timeout=SECONDS).text.split("\n")
+        return [json.loads(line[5:]) for line in lines if line.startswith("data:")]
 
     def run(self, **changes: Any) -> tuple[int, str]:
         """Post a run with changes."""

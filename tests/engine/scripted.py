@@ -31,9 +31,9 @@ def last(run: Run) -> Event:
 
 def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
+    while not (actual := condition()) and time.monotonic() < until:
         time.sleep(0.002)
-    return condition()
+    return actual
 
 
 def prefilled(run: Run) -> bool:
