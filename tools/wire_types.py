@@ -137,12 +137,13 @@ def _table() -> Iterator[str]:
         "SPEED",
         "Limits for reporting a speedup, and texts for why it is not reported; see "
         "mars_runtime/runs/speedup.py.",
-        "{ least: number, apart: number, near: number, slack: number, "
+        "{ least: number, apart: number, near: number, rounding: number, slack: number, "
         "notes: Record<string, string> }",
         {
             "least": str(speedup.MIN_TIMED_TOKENS),
             "apart": str(speedup.MIN_UNCERTAINTY),
             "near": str(speedup.NEAR_RATIO),
+            "rounding": str(speedup.ROUNDING),
             "slack": str(speedup.LIMIT_TOLERANCE),
             "notes": _object(**speedup.NOTES),
         },

@@ -26,13 +26,15 @@ from mars_runtime.runs.folds import MIN_TIMED_TOKENS
 Kind = Literal["none", "short", "different", "busy", "faster", "slower", "same"]
 """``short``: a run has too few tokens. ``different``: the runs wrote different texts.
 ``busy``: the speedup exceeds its limit, so the machine was busy. ``faster``,
-``slower``: the whole range is above or below 1. ``same``: it contains 1.
+``slower``: the whole range is above or below 1, also after rounding. ``same``: it contains 1.
 """
 
 MIN_UNCERTAINTY = 0.06
 """Equal runs on a quiet machine differ by this much."""
 NEAR_RATIO = 1.1
 """Up to this ratio, a range that contains 1 is "about as fast"."""
+ROUNDING = 0.005
+"""An end of a range that differs from 1 by less is displayed as 1.00."""
 LIMIT_TOLERANCE = 1.02
 """Up to this factor above the limit, a ratio counts as rounding and is cut to the limit."""
 
@@ -113,7 +115,7 @@ def classify(
     if ratio > limit * LIMIT_TOLERANCE and not is_near:
         return Speedup("busy", math.nan, math.nan, math.nan, limit)
     ratio, low, high = min(ratio, limit), min(low, limit), min(high, limit)
-    kind: Kind = "faster" if low > 1 else "slower" if high < 1 else "same"
+    kind: Kind = "faster" if low > 1 + ROUNDING else "slower" if high < 1 - ROUNDING else "same"
     return Speedup(kind, ratio, low, high, limit)
 
 

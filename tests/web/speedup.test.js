@@ -68,6 +68,16 @@ describe("no ratio above the passes saved", () => {
 });
 
 describe("speedup", () => {
+  test("a printed range never contains 1", () => {
+    for (const spread of [0, 0.1, 0.3]) {
+      for (let ratio = 0.5; ratio < 2; ratio += 0.003) {
+        const found = speedup({ ...timed(100, 100, 0.1 / ratio), spread }, timed(100, 100, 0.1));
+        const [low, high] = speedupRange(found).split(" to ").map(Number);
+        assert.ok(!isTimed(found) || low > 1 || high < 1, `${ratio}: ${low} to ${high}`);
+      }
+    }
+  });
+
   test("a speedup is the ratio of tokens per second, in words with its range", () => {
     const found = speedup(timed(80, 20, 0.1), timed(80, 80, 0.1)); // 40 against 10 tokens per second
     assert.deepEqual([found.kind, found.ratio.toFixed(6)], ["faster", "4.000000"]);

@@ -41,7 +41,7 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
 /**
  * Decides how a measured ratio is reported. A ratio clearly above `limit`, which only a busy machine can cause, is not
  * reported; every reported ratio is at most `limit`. kind: "none" (nothing was measured), "short" (too few tokens),
- * "busy", "faster" or "slower" (the whole range is above or below 1), or "same" (the range contains 1).
+ * "busy", "faster" or "slower" (the whole range is above or below 1, also after rounding), or "same".
  * @param {number} ratio @param {number} low @param {number} high @param {number} limit @param {boolean} isShort
  * @returns {Speedup}
  */
@@ -53,7 +53,7 @@ function classify(ratio, low, high, limit, isShort) {
   if (ratio > limit * SPEED.slack && !isNear) return { ...nothing, kind: "busy" };
   /** @param {number} value */
   const cut = (value) => Math.min(value, limit);
-  const kind = cut(low) > 1 ? "faster" : cut(high) < 1 ? "slower" : "same";
+  const kind = cut(low) > 1 + SPEED.rounding ? "faster" : cut(high) < 1 - SPEED.rounding ? "slower" : "same";
   return { ...nothing, kind, ratio: cut(ratio), low: cut(low), high: cut(high) };
 }
 
@@ -109,12 +109,12 @@ export const speedupSentence = (given, what = "as fast") =>
   isTimed(given) ? `${speedupText(given, what)} (${speedupRange(given)})` : speedupText(given);
 
 /**
- * Formats a factor with as many decimals as the width of its range justifies, and never rounds it above the limit.
+ * Formats a factor with as many decimals as the width of its range justifies. Never rounds it above the limit, nor to 1.
  * @type {(number: number, range: { low: number, high: number, limit: number }) => string}
  */
 export function factorText(number, { low, high, limit }) {
-  const decimals =
-    number >= 10 ? (high / low > WIDE ? 0 : 1) : high / low < SPEED.near * SPEED.near || number < 1 ? 2 : 1;
+  const isPrecise = high / low < SPEED.near * SPEED.near || number < 1 || number.toFixed(1) === "1.0";
+  const decimals = number >= 10 ? (high / low > WIDE ? 0 : 1) : isPrecise ? 2 : 1;
   const shown = number.toFixed(decimals);
   if (Number(shown) <= limit) return shown;
   const unit = 10 ** decimals;

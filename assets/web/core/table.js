@@ -47,12 +47,13 @@ export const SETTINGS = {
 export const TAUS = { lossless: 0.3, unverified: 0.95 };
 
 // Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/runs/speedup.py.
-/** @type {{ least: number, apart: number, near: number, slack: number, notes: Record<string, string> }} */
+/** @type {{ least: number, apart: number, near: number, rounding: number, slack: number, notes: Record<string, string> }} */
 // prettier-ignore
 export const SPEED = {
   least: 20,
   apart: 0.06,
   near: 1.1,
+  rounding: 0.005,
   slack: 1.02,
   notes: { short: "too short to time: at least 20 tokens are needed", different: "different texts are not compared in time", busy: "the machine was too busy to time", same: "no clear difference in time" },
 };
