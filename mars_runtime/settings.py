@@ -314,6 +314,11 @@ RECOMMENDED = DecodeSettings(
 )
 """Defaults of programs (API, commands, endpoints): AR's own text, in the least time."""
 
+FIXED_BLOCK_SIZE = 4
+"""B of the page as it opens, and of methods that cannot choose B automatically."""
+PAGE = DecodeSettings(tau=0.3, lossless=True, block_size=FIXED_BLOCK_SIZE)
+"""Initial settings of the page: AR's own text by masks only, in the same passes on each run."""
+
 
 EXACTNESS = {
     True: "lossless is bitwise exact",

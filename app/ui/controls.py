@@ -22,7 +22,9 @@ from mars_runtime.decoders.methods import AUTO, LANES, LOOKUP
 from mars_runtime.files.json_values import fault_of
 from mars_runtime.settings import (
     AR_LOOKUP,
+    FIXED_BLOCK_SIZE,
     OBEYED_BY_ALL,
+    PAGE,
     RECOMMENDED,
     SETTINGS,
     DecodeSettings,
@@ -33,12 +35,8 @@ from mars_runtime.text import MAX_SYSTEM_CHARS
 
 API_DEFAULTS = replace(RECOMMENDED, stop_loops=True)
 """Initial settings of the page's endpoints: the fastest ones that give AR's exact text."""
-FIXED_BLOCK_SIZE = 4
-"""Initial B of the page, and the B of methods that cannot choose B automatically."""
-DEFAULTS = DecodeSettings(
-    tau=0.3, block_size=FIXED_BLOCK_SIZE, lossless=True, stop_loops=API_DEFAULTS.stop_loops
-)
-"""Initial settings of the page: AR's exact text by masks only, in the same passes on each run."""
+DEFAULTS = replace(PAGE, stop_loops=True)
+"""Initial settings of the page."""
 UNVERIFIED_TAU = DecodeSettings().tau
 """τ of unverified runs on the page, until the visitor moves it."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)

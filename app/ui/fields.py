@@ -7,10 +7,10 @@ from typing import Any
 
 import gradio as gr
 
-from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, SHOWN
+from app.ui.controls import DEFAULTS, SHOWN
 from app.ui.wiring import Field
 from mars_runtime.decoders.methods import AUTO
-from mars_runtime.settings import SETTINGS
+from mars_runtime.settings import FIXED_BLOCK_SIZE, SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
 TEXTS = [("Same text as AR", True), ("Unverified", False)]

@@ -19,21 +19,26 @@ from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.runs.events import Step
-from mars_runtime.settings import AR_LOOKUP, RECOMMENDED, DecodeSettings, describe
+from mars_runtime.settings import (
+    AR_LOOKUP,
+    FIXED_BLOCK_SIZE,
+    PAGE,
+    RECOMMENDED,
+    DecodeSettings,
+    describe,
+)
 
 AR = "AR"
-MASKED_BLOCK = 4
-"""B of MARS that is not lossless. With a larger B, the additional masks are rarely right."""
 SCRIPT = Path(__file__).with_name("peer_process.py")
 
 
 def methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """AR, lossless with the page's settings, AR with prompt lookup, and unverified MARS."""
     chosen = (
         DecodeSettings("ar", 1.0, 1),
+        PAGE,
         RECOMMENDED,
         AR_LOOKUP,
-        DecodeSettings(tau=0.95, block_size=MASKED_BLOCK),
+        DecodeSettings(tau=0.95, block_size=FIXED_BLOCK_SIZE),
     )
     limited = [replace(settings, max_new_tokens=max_new_tokens) for settings in chosen]
     return {describe(settings): settings for settings in limited}
