@@ -92,6 +92,14 @@ def test_the_mixture_leaves_benchmark_texts_out(texts: Path) -> None:
     assert {prompt.kind for prompt in prompts} <= SHARES.keys()
 
 
+def test_own_prompts_are_enough(tmp_path: Path) -> None:
+    own = json.dumps({"prompt": "Explain our returns policy."})
+    (tmp_path / "chat_prompts_train.jsonl").write_text(own)
+    prompts = mixture(tmp_path, [], set(), 1, 50)
+    assert "Explain our returns policy." in {prompt.turns[0] for prompt in prompts}
+    assert {prompt.kind for prompt in prompts} == {"chat", "code"}
+
+
 RECORD = store.DistillRecord("k", "chat", False, (1, 2), (3, 4), "eos")
 
 

@@ -182,9 +182,7 @@ def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
 
 
 class Texts:
-    """Reads the public texts in a folder, in a random order by ``seed``. Raises
-    FileNotFoundError.
-    """
+    """Reads the texts in a folder, in a random order by ``seed``. A missing file has no texts."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
@@ -208,7 +206,7 @@ class Texts:
     def passages(self) -> list[str]:
         """Return shuffled passages of 40 to 150 words from tales and children's books."""
         paragraphs = [row["text"] for row in self._rows("fairytale_sections_train.jsonl")]
-        classics = (self._folder / "childrens_classics.txt").read_text(encoding="utf-8")
+        classics = self._read("childrens_classics.txt")
         paragraphs += re.split(r"\n\s*\n", re.sub(r"<<<BOOK [^>]*>>>", "\n\n", classics))
         tidy = (" ".join(text.split()) for text in paragraphs)
         fitting = [text for text in tidy if MIN_WORDS <= len(text.split()) <= MAX_WORDS]
@@ -230,9 +228,12 @@ class Texts:
         self.random("questions").shuffle(questions)
         return questions
 
+    def _read(self, name: str) -> str:
+        path = self._folder / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
     def _rows(self, name: str) -> list[dict[str, Any]]:
-        lines = (self._folder / name).read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in self._read(name).splitlines()]
 
     def _shuffled(self, name: str) -> list[dict[str, Any]]:
         rows = self._rows(name)

@@ -122,7 +122,7 @@ class Distiller:
         """
         texts = Texts(self.data, SEED)
         given = cycle(first_words(turns[0]) for turns in texts.instructions())
-        beginnings = [next(given) if i % 3 == 0 else "" for i in range(count)]
+        beginnings = [next(given, "") if i % 3 == 0 else "" for i in range(count)]
         starts = [self._open_user_turn([], text) for text in beginnings]
         sampled = self._sample(starts, "prompts")
         whole = (beginnings[index] + text for index, text in sorted(sampled.items()))
