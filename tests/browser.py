@@ -16,8 +16,7 @@ except ImportError:
     playwright = None
 
 CHROMIUM = os.environ.get("CHROMIUM") or which("chromium-headless-shell") or which("chromium")
-"""The one without windows where it is installed: a whole one's menus and pop-ups are pages too, and
-each window that a test opens there takes a second of a processor before its page does."""
+"""The one without windows where it is installed: it opens pages a second faster."""
 ARGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -28,20 +27,13 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
     "--num-raster-threads=1",
-    # Otherwise every stack trace that plotly.js takes while it starts parses all of it again: a
-    # second per page.
+    # Otherwise each stack trace of plotly.js parses all of it again: a second per page.
     "--js-flags=--no-enable-lazy-source-positions",
 ]
 
-PATIENCE = 90_000
-"""Milliseconds at most for what has to come: a busy machine is slow, not wrong."""
-
-LOOK_EVERY = 30
-"""Milliseconds between two looks at what is waited for."""
-
-WIDE = {"width": 1280, "height": 720}
-"""Of a tab that no test has made another size."""
-
+PATIENCE = 90_000  # milliseconds at most for what has to come: a busy machine is slow, not wrong
+LOOK_EVERY = 30  # milliseconds between two looks at what is waited for
+WIDE = {"width": 1280, "height": 720}  # a tab whose size no test has changed
 FORGET = """() => {
   if (!location.protocol.startsWith("http")) return;
   window.sessionStorage.clear();
@@ -54,14 +46,8 @@ needs_browser = pytest.mark.skipif(
 )
 
 
-def called() -> str:
-    """Which browser it is: a whole one takes more of a machine than one without windows."""
-    return os.path.basename(CHROMIUM or "")
-
-
 @contextmanager
 def chromium() -> Iterator[playwright.Browser]:
-    """A browser of its own, closed at the end."""
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         yield launched
@@ -73,27 +59,21 @@ _shared: list[Visitors] = []
 
 
 def shared() -> Visitors:
-    """Where all tests of this process open pages: the first page of a browser costs as much as four
-    more in the same tab, whatever server they come from."""
+    """Where all tests of this process open pages; the first page of a browser costs most."""
     if not _shared:
         _shared.append(Visitors(_open.enter_context(chromium())))
     return _shared[0]
 
 
 def close_shared() -> None:
-    """As long as that browser is driven, no other event loop can run in this thread."""
     _shared.clear()
     _open.close()
 
 
 class Visitors:
-    """Pages of visitors, one after another in the same tab: what the server sent stays fetched, and
-    what the tab's process compiled stays compiled, which is most of what opening a page costs; what
-    a visitor stored there does not stay.
-
-    Nobody in them wants motion, so that no page plays beside a test that is not about that. What
-    else a test sets on the tab itself (routes, listeners), it takes back.
-    """
+    """Pages of visitors, one after another in the same tab: what was fetched and compiled stays,
+    what a visitor stored does not. They prefer reduced motion. What else a test sets on the tab
+    (routes, listeners), it takes back."""
 
     def __init__(self, browser: playwright.Browser) -> None:
         playwright.expect.set_options(timeout=PATIENCE)
@@ -101,7 +81,6 @@ class Visitors:
         self._free: list[playwright.Page] = []
 
     def take(self) -> playwright.Page:
-        """A blank page of a new visitor, in a context of its own."""
         if self._free:
             return self._free.pop()
         made = self.browser.new_context(reduced_motion="reduce")
@@ -112,8 +91,7 @@ class Visitors:
         return page
 
     def give_back(self, page: playwright.Page, address: str = "") -> None:
-        """Leave its pages and forget what they stored, and where they were: ``address``, and what
-        they show."""
+        """Leave its pages and forget what they stored at ``address`` and where they were."""
         context = page.context
         urls = [address, *(item.url for item in context.pages)]
         origins = {origin_of(url) for url in urls if url.startswith("http")}
@@ -141,7 +119,7 @@ class Visitors:
 @contextmanager
 def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
     """Pages, each with the only address that it may ask; fails at the end on script errors, dialogs
-    and anybody else who was asked."""
+    and requests to other addresses."""
     troubles: list[str] = []
     foreign: list[playwright.Request] = []
     heard: list[tuple[playwright.Page, str, Callable[..., object]]] = []
@@ -171,8 +149,7 @@ def see(place: playwright.Locator) -> None:
 
 @contextmanager
 def visiting() -> Iterator[Callable[[str], playwright.Page]]:
-    """Blank pages of the shared browser for an address each, as by ``listening``; given back at the
-    end."""
+    """Blank pages of the shared browser for an address each, as by ``listening``."""
     taken: list[tuple[playwright.Page, str]] = []
     try:
         with listening() as listen:
@@ -191,8 +168,7 @@ def visiting() -> Iterator[Callable[[str], playwright.Page]]:
 
 @contextmanager
 def opened(url: str, width: int = 1440, height: int = 1000) -> Iterator[playwright.Page]:
-    """An address as a new visitor has it open; for a page that tests share, each of which leaves it
-    as the next one needs it."""
+    """An address as a new visitor has it open."""
     with visiting() as take:
         page = take(origin_of(url))
         page.set_viewport_size({"width": width, "height": height})
@@ -205,17 +181,14 @@ Arrive = Callable[..., "playwright.Page"]
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of an address."""
     return "/".join(url.split("/")[:3])
 
 
 def sent(requests: Iterable[playwright.Request]) -> list[str]:
-    """Return the addresses of requests that were sent. Chromium also reports requests that it
-    finds in a page a moment before it reads the policy that forbids them; those are never sent.
-    """
+    """Return the addresses of requests that were sent; Chromium also reports those that the policy
+    of the page forbids."""
     return [request.url for request in requests if request.failure != "csp"]
 
 
 def is_foreign(url: str, address: str) -> bool:
-    """Whether a page at ``address`` asked somebody else."""
     return not url.startswith((address.rstrip("/"), "data:", "blob:"))

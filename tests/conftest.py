@@ -24,35 +24,30 @@ if TYPE_CHECKING:
 gc.disable()  # until all is imported
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start
 
-# Number of examples for properties without a number of their own. ``--hypothesis-profile thorough``
-# uses hypothesis' default of a hundred.
+# Examples of properties without a number of their own; hypothesis itself makes a hundred.
 settings.register_profile("shared machine", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("shared machine")
 
 
-# Gradio takes the first free port of a range. With one for each process, the pages that its browser
-# meets come from one origin one after another: what that origin served stays compiled, which is
-# half of what a first visit costs.
+# A port for each process: its pages have one origin, whose scripts stay compiled in the browser.
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 
 
 TESTS = Path(__file__).parent
-
-
-@cache
-def runs_transformers(path: Path) -> bool:
-    """Whether a file runs its models, which take three seconds to import, or may train for it."""
-    return "transformers" in path.read_text("utf-8")
-
-
 UNIT_FOLDERS = {"decoders", "evaluation", "review", "tasks"}
 # Files below tests/ and in UNIT_FOLDERS that run models for many seconds, or start processes.
 NOT_UNIT = re.compile(
     r"test_(laws?|law_\w+|laws_\w+|install|measure_gpu|notebook|portable|surfaces|cli_\w+|documents"
     r"|chat_templates|prefix_reuse|families|sandbox|adaptive|speculative|cursor)\.py"
 )
+
+
+@cache
+def runs_transformers(path: Path) -> bool:
+    """Whether a file runs its models, which take three seconds to import, or may train for it."""
+    return "transformers" in path.read_text("utf-8")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,10 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return half as many again as there are cores, because tests also wait.
-
-    A single file, and tests that need a quiet machine, run in this process: return 0.
-    """
+    """Return half as many again as there are cores, because tests also wait; for a single file, and
+    for tests that need a quiet machine, 0: they run in this process."""
     files = {argument.partition("::")[0] for argument in config.args}
     is_single = len(files) == 1 and files.pop().endswith(".py")
     if is_single or config.option.markexpr in ("slow", "gpu", "timed"):
@@ -118,19 +111,14 @@ def pytest_runtest_setup() -> None:
         torch.set_num_threads(1)
 
 
-PAGES = TESTS / "app"
-
-
 @pytest.hookimpl(trylast=True)  # after the fixtures of the last test with a page
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Close the browser where no page follows."""
-    if nextitem is None or PAGES not in nextitem.path.parents:
+    if nextitem is None or TESTS / "app" not in nextitem.path.parents:
         close_shared()
 
 
 @pytest.fixture(scope="session")
 def is_full_attack(request: pytest.FixtureRequest) -> bool:
-    """Whether random inputs are tried in full number."""
     return bool(request.config.getoption("--attack-full"))
 
 
@@ -140,10 +128,14 @@ def no_folder() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _warm_in_a_moment() -> Iterator[None]:
-    """What a forward costs is measured once, not for seconds at each load: here it only has to be
-    some number. Each method runs once at each load, here for a few tokens."""
+def _quick() -> Iterator[None]:
+    """Measure costs once, not for seconds at each load; make examples once, not for each page; read
+    the certificates once, not for each client."""
+    from mars_runtime import tasks
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "examples", cache(tasks.examples))
+        patch.setattr("ssl.create_default_context", cache(ssl.create_default_context))
         patch.setattr("mars_runtime.engine.backend.WARM_UP_TOKENS", 3)
         patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 16))
         patch.setattr("mars_runtime.engine.costs.FEW", (1, 2))
@@ -152,24 +144,6 @@ def _warm_in_a_moment() -> Iterator[None]:
         patch.setattr("mars_runtime.engine.costs.BUDGET_SECONDS", 0.0)
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1, 2))
         patch.setattr("mars_runtime.engine.costs.cache_folder", no_folder)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _examples_made_once() -> Iterator[None]:
-    """Not for each page that is served: they are always the same."""
-    from mars_runtime import tasks
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "examples", cache(tasks.examples))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_server_speaks_tls() -> Iterator[None]:
-    """Every client of httpx reads all authorities that it would trust, 25 ms each time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ssl.create_default_context", cache(ssl.create_default_context))
         yield
 
 
@@ -214,11 +188,8 @@ def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["plain", "bucketed"])
 def each_forward(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Run a module twice: with forwards as a CPU does them, and as a GPU does.
-
-    The second time they are padded up to buckets and recorded on fixed memory; a replay runs the
-    recorded function again.
-    """
+    """Run a module with forwards as a CPU does them, and as a GPU does: padded up to buckets and
+    recorded on fixed memory. A replay runs the recorded function again."""
     from helpers import ScriptedModel, run_again
 
     from mars_runtime.model.transformer import Transformer
@@ -243,7 +214,6 @@ def small(request: pytest.FixtureRequest) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def foreseeing(foreseeing_folder: Path) -> Checkpoint:
-    """The checkpoint that predicts some tokens, loaded."""
     from law_checkpoints import load
 
     return load(str(foreseeing_folder))

@@ -28,7 +28,6 @@ def free_port() -> int:
 
 
 def answers(client: httpx.Client, path: str = "/health") -> bool:
-    """Whether a server is there and ready."""
     try:
         return client.get(path).is_success
     except httpx.TransportError:

@@ -8,15 +8,7 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from mars_runtime.decoders.methods import METHODS
-from mars_runtime.runs.events import (
-    End,
-    EndReason,
-    Event,
-    Prefill,
-    Proposal,
-    RowStep,
-    Step,
-)
+from mars_runtime.runs.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.runs.trace import Header
 from mars_runtime.settings import MASK_LAYOUTS, MASKED, METRICS, TAU_POLICIES, DecodeSettings
 from mars_runtime.text import Turn
@@ -86,20 +78,15 @@ PROPOSALS = st.builds(Proposal, TOKENS, st.floats(-1, 1), _RUNNERS_UP)
 
 
 @st.composite
-def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
-    """Prefill, some steps of up to ``num_rows`` rows, perhaps an end."""
+def runs(draw: st.DrawFn) -> list[Event]:
     num_read = draw(st.integers(0, 99))
-    num_reused = draw(st.integers(0, num_read))
-    events: list[Event] = [
-        Prefill(num_read, draw(SECONDS), draw(st.integers(0, 2**40)), num_reused)
-    ]
-    emitted = [0] * num_rows
+    num_reused, num_bytes = draw(st.integers(0, num_read)), draw(st.integers(0, 2**40))
+    events: list[Event] = [Prefill(num_read, draw(SECONDS), num_bytes, num_reused)]
+    emitted = [0, 0]
     choices = draw(st.lists(SETTINGS, min_size=1, max_size=3))
     for _ in range(draw(st.integers(0, 5))):
         steps = []
-        for row in range(num_rows):
-            if not draw(st.booleans()):
-                continue
+        for row in filter(lambda row: draw(st.booleans()), range(2)):
             proposals = draw(st.lists(PROPOSALS, min_size=1, max_size=4))
             checks = draw(st.lists(_CHANCES, max_size=min(3, emitted[row])))
             taken = draw(st.integers(1, len(proposals)))
@@ -129,7 +116,5 @@ def runs(draw: st.DrawFn, num_rows: int = 2) -> list[Event]:
             )
             emitted[row] += taken
         events.append(Step(tuple(steps), draw(SECONDS)))
-    if draw(st.booleans()):
-        reason = draw(st.sampled_from(get_args(EndReason)))
-        events.append(End(reason, draw(st.text(max_size=9))))
-    return events
+    ends = st.builds(End, st.sampled_from(get_args(EndReason)), st.text(max_size=9))
+    return [*events, *draw(st.lists(ends, max_size=1))]

@@ -1,6 +1,5 @@
-"""Stand-ins for checkpoints: a scripted model (a function instead of weights), folders with small
-random weights, and one that is trained for seconds so that it predicts some tokens.
-"""
+"""Stand-ins for checkpoints: a function instead of weights, small random weights, and weights that
+are trained for seconds so that they predict some tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ KEPT_BLOCK = 4  # slots of a block that a scripted cache keeps
 
 
 def run_again(function: Callable[[], None]) -> Callable[[], None]:
-    """A recorder for any device: a replay runs the function again."""
+    """Record for any device: a replay runs the function again."""
     return function
 
 
@@ -48,12 +47,11 @@ class ScriptedCache:
         self.rows, self.capacity = rows, capacity
         self.cursors = [0] * rows
         self.slots: list[list[int | None]] = [[None] * capacity for _ in range(rows)]
-        self.seen: list[tuple[int | None, ...]] = []
+        self.seen: list[tuple[int, ...]] = []
         self.captured = CapturedForward(max(rows, 1), capacity, 1, torch.long, CPU)
 
     @property
     def num_bytes(self) -> int:
-        """A byte a slot."""
         return self.rows * self.capacity
 
     def row(self, row: int) -> ScriptedCache:
@@ -87,6 +85,9 @@ class Hidden:
 
     prefixes: list[list[tuple[int, ...]]]
 
+    def __post_init__(self) -> None:
+        assert all(None not in prefix for row in self.prefixes for prefix in row), "a hole"
+
     def __getitem__(self, rows: list[int]) -> Hidden:
         return Hidden([self.prefixes[row] for row in rows])
 
@@ -107,11 +108,7 @@ class ScriptedModel:
         return ScriptedCache(rows, capacity)
 
     def forward(
-        self,
-        tokens: Tensor,
-        cache: ScriptedCache,
-        head: Tensor | slice | None,
-        branches: Branches | None = None,
+        self, tokens: Tensor, cache: ScriptedCache, head: Any, branches: Branches | None = None
     ) -> Tensor | None:
         if head is not None:
             return self.logits(self.hidden(tokens, cache, branches), head)
@@ -129,43 +126,35 @@ class ScriptedModel:
             if bucket is not None:
                 return self._replayed(bucket, tokens, cache, branches)
         self._write(fed, cache)
-        if branches is not None:
-            return Hidden([self._tree(cache, row, branches) for row in range(len(fed))])
-        return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
+        rows = zip(cache.slots, cache.cursors, fed, strict=False)
+        return Hidden([seen(*row, branches, number) for number, row in enumerate(rows)])
 
     def _replayed(
         self, bucket: Bucket, tokens: Tensor, cache: ScriptedCache, branches: Branches | None
     ) -> Hidden:
         """The same by a recorded forward, padded up to its bucket; its states are numbers of the
         prefixes that the slots saw."""
-        slots_of, seen = cache.slots, cache.seen
+        prefixes: list[tuple[int, ...]] = cache.seen
 
         def run(fed: Tensor, cursors: Tensor, tree: Branches, context: int) -> Tensor:
-            seen.clear()
-            columns = (tree.positions, tree.roots, tree.starts)
+            prefixes.clear()
+            num = fed.shape[1]
             for row, first in enumerate(cursors.tolist()):
-                slots = slots_of[row]
-                is_parked = first + fed.shape[1] == len(slots)
-                assert first + fed.shape[1] <= len(slots), "written behind the end"
-                slots[first : first + fed.shape[1]] = fed[row].tolist()
-                for q, (position, root, start) in enumerate(
-                    zip(*(column[row].tolist() for column in columns), strict=True)
-                ):
-                    prefix = slots[: first + root] + slots[first + start : first + q + 1]
-                    assert len(prefix) == first + position + 1, "a token at a wrong position"
-                    assert is_parked or first + q < context, "read behind the context"
-                    seen.append(tuple(prefix))
-            return torch.arange(len(seen)).view(*fed.shape, 1)
+                slots = cache.slots[row]
+                is_parked = first + num == len(slots)
+                assert first + num <= len(slots), "written behind the end"
+                assert is_parked or first + num <= context, "read behind the context"
+                slots[first : first + num] = fed[row].tolist()
+                prefixes.extend(seen(slots, first, slots[first : first + num], tree, row))
+            return torch.arange(len(prefixes)).view(*fed.shape, 1)
 
         states = cache.captured(
             *(bucket, tokens, cache.cursors[: len(tokens)], branches), lambda: run, run_again
         )
         for row in range(len(tokens), cache.rows):  # padding writes into rows that sit out
             first = cache.cursors[row]
-            slots_of[row][first:] = [None] * (cache.capacity - first)
-        prefixes = [[seen[number] for number in row] for row in states.squeeze(-1).tolist()]
-        assert all(token is not None for row in prefixes for prefix in row for token in prefix)
-        return Hidden(prefixes)  # type: ignore[arg-type]
+            cache.slots[row][first:] = [None] * (cache.capacity - first)
+        return Hidden([[prefixes[at] for at in row] for row in states.squeeze(-1).tolist()])
 
     def predict(
         self, hidden: Hidden, head: Tensor | slice, sampling: SamplingMetadata
@@ -187,29 +176,24 @@ class ScriptedModel:
             assert first + len(ids) <= cache.capacity, "written behind the end of the cache"
             cache.slots[row][first : first + len(ids)] = ids
 
-    def _prefixes(
-        self, cache: ScriptedCache, row: int, slots: Iterable[int]
-    ) -> list[tuple[int, ...]]:
-        prefixes = [cache.slots[row][: cache.cursors[row] + slot + 1] for slot in slots]
-        assert all(token is not None for prefix in prefixes for token in prefix), "a hole"
-        return [tuple(prefix) for prefix in prefixes]  # type: ignore[arg-type]
 
-    def _tree(self, cache: ScriptedCache, row: int, branches: Branches) -> list[tuple[int, ...]]:
-        """What each token sees, which must be as long as its position implies."""
-        first, slots, actual = cache.cursors[row], cache.slots[row], []
+def seen(
+    slots: list[Any], first: int, fed: Sequence[int], branches: Branches | None, row: int
+) -> list[tuple[int, ...]]:
+    """What each token that is fed sees, which must be as long as its position implies."""
+    columns: Iterable[Any] = ((q, 0, 0) for q in range(len(fed)))
+    if branches is not None:
         numbers = (branches.positions, branches.roots, branches.starts)
         columns = zip(*(number[row].tolist() for number in numbers), strict=True)
-        for q, (position, root, start) in enumerate(columns):
-            assert root <= start <= q
-            seen = slots[: first + root] + slots[first + start : first + q + 1]
-            assert len(seen) == first + position + 1, "a token stands where it does not belong"
-            actual.append(tuple(seen))
-        assert all(token is not None for prefix in actual for token in prefix), "a hole"
-        return actual  # type: ignore[return-value]
+    prefixes = []
+    for q, (position, root, start) in enumerate(columns):
+        assert root <= start <= q
+        prefixes.append(tuple(slots[: first + root] + slots[first + start : first + q + 1]))
+        assert len(prefixes[-1]) == first + position + 1, "a token at a wrong position"
+    return prefixes
 
 
 def peaked(token: int, height: float = 6.0, vocab_size: int = 18) -> list[float]:
-    """Logits with one peak, all others a little different so that nothing ties."""
     logits = [0.01 * i for i in range(vocab_size)]
     logits[token] += height
     return logits
@@ -223,10 +207,8 @@ def counting(prefix: tuple[int, ...], wrong: int = 0) -> list[float]:
 
 
 def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None) -> Script:
-    """A language with a next token for every prefix, which masks predict with varying luck.
-
-    The real prefix decides the next token. After j masks the script guesses the token j positions
-    on, right two times in three, with a confidence that has little to do with it.
+    """A language whose next token the real prefix decides. After j masks the script guesses the
+    token j positions on, right two times in three, with a confidence that has little to do with it.
     """
     ids = ids or Ids()
 
@@ -253,13 +235,11 @@ def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None)
 
 
 def steps_of(events: Iterable[Event], row: int = 0) -> list[RowStep]:
-    """The steps of one row."""
     steps = (event for event in events if isinstance(event, Step))
     return [item for step in steps for item in step.rows if item.row == row]
 
 
 def tokens_of(events: Iterable[Event], num_rows: int = 1) -> list[list[int]]:
-    """What each row emitted."""
     rows: list[list[int]] = [[] for _ in range(num_rows)]
     for event in events:
         if isinstance(event, Step):
@@ -286,16 +266,10 @@ def qwen3_config(tokenizer: Tokenizer, **changes: Any) -> Any:
 
 def _shape(tokenizer: Tokenizer) -> dict[str, Any]:
     return {
-        "vocab_size": tokenizer.size + 7,
-        "hidden_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 96,
-        "max_position_embeddings": 512,
-        "tie_word_embeddings": True,
-        "initializer_range": 0.25,
-    }
+        "vocab_size": tokenizer.size + 7, "hidden_size": 48, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
+        "max_position_embeddings": 512, "tie_word_embeddings": True, "initializer_range": 0.25,
+    }  # fmt: skip
 
 
 def hf_model(config: Any, seed: int = 0) -> Any:
@@ -316,7 +290,6 @@ def hf_model(config: Any, seed: int = 0) -> Any:
 def write_checkpoint(
     folder: Path, seed: int = 0, make_config: Callable[..., Any] = hf_config, **changes: Any
 ) -> Path:
-    """A folder as transformers writes it: config.json, safetensors, tokenizer.json."""
     tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
     hf_model(make_config(tokenizer, **changes), seed).save_pretrained(folder)
     return folder

@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LONGEST = 2000  # characters of a piece of code or of a document
 NUM_PIECES = 200
-FIGURES = re.compile(r"^\|.*\d.*\n", re.M)
-"""Rows of tables with numbers, which a command printed."""
+MAX_CHARS = 2000  # of a piece
+FIGURES = re.compile(r"^\|.*\d.*\n", re.M)  # rows of tables, which a command printed
 
 
 def human_texts() -> list[tuple[str, str]]:
-    """(name, text): every song here, then pieces of documents and code, spread over all there
-    are."""
     pieces = list(_pieces())
     stride = len(pieces) / NUM_PIECES
     return [*SONGS.items(), *(pieces[int(stride * number)] for number in range(NUM_PIECES))]
@@ -28,8 +25,8 @@ def _pieces() -> Iterator[tuple[str, str]]:
         for path in sorted(ROOT.glob(pattern)):
             text = path.read_text("utf-8")
             text = FIGURES.sub("", text) if path.suffix == ".md" else text
-            for first in range(0, len(text), LONGEST):
-                yield f"{path.name} from {first}", text[first : first + LONGEST]
+            for first in range(0, len(text), MAX_CHARS):
+                yield f"{path.name} from {first}", text[first : first + MAX_CHARS]
 
 
 HOUSE = [
@@ -40,10 +37,6 @@ HOUSE = [
     "That tossed the dog",
     "That milked the cow with the crumpled horn",
 ]
-ROW = (
-    "Row, row, row your boat,\nGently down the stream,\n"
-    "Merrily, merrily, merrily, merrily,\nLife is but a dream."
-)
 SONGS = {
     "house": "\n\n".join(
         "\n".join(["This is the thing", *reversed(HOUSE[: count + 1])])
@@ -56,10 +49,5 @@ SONGS = {
         f"Here a {cry}, there a {cry}, everywhere a {cry}-{cry}.\n"
         "Old MacDonald had a farm, E-I-E-I-O."
         for animal, cry in (("cow", "moo"), ("pig", "oink"), ("duck", "quack"), ("sheep", "baa"))
-    ),
-    "boat, twice": f"{ROW}\n\n{ROW}",
-    "sailor": "Early in the morning.\n\n".join(
-        f"{line},\n" * 3
-        for line in ("What shall we do with the drunken sailor", "Way-hay, up she rises")
     ),
 }

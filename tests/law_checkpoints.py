@@ -20,7 +20,6 @@ from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
-from tests.methods import decode_as
 
 
 def _bundled(name: str, *marks: pytest.MarkDecorator) -> Any:
@@ -42,7 +41,6 @@ def load(name: str) -> Checkpoint:
 
 @cache
 def task_prompts(name: str, count: int) -> tuple[tuple[int, ...], ...]:
-    """Prompts of every family in turn, encoded for a checkpoint."""
     share = -(-count // len(tasks.FAMILIES))
     columns = [tasks.generate(family, "eval", 11, share) for family in tasks.FAMILIES]
     texts = [task.prompt for group in zip(*columns, strict=True) for task in group]
@@ -67,7 +65,6 @@ def draft_of(checkpoint: Checkpoint, block_size: int = MAX_BLOCK_SIZE) -> DraftM
 
 
 def models_of(draft: DraftModel, block_size: int = MAX_BLOCK_SIZE) -> DraftModels:
-    """Return this draft model under any name."""
     return DraftModels(lambda name: draft, block_size)
 
 
@@ -77,7 +74,6 @@ def run(
     settings: DecodeSettings,
     draft: Checkpoint | None = None,
 ) -> list[Event]:
-    """Return the events of a batch. draft: the checkpoint that drafts, or none."""
     models = None if draft is None else models_of(draft_of(draft))
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     return list(decode(model, tokenizer, prompts, lambda: settings, COSTS, draft_models=models))
@@ -89,9 +85,8 @@ def plain(
     """Return what AR writes; cached, because many methods are compared with it."""
     key = id(checkpoint), tuple(map(tuple, prompts)), limit, tuple(sorted(changes.items()))
     if key not in _written:
-        settings = DecodeSettings(max_new_tokens=limit, **changes)
-        tokenizer = checkpoint.tokenizer
-        events = decode_as("ar", checkpoint.model, tokenizer, prompts, lambda: settings)
+        settings = DecodeSettings("ar", max_new_tokens=limit, **changes)
+        events = decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: settings)
         _written[key] = checkpoint, tokens_of(events, len(prompts))
     return [list(tokens) for tokens in _written[key][1]]
 

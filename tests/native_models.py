@@ -1,6 +1,4 @@
-"""Small random models for the native forward, and the compiled library for each kind of processor
-that this machine can emulate.
-"""
+"""Small random models for the native forward, on each kind of processor that can be emulated."""
 
 from __future__ import annotations
 
@@ -22,18 +20,10 @@ from mars_runtime.system.machine import cache_folder
 
 MASK_ID = 4
 LLAMA = ModelConfig(
-    vocab_size=150,
-    hidden_size=96,
-    num_layers=2,
-    num_heads=6,
-    num_kv_heads=2,
-    head_dim=32,
-    intermediate_size=160,
-    rope_theta=10000.0,
-    tie_word_embeddings=True,
-    attention_bias=False,
+    vocab_size=150, hidden_size=96, num_layers=2, num_heads=6, num_kv_heads=2, head_dim=32,
+    intermediate_size=160, rope_theta=10000.0, tie_word_embeddings=True, attention_bias=False,
     model_type="llama",
-)
+)  # fmt: skip
 CONFIGS = {
     "llama": LLAMA,
     "qwen2": replace(LLAMA, attention_bias=True, model_type="qwen2"),
@@ -59,7 +49,7 @@ NEEDED = {"AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
 
 @cache
 def library_for(target: str) -> Any:
-    """The library compiled for a kind of processor; the test is skipped where that can't be."""
+    """The library compiled for a kind of processor; skip the test where that is impossible."""
     flags = TARGETS[target]
     needed = NEEDED.get(target)
     if needed and needed not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
@@ -113,18 +103,10 @@ def random_adapter(
 
 @cache
 def native_model(
-    name: str,
-    bits: int = 4,
-    *,
-    target: str = "this processor",
-    has_adapter: bool = False,
+    name: str, bits: int = 4, *, target: str = "this processor", has_adapter: bool = False,
     sampler_width: int = 0,
-) -> NativeModel:
+) -> NativeModel:  # fmt: skip
     config = LARGE if name == "large" else CONFIGS[name]
-    return NativeModel(
-        config,
-        random_weights(config, bits),
-        library_for(target),
-        adapter=random_adapter(config, sampler_width=sampler_width) if has_adapter else None,
-        mask_id=MASK_ID,
-    )
+    adapter = random_adapter(config, sampler_width=sampler_width) if has_adapter else None
+    weights, library = random_weights(config, bits), library_for(target)
+    return NativeModel(config, weights, library, adapter=adapter, mask_id=MASK_ID)

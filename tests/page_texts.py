@@ -13,7 +13,6 @@ SCRIPT = Path(__file__).resolve().parents[1] / "assets/web/core/texts.js"
 
 @cache
 def texts() -> dict[str, Any]:
-    """Return the exported constants by name."""
     code = f"import * as all from {json.dumps(SCRIPT.as_uri())}; console.log(JSON.stringify(all));"
     command = ["node", "--input-type=module", "-e", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,23 +1,19 @@
-"""A folder laid out as the authors' repositories on the Hub are, with random weights, for tests.
-
-It has the same files: config.json of type a2d-qwen2 that names remote code, the code itself,
-weights in bf16, tokenizer and template. Here the remote code ends any process that runs it.
-"""
+"""A folder laid out as the authors' repositories on the Hub are: random weights, and remote code
+that ends any process that runs it."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
-from mars_runtime.model.config import ModelConfig
+from tests.tiny_checkpoint import write_model
+from tests.tiny_templates import CHATML
 from tests.tiny_tokenizer import write_tokenizer
-from tools.measure_gpu import SHAPES, random_weights
+from tools.measure_gpu import SHAPES
 
 HUB = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -31,18 +27,12 @@ SMALL = {
     "num_key_value_heads": 1,
     "max_position_embeddings": 2048,
 }
-TEMPLATE = (
-    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
-    "'<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}"
-    "{{- '<|im_start|>assistant\\n' }}{%- endif %}"
-)
 
 
 def write_published(folder: Path) -> Path:
-    """Write such a folder, but tiny, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder)
-    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(CHATML, encoding="utf-8")
     (folder / "modeling_a2d_qwen2.py").write_text(CODE, encoding="utf-8")
     config: dict[str, Any] = {
         **SHAPES["qwen2.5-0.5b"],
@@ -57,14 +47,9 @@ def write_published(folder: Path) -> Path:
         "dtype": "bfloat16",
         "use_cache": False,
     }
-    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     (folder / "generation_config.json").write_text('{"do_sample": true}', encoding="utf-8")
-    shape = ModelConfig.from_dict(config)
-    drawn = random_weights(shape, torch.device("cpu"), torch.bfloat16)
-    # Far from saying the last token again, as a tied head does of small ones.
-    drawn = {name: item * 8 if item.dim() == 2 else item for name, item in drawn.items()}
-    save_file(drawn, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
+    # Such a spread is far from saying the last token again, as a tied head does of small weights.
+    return write_model(folder, config, 0.16, torch.bfloat16)
 
 
 def in_hub_cache(folder: Path, home: Path, hub: str = HUB) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from mars_runtime.runs.events import End, EndReason, Event, Prefill, Proposal, RowStep, Step, Stop
-from mars_runtime.runs.trace import Header, Trace, TraceWriter, read_trace
+from mars_runtime.runs.trace import Header, Trace
 from mars_runtime.settings import DecodeSettings
 
 EOS = "<|im_end|>"
@@ -49,16 +49,13 @@ class Vocabulary:
     ids: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of ``text``."""
         pieces = (piece.encode() for piece in PIECE.findall(text))
         return [self.id(token) for piece in pieces for token in _split(piece)]
 
     def id(self, token: bytes) -> int:
-        """The id of one token, new ones in order."""
         return self.ids.setdefault(token, len(self.ids))
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes of an id."""
         return list(self.ids)[token]
 
 
@@ -68,28 +65,20 @@ def _split(piece: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Script:
-    """What a hand-written run does.
-
-    moves: forward -> settings from then on; end: how it ends; change: (place, text) put in place of
-    the token there, so that two lanes differ; steps_shown: cut after so many forwards; num_given:
-    the first so many tokens are given.
-    """
+    """What a run does. moves: forward -> settings from then on; end: how it ends; change: (place,
+    text) put in place of the token there; steps_shown: cut after so many forwards; num_given: the
+    first so many tokens are given."""
 
     text: str
     settings: DecodeSettings = field(default_factory=DecodeSettings)
     moves: dict[int, DecodeSettings] = field(default_factory=dict)
     end: EndReason | None = "eos"
-    message: str = ""
     change: tuple[int, str] | None = None
-    seed: int = 1
-    prompt: str = "Write."
-    forward_seconds: float = 0.005
     steps_shown: int | None = None
     num_given: int = 0
 
 
 def run(script: Script) -> Trace:
-    """The trace of a script."""
     vocabulary = Vocabulary()
     ids = vocabulary.encode(script.text)
     if script.change:
@@ -103,10 +92,10 @@ def run(script: Script) -> Trace:
     if script.steps_shown is not None:
         events = events[: script.steps_shown + 1]
     if script.end is not None:
-        events.append(End(script.end, script.message))
+        events.append(End(script.end))
     header = Header(
         checkpoint="mars-tiny",
-        prompt=script.prompt,
+        prompt="Write.",
         prompt_ids=(*range(NUM_PROMPT), *given),
         settings=script.settings,
         hardware="2 cores of a test machine",
@@ -121,7 +110,7 @@ def run(script: Script) -> Trace:
 def _steps(
     script: Script, ids: Sequence[int], vocabulary: Vocabulary, num_prompt: int
 ) -> Iterator[Step]:
-    rng = random.Random(script.seed)
+    rng = random.Random(1)
     settings, start, index, count = script.settings, 0, 0, 1
     pending, drafts = 1, 0
     while start < len(ids):
@@ -130,11 +119,9 @@ def _steps(
         fed = pending + max(1, len(row.proposals) - drafts) - 1
         cursor = num_prompt + start - (pending - drafts)
         row = replace(row, cursor=cursor, num_pending=pending, num_fed=fed)
-        row = _checked(row, ids, count, vocabulary, random.Random(f"{script.seed} {start}"))
+        row = _checked(row, ids, count, vocabulary, random.Random(f"1 {start}"))
         count = len(row.accepted)
-        yield Step(
-            (row,), script.forward_seconds * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals))
-        )
+        yield Step((row,), 0.005 * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals)))
         start += len(row.accepted)
         agreed = min(drafts, len(row.accepted))
         pending, drafts = len(row.accepted) - agreed + row.num_drafted, row.num_drafted
@@ -192,21 +179,8 @@ def _proposal(
     return Proposal(token, p, tuple((other, (1 - p) / (2 + i)) for i, other in enumerate(others)))
 
 
-def lanes(script: Script, ar: bool = True) -> dict[str, list[str]]:
-    """Lane -> trace lines of a race on one script; plain AR writes one token per forward."""
-    both = {"mars": script}
-    if ar:
-        plain = replace(script.settings, method="ar")
-        both["ar"] = replace(script, settings=plain, moves={}, change=None, steps_shown=None)
-    return {name: trace_lines(run(item)) for name, item in both.items()}
-
-
-def trace_lines(trace: Trace) -> list[str]:
-    """A trace as its lines."""
-    writer = TraceWriter(trace.header, trace.vocabulary.__getitem__)
-    return [writer.header_line(), *map(writer.line, trace.events)]
-
-
-def read(lines: Sequence[str]) -> Trace:
-    """The trace of these lines."""
-    return read_trace(lines)
+def lanes(script: Script) -> dict[str, list[str]]:
+    plain = replace(script.settings, method="ar")
+    ar = replace(script, settings=plain, moves={}, change=None, steps_shown=None)
+    both = {"mars": script, "ar": ar}
+    return {name: list(run(item).lines()) for name, item in both.items()}

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
 from mars_runtime.engine.backend import Backend
 from mars_runtime.engine.request import Request
 from mars_runtime.runs.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer, byte_characters
-
-CONTROL = ["<|im_start|>", "<|im_end|>", "<|mask|>", "<|pad|>"]
+from tests.tiny_tokenizer import SPECIALS
 
 
 def write_tokenizer(folder: Path) -> Tokenizer:
     """A byte-level tokenizer without merges, so that a token is a byte."""
-    characters = byte_characters()
-    vocabulary = {characters[byte]: byte for byte in range(256)}
-    added = [
-        {"id": 256 + index, "content": name, "special": True, "single_word": False}
-        | {"lstrip": False, "rstrip": False, "normalized": False}
-        for index, name in enumerate(CONTROL)
-    ]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
-    spec = {
-        "version": "1.0",
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": {**byte_level, "trim_offsets": True},
-        "decoder": {**byte_level, "trim_offsets": True},
-        "post_processor": None,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
-    }
+    vocabulary = {character: byte for byte, character in byte_characters().items()}
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIALS))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.json").write_text(json.dumps(spec), encoding="utf-8")
+    tokenizer.save(str(folder / "tokenizer.json"))
     return Tokenizer.from_dir(folder)
 
 
@@ -55,28 +44,24 @@ class ScriptedBackend(Backend):
         self.num_forwards = 0
 
     def reserve(self, num_rows: int) -> int:
-        """Every row fits."""
         return num_rows
 
     def prepare(self) -> None:
-        """Nothing to warm up."""
+        pass
 
     def batch(self) -> ScriptedBatch:
-        """Rows that write side by side."""
         return ScriptedBatch(self)
 
     def check(self, request: Request) -> None:
-        """Everything fits."""
+        pass
 
     def synchronize(self) -> None:
-        """Nothing runs behind our back."""
+        pass
 
     def answer_to(self, prompt_ids: Sequence[int]) -> str:
-        """What is written."""
         return self.text
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        """The text as events, the last one with ``eos`` or ``limit``."""
         self.prompts.append(tuple(request.prompt_ids))
         yield Prefill(len(request.prompt_ids) - 1)
         ids = [*self.answer_to(request.prompt_ids).encode(), 257]
@@ -101,13 +86,10 @@ class ScriptedBackend(Backend):
 
 
 def num_proposals(settings: DecodeSettings) -> int:
-    """B; where it is left to be chosen, this backend chooses 4."""
     return 4 if settings.is_auto else settings.num_proposals
 
 
 class ScriptedBatch:
-    """Rows that share forwards: each the text of its own, a step of all at a time."""
-
     def __init__(self, backend: ScriptedBackend) -> None:
         self._backend = backend
         self._rows: dict[int, Iterator[Event]] = {}
@@ -118,14 +100,14 @@ class ScriptedBatch:
         self._rows[number] = self._backend.decode(Request(prompt, settings()), settings)
 
     def skip_prefix_cache(self, number: int) -> None:
-        """Nothing is kept here."""
+        pass
 
     def prefill(self, number: int, at_most: int) -> int:
         next(self._rows[number])
         return 0
 
     def gather(self, numbers: Sequence[int]) -> None:
-        """Any row may write."""
+        pass
 
     def step(self, numbers: Sequence[int]) -> Step:
         steps = {number: next(self._rows[number]) for number in numbers}
@@ -142,7 +124,7 @@ class ScriptedBatch:
         return 0
 
     def release_ended(self) -> None:
-        """Rows that end leave nothing."""
+        pass
 
     def drop(self, number: int) -> None:
         del self._rows[number]

@@ -44,6 +44,30 @@ class _Row:
     is_live: bool = True
 
 
+@dataclass
+class _Reader:
+    model: CausalModel
+    vocabulary: Vocabulary
+
+    def read(
+        self, text: list[int], num_masks: int, settings: DecodeSettings, num_prompt: int,
+        cache: Any = None,
+    ) -> list[Proposal]:  # fmt: skip
+        """What AR chooses behind the text and what masks behind it propose, by a forward of just
+        these tokens, or of those that ``cache`` lacks."""
+        cached = cache.cursors[0] if cache else 0
+        fed = text[cached:] + [self.vocabulary.mask_id or 0] * num_masks
+        cache = cache or self.model.new_cache(1, len(fed))
+        hidden = self.model.hidden(torch.tensor([fed], device=self.model.device), cache)
+        places = range(len(text), len(text) + num_masks + 1)
+        size, known = self.model.config.vocab_size, [len(text)] * (num_masks + 1)
+        ends = self.vocabulary.eos_ids
+        penalty = Penalty.of(settings, text, num_prompt, known, size, ends, places)
+        forbidden, draws = forbidden_ids(self.vocabulary, self.model), [Draw.of(settings, places)]
+        sampling = SamplingMetadata(forbidden, [settings.metric], draws, penalties=[penalty])
+        return self.model.predict(hidden, slice(len(text) - cached - 1, len(fed)), sampling)[0]
+
+
 def decode(
     model: CausalModel,
     vocabulary: Vocabulary,
@@ -56,56 +80,53 @@ def decode(
     A Prefill of no tokens comes first. ``draft``: the model that drafts where the method is
     speculative. Raises DecodeError.
     """
-    limit = settings().max_new_tokens
+    limit, target = settings().max_new_tokens, _Reader(model, vocabulary)
     for prompt in prompts:
         check_prompt(model, prompt, limit)
     rows = [_Row(i, list(prompt), len(prompt), limit) for i, prompt in enumerate(prompts)]
     yield Prefill(0)
     while any(row.is_live for row in rows):
-        live = [row for row in rows if row.is_live]
-        yield Step(tuple(_step(row, model, vocabulary, settings, draft) for row in live))
+        yield Step(tuple(_step(row, target, settings(), draft) for row in rows if row.is_live))
 
 
 @torch.inference_mode()
 def _step(
-    row: _Row,
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    source: SettingsSource,
-    draft: DraftModel | None,
+    row: _Row, target: _Reader, settings: DecodeSettings, draft: DraftModel | None
 ) -> RowStep:
-    settings, num_emitted = source(), len(row.prefix) - row.num_prompt
+    num_emitted, eos_ids = len(row.prefix) - row.num_prompt, target.vocabulary.eos_ids
     remaining = max(1, min(row.limit, settings.max_new_tokens) - num_emitted)
-    ends = eos_in_force(settings, vocabulary.eos_ids)
+    ends = eos_in_force(settings, eos_ids)
     feed = FeedLimits.of(settings)
     drafts = row.drafts[: min(feed.num_drafts, remaining - 1)]
     sizes = group_sizes(settings, feed, remaining, len(drafts))
-    if vocabulary.mask_id is None:
+    if target.vocabulary.mask_id is None:
         if any(sizes) and not (settings.lookup and settings.is_verified):
             raise NoMaskError
         sizes = (0,) * len(sizes)
     slots = [
-        _branch(row.prefix + drafts[:place], size, model, vocabulary, settings, row.num_prompt)
+        target.read(row.prefix + drafts[:place], size, settings, row.num_prompt)
         for place, size in enumerate(sizes)
     ]
-    threshold, checks = _threshold(row, slots[0][0], model, vocabulary, settings)
+    threshold, checks = _threshold(row, slots[0][0], target, settings)
     verdict = accept(
         [choice for choice, *_ in slots],
         [group for _, *group in slots],
         drafts,
         settings if threshold is None else replace(settings, tau=threshold),
         remaining,
-        vocabulary.eos_ids,
+        eos_ids,
         row.prefix[row.num_prompt :],
     )
+    num_pending = len(row.prefix) + len(drafts)
     row.prefix += verdict.emitted
     row.num_new = len(verdict.emitted)
     row.drafts = verdict.drafts
     row.is_live = verdict.stop not in FINAL
     collected: list[int] = []
     guessed: list[int] = []
+    left = remaining - len(verdict.emitted) - 1
     if settings.method == "jacobi" and row.is_live:
-        guessed = _guess(row, settings, remaining - len(verdict.emitted), ends)
+        guessed = _guess(row, min(settings.num_guesses, left), ends)
     elif settings.lookup and settings.is_verified and row.is_live:
         collected, num_matching = looked_up(row.prefix, MAX_DRAFTS)
         collected = up_to_end(collected, ends)[: REACH[num_matching - 1]]
@@ -114,18 +135,16 @@ def _step(
         row.drafts = collected
     waiting, num_forwards = row.drafts, 0
     if draft is not None and settings.method == "speculative" and row.is_live:
-        left = remaining - len(verdict.emitted) - 1
         more = min(settings.num_guesses, left) - len(waiting)
-        added, num_forwards = _drafted(
-            [*row.prefix, *waiting], more, vocabulary, settings, draft, row.num_prompt
-        )
+        text = [*row.prefix, *waiting]
+        added, num_forwards = _drafted(text, more, settings, draft, row.num_prompt, ends)
         row.drafts = [*waiting, *added]
     return RowStep(
         row=row.number,
         start=num_emitted,
         cursor=0,
-        num_pending=len(row.prefix) - len(verdict.emitted) + len(drafts),
-        num_fed=len(row.prefix) - len(verdict.emitted) + len(drafts) + sum(sizes),
+        num_pending=num_pending,
+        num_fed=num_pending + sum(sizes),
         proposals=verdict.proposals,
         accepted=tuple(verdict.emitted),
         num_drafted=0 if is_looked_up else len(waiting) - len(guessed),
@@ -141,37 +160,23 @@ def _step(
 
 
 def _drafted(
-    text: list[int],
-    at_most: int,
-    vocabulary: Vocabulary,
-    settings: DecodeSettings,
-    draft: DraftModel,
-    num_prompt: int,
-) -> tuple[list[int], int]:
-    """What a draft model puts behind a text, and by how many forwards."""
+    text: list[int], at_most: int, settings: DecodeSettings, draft: DraftModel, num_prompt: int,
+    ends: Collection[int],
+) -> tuple[list[int], int]:  # fmt: skip
     collected: list[int] = []
-    ends = eos_in_force(settings, vocabulary.eos_ids)
-    num_forwards = 0
+    num_forwards, reader = 0, _Reader(draft.model, draft.vocabulary)
     is_masked = settings.masked in ("both", "draft")
-    while len(collected) < at_most and text[-1] not in ends:
+    while len(collected) < at_most and [*text, *collected][-1] not in ends:
         size = min(at_most - len(collected), draft.block_size) if is_masked else 1
-        slots = _branch(
-            [*text, *collected], size - 1, draft.model, draft.vocabulary, settings, num_prompt
-        )
+        slots = reader.read([*text, *collected], size - 1, settings, num_prompt)
         taken = accept_prefix([slot.confidence for slot in slots], settings.tau)
         collected = up_to_end([*collected, *(slot.token for slot in slots[:taken])], ends)
         num_forwards += 1
-        if collected[-1] in ends:
-            break
     return collected, num_forwards
 
 
 def _threshold(
-    row: _Row,
-    proposal: Proposal,
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    settings: DecodeSettings,
+    row: _Row, proposal: Proposal, target: _Reader, settings: DecodeSettings
 ) -> tuple[float | None, list[Proposal]]:
     """τ of a forward where it adapts, and what AR would have chosen in the places of the latest
     tokens but the first of them, by a forward for each."""
@@ -179,29 +184,21 @@ def _threshold(
         return None, []
     if settings.tau_policy == "entropy":
         return threshold_for(settings, proposal, 0.0), []
-    places = range(len(row.prefix) - max(row.num_new - 1, 0), len(row.prefix))
-    checks = [
-        _branch(row.prefix[:at], 0, model, vocabulary, settings, row.num_prompt)[0] for at in places
-    ]
-    for at, check in zip(places, checks, strict=True):
-        is_same = check.token == row.prefix[at]
-        row.raised += (
-            -TAU_STEP * (1 - settings.agreement_target)
-            if is_same
-            else TAU_STEP * settings.agreement_target
-        )
+    checks = []
+    for at in range(len(row.prefix) - max(row.num_new - 1, 0), len(row.prefix)):
+        checks += target.read(row.prefix[:at], 0, settings, row.num_prompt)
+        is_same = checks[-1].token == row.prefix[at]
+        wanted = settings.agreement_target
+        row.raised += TAU_STEP * (wanted - 1 if is_same else wanted)
         row.raised = min(MAX_RAISED, max(0.0, row.raised))
     return settings.tau + (1 - settings.tau) * row.raised, checks
 
 
-def _guess(row: _Row, settings: DecodeSettings, remaining: int, ends: Collection[int]) -> list[int]:
-    """Make B - 1 drafts of the answers there are, by saying the last token again where there is
-    none, but no more than may leave before AR's own; returns what was said again."""
+def _guess(row: _Row, at_most: int, ends: Collection[int]) -> list[int]:
+    """Make as many drafts of the answers there are, by saying the last token again where there is
+    none; returns what was said again."""
     guessed: list[int] = []
-    while len(row.drafts) < min(settings.num_guesses, remaining - 1):
-        last = [*row.prefix, *row.drafts][-1]
-        if last in ends:
-            break
+    while len(row.drafts) < at_most and (last := [*row.prefix, *row.drafts][-1]) not in ends:
         row.drafts.append(last)
         guessed.append(last)
     return guessed
@@ -219,6 +216,7 @@ def decode_blocks(
     forward emits. A block of ``width`` tokens behind the prompt is filled, with masks up to its end
     at most; then its tokens are fed once more, which makes their keys and values final."""
     prefix, limit, filled = list(prompt), settings.max_new_tokens, 1
+    reader = _Reader(model, vocabulary)
     cache = model.new_cache(1, len(prompt) + limit)
     if prompt[:-1]:
         model.hidden(torch.tensor([prompt[:-1]], device=model.device), cache)
@@ -226,7 +224,7 @@ def decode_blocks(
     while stop not in FINAL:
         remaining, filled = limit - len(prefix) + len(prompt), len(prefix) - cache.cursors[0]
         num_masks = max(0, min(settings.num_proposals, remaining, size - filled) - 1)
-        choice, *group = _branch(prefix, num_masks, model, vocabulary, settings, len(prompt), cache)
+        choice, *group = reader.read(prefix, num_masks, settings, len(prompt), cache)
         given = settings, remaining, vocabulary.eos_ids, prefix[len(prompt) :]
         verdict = accept([choice], [group], [], *given)
         prefix += verdict.emitted
@@ -235,32 +233,6 @@ def decode_blocks(
             cache.cursors[0] += size
             size = min(width, remaining)
         yield verdict.proposals, verdict.emitted
-
-
-def _branch(
-    prefix: list[int],
-    num_masks: int,
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    settings: DecodeSettings,
-    num_prompt: int,
-    cache: Any = None,
-) -> list[Proposal]:
-    """What AR chooses behind the prefix and what masks behind it propose, by a forward of just
-    these tokens, or of those that ``cache`` lacks."""
-    cached = cache.cursors[0] if cache else 0
-    fed = prefix[cached:] + [vocabulary.mask_id or 0] * num_masks
-    head = slice(len(prefix) - cached - 1, len(fed))
-    cache = cache or model.new_cache(1, len(fed))
-    hidden = model.hidden(torch.tensor([fed], device=model.device), cache)
-    places = range(len(prefix), len(prefix) + num_masks + 1)
-    draw = Draw.of(settings, places)
-    forbidden = forbidden_ids(vocabulary, model)
-    size = model.config.vocab_size
-    known = [len(prefix)] * (num_masks + 1)
-    penalty = Penalty.of(settings, prefix, num_prompt, known, size, vocabulary.eos_ids, places)
-    sampling = SamplingMetadata(forbidden, [settings.metric], [draw], penalties=[penalty])
-    return model.predict(hidden, head, sampling)[0]
 
 
 def looked_up(text: Sequence[int], at_most: int) -> tuple[list[int], int]:

@@ -9,12 +9,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mars_runtime.acceptance import accept_prefix, common_prefix_length
+from mars_runtime.acceptance import accept_prefix
 from mars_runtime.decoders.decision import accept, num_proposals
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.predictions import Draw, best_of, gumbel, proposals_from_logits
 from mars_runtime.runs.events import Proposal
-from mars_runtime.settings import METRICS, DecodeSettings
+from mars_runtime.settings import DecodeSettings
 
 NONE = torch.empty(0, dtype=torch.long)
 EOS = frozenset({2})
@@ -36,28 +36,6 @@ def test_the_first_is_always_accepted_and_others_up_to_the_first_below_tau(
     confidences: list[float], tau: float, count: int
 ) -> None:
     assert accept_prefix(confidences, tau) == count
-
-
-@pytest.mark.parametrize(
-    ("drafts", "choices", "count"),
-    [([], [5], 0), ([5, 6], [5, 6, 7], 2), ([5, 6], [5, 9, 6], 1), ([5, 6], [6, 6], 0)],
-)
-def test_verify_counts_the_agreeing_prefix(
-    drafts: list[int], choices: list[int], count: int
-) -> None:
-    assert common_prefix_length(drafts, choices) == count
-
-
-# Reading logits.
-
-
-@pytest.mark.parametrize("metric", METRICS)
-def test_every_metric_runs_from_0_to_1(metric: str) -> None:
-    sure, unsure = torch.zeros(1, 50), torch.zeros(1, 50)
-    sure[0, 7] = 200.0
-    (slots,) = proposals_from_logits(torch.stack([sure, unsure], 1), NONE, [metric])
-    low = 0.02 if metric == "probability" else 0.0
-    assert [slot.confidence for slot in slots] == pytest.approx([1.0, low])
 
 
 def test_reading_agrees_with_the_plain_definitions_and_leaves_the_logits() -> None:
@@ -114,20 +92,8 @@ def test_noise_depends_only_on_seed_and_position() -> None:
     assert noise.var().item() == pytest.approx(math.pi**2 / 6, abs=0.15)
 
 
-def test_drawn_tokens_follow_the_tempered_distribution() -> None:
-    logits = torch.log(torch.tensor([0.5, 0.3, 0.2]))
-    num_draws, temperature = 4000, 0.7
-    table, draw = logits.expand(1, num_draws, 3), Draw(temperature, seed=5, positions=range(4000))
-    slots = proposals_from_logits(table, NONE, ["margin"], [draw])[0]
-    share = [sum(slot.token == token for slot in slots) / num_draws for token in range(3)]
-    assert share == pytest.approx((logits / temperature).softmax(-1).tolist(), abs=0.03)
-    assert all(slot.confidence == pytest.approx(0.2 if slot.token == 0 else 0.0) for slot in slots)
-    assert all(slot.token not in dict(slot.runners_up) for slot in slots)
-
-
-@pytest.mark.parametrize("size", [8192, 152064])
-def test_the_best_of_many_are_those_of_topk(size: int) -> None:
-    table = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
+def test_the_best_of_many_are_those_of_topk() -> None:
+    table = torch.randn(2, 3, 8192, generator=torch.Generator().manual_seed(1))
     best, ids = best_of(table, 4)
     expected = table.topk(4)
     assert torch.equal(best, expected.values)
@@ -198,7 +164,6 @@ def test_accept_lossless_emits_verified_tokens_and_drafts_the_rest(
 def test_accept_continues_with_the_group_of_the_last_good_draft(
     drafts: list[int], remaining: int, emitted: list[int], drafted: list[int], stop: str
 ) -> None:
-    """AR predicts 5 6 7: the group after the last confirmed draft supplies the next drafts."""
     choices = proposals([(5, 0.1), (6, 0.1), (7, 0.9)])
     groups = [[(10, 0.9)], [(11, 0.9), (12, 0.6), (13, 0.4)], [(14, 0.9)]]
     actual = accept(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)

@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui.recordings import load
+from mars_runtime.runs import folds
 from mars_runtime.runs.annotations import LETTERS, NUM_PARTS, STUDENT_T, Annotations, spread
 from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import DecodeSettings
-from tests.event_strategies import HEADERS, runs
+from tests.trace_folds import passes_saved
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))
 SETTINGS = DecodeSettings()
 HEADER = Header("c", "p", (1,), SETTINGS)
 
 
-def rows_of(events: list[Event], header: Header = HEADER) -> list[dict[str, Any]]:
-    """Return the rows of all steps as they are written."""
-    lines = [json.loads(line) for line in Trace.of(header, events, lambda _: b"a").lines()]
+def rows_of(events: list[Event]) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in Trace.of(HEADER, events, lambda _: b"a").lines()]
     return [row for line in lines if line["type"] == "step" for row in line["rows"]]
 
 
@@ -45,6 +45,10 @@ def test_a_row_has_a_letter_for_each_token_unless_all_are_ars_own(case: dict[str
     letters = ["".join(map(LETTERS.__getitem__, sources)) for sources in case["sources"]]
     assert [row.get("sources", "a" * len(row["accepted"])) for row in rows_of(events)] == letters
     assert all(row.get("sources") != "a" * len(row["accepted"]) for row in rows_of(events))
+    assert [list(source) for source in folds.sources(events)] == case["sources"]
+    saved = passes_saved(events)
+    assert dict(saved) == case["saved"]
+    assert sum(saved.values()) == folds.num_tokens(events) - folds.num_forwards(events)
 
 
 def test_the_line_that_completes_the_evidence_has_the_loop() -> None:
@@ -74,15 +78,6 @@ def test_there_is_no_spread_before_the_second_pass_or_without_time() -> None:
     assert "spread" not in first
     assert [row["spread"] for row in rest] == [0, 0]
     assert not any("spread" in row for row in rows_of(steps_of([[1], [2]], seconds=0)))
-
-
-@given(header=HEADERS, events=runs(), num=st.integers(0, 20))
-def test_a_line_does_not_depend_on_later_ones(
-    header: Header, events: list[Event], num: int
-) -> None:
-    whole = rows_of(events, header)
-    part = rows_of(events[:num], header)
-    assert part == whole[: len(part)]
 
 
 def test_committed_recordings_have_the_fields_of_this_fold() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -128,13 +128,13 @@ def test_plain_ar_in_a_comparison_has_no_settings_of_drafts(model: Model) -> Non
 def test_a_long_list_is_answered_in_order(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mars_runtime.api.MAX_AT_ONCE", 3)
     prompts = [f"Once {number}" for number in range(8)]
-    texts = [item.text for item in model.generate(prompts, max_new_tokens=6)]
-    assert texts == [model.generate(prompt, max_new_tokens=6).text for prompt in prompts]
+    wanted = [model.generate(prompt, max_new_tokens=6).text for prompt in prompts]
+    for given in (prompts, iter(prompts), np.array(prompts)):
+        assert [item.text for item in model.generate(given, max_new_tokens=6)] == wanted
     assert model.generate([]) == []
 
 
 def test_an_interrupt_ends_the_runs(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Ctrl-C does while a result is waited for."""
     runs: list[Run] = []
     begin = Run.__init__
 
@@ -155,22 +155,8 @@ def test_an_interrupt_ends_the_runs(model: Model, monkeypatch: pytest.MonkeyPatc
     assert all(run.wait(60) and run.is_cancelled for run in runs)
 
 
-@pytest.mark.parametrize(
-    "prompts",
-    [("Once", "Two"), (text for text in ["Once", "Two"]), np.array(["Once", "Two"])],
-    ids=["tuple", "generator", "array"],
-)
-def test_several_prompts_are_any_iterable(prompts: Iterable[str], model: Model) -> None:
-    texts = [item.text for item in model.generate(prompts, max_new_tokens=4)]
-    assert texts == [model.generate(prompt, max_new_tokens=4).text for prompt in ["Once", "Two"]]
-
-
 def test_a_conversation_is_answered_as_a_whole(model: Model) -> None:
-    said: Prompt = [
-        {"role": "user", "content": "Once"},
-        {"role": "assistant", "content": "upon"},
-        {"role": "user", "content": "a time"},
-    ]
+    turns = zip(("user", "assistant", "user"), ("Once", "upon", "a time"), strict=True)
+    said: Prompt = [{"role": role, "content": text} for role, text in turns]
     whole, last = (model.generate(prompt, max_new_tokens=8) for prompt in (said, "a time"))
-    lengths = [len(item.trace.header.prompt_ids) for item in (whole, last)]
-    assert lengths[0] > lengths[1]
+    assert len(whole.trace.header.prompt_ids) > len(last.trace.header.prompt_ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,21 +13,6 @@ from mars_runtime.decoders.prefix_cache import BlockPrefixCache, PrefixHit, gran
 from mars_runtime.settings import MAX_FED
 
 SHAPE = (2, 3, 8, 2, 4)
-
-
-def test_memory_is_known_before_it_is_allocated() -> None:
-    dtype = torch.bfloat16
-    assert BlockKVCache.bytes_needed(SHAPE, dtype) == BlockKVCache(SHAPE, dtype=dtype).num_bytes
-
-
-def test_the_cache_of_one_row_shares_the_memory() -> None:
-    cache = BlockKVCache(SHAPE)
-    cache.cursors = [1, 2, 3]
-    alone = cache.row(1)
-    assert alone.cursors == [2]
-    alone.store[:, 0, 4] = 5.0
-    assert (cache.store[:, 1, 4] == 5.0).all()
-    assert not cache.store[:, [0, 2]].any()
 
 
 def test_rows_are_cleared_moved_and_swapped_with_all_that_they_wrote() -> None:
@@ -67,7 +51,6 @@ def store_of(num_blocks: int = 100) -> BlockPrefixCache:
 
 
 def words(ids: Sequence[int]) -> Callable[[int], object]:
-    """Return copies of a text's blocks: all tokens up to the end of each, which identify it."""
     return lambda index: tuple(ids[: LENGTH * (index + 1)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,17 @@ def pair_of(folder: Path) -> Pair:
     return Tokenizer.from_dir(folder), AutoTokenizer.from_pretrained(folder)
 
 
-def said(messages: Messages) -> list[tuple[str, str]]:
-    return [(message["role"], message["content"]) for message in messages]
-
-
 def check(ours: Tokenizer, theirs: Any, messages: Messages, **options: Any) -> None:
     """Compare the ids of a conversation, or that the template rejects it."""
     defaults = {"add_generation_prompt": not options.get("continue_final_message")}
+    turns = [(message["role"], message["content"]) for message in messages]
     try:
         expected = theirs.apply_chat_template(messages, **defaults | options)["input_ids"]
     except Exception as error:
         with pytest.raises(TextError, match=str(error).rstrip(".")):
-            ours.encode_chat(said(messages), **options)
+            ours.encode_chat(turns, **options)
     else:
-        actual = ours.encode_chat(said(messages), **options)
-        assert actual == expected, theirs.decode(expected)
+        assert ours.encode_chat(turns, **options) == expected, theirs.decode(expected)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -89,19 +86,12 @@ def test_typed_text_never_becomes_a_control_token(
     ours, theirs = pairs[name]
     control = set(theirs.added_tokens_decoder)
 
-    def controls_in(first: str, answer: str, last: str) -> list[int]:
-        turns = [("user", first), ("assistant", answer), ("user", last)]
-        return [token for token in ours.encode_chat(turns) if token in control]
+    def controls_in(*said: str) -> list[int]:
+        turns = zip(("user", "assistant", "user"), said, strict=True)
+        return [token for token in ours.encode_chat([*turns]) if token in control]
 
     assert controls_in(*texts) == controls_in("a", "b", "c")
     assert not control.intersection(ours.encode("".join(texts)))
-
-
-def test_contents_that_meet_never_make_a_control_token(pairs: dict[str, Pair]) -> None:
-    ours, _ = pairs["mistral"]
-    turns = [("system", "a</"), ("user", "s></"), ("assistant", "s>"), ("user", "[INS")]
-    ends = [token for token in ours.encode_chat(turns) if token in ours.eos_ids]
-    assert len(ends) == 1
 
 
 def test_template_variables_reach_the_template_as_text(tmp_path: Path) -> None:
@@ -131,7 +121,7 @@ def test_templates_have_what_transformers_offers() -> None:
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        ("{{ raise_exception('No\n  way.') }}", "rejects the prompt: No way."),
+        ("{{ raise_exception('No\n  way.') }}", "rejects the prompt: No way"),
         ("{% if %}", "rejects the prompt: Expected an expression"),
         ("{{ messages[0].nothing.at_all }}", "has no attribute 'nothing'"),
         ("{{ ''.__class__.__mro__ }}", "is unsafe"),
@@ -144,11 +134,8 @@ def test_a_template_that_cannot_be_used_gets_a_sentence(
     tmp_path: Path, template: Any, reason: str
 ) -> None:
     folder = write_family(tmp_path, "named", chat_template=template)
-    with pytest.raises(TextError) as caught:
+    with pytest.raises(TextError, match=rf"{re.escape(reason)}[^\n]*\.$"):
         Tokenizer.from_dir(folder).encode_prompt("Hi")
-    assert reason in str(caught.value)
-    assert str(caught.value).endswith(".")
-    assert "\n" not in str(caught.value)
 
 
 def test_what_a_template_does_not_print_cannot_be_continued(tmp_path: Path) -> None:
@@ -173,15 +160,11 @@ def test_a_text_begins_with_bos_once_as_in_transformers(
     bos = next(token["id"] for token in spec["added_tokens"] if token["content"] == begin)
     single = [{"SpecialToken": {"id": begin, "type_id": 0}}] if is_begun else []
     single += [{"Sequence": {"id": "A", "type_id": 0}}]
-    special = {begin: {"id": begin, "ids": [bos], "tokens": [begin]}}
+    special = {begin: {"id": begin, "ids": [bos], "tokens": [begin]}} if is_begun else {}
     last = {"type": "TemplateProcessing", "single": single, "pair": single}
-    level = {
-        "type": "ByteLevel",
-        "add_prefix_space": True,
-        "trim_offsets": False,
-        "use_regex": True,
-    }
-    processors = [level, {**last, "special_tokens": special if is_begun else {}}]
+    last["special_tokens"] = special
+    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}
+    processors = [{**level, "use_regex": True}, last]
     spec["post_processor"] = {"type": "Sequence", "processors": processors}
     path.write_text(json.dumps(spec), encoding="utf-8")
     ours, theirs = pair_of(folder)
@@ -227,7 +210,6 @@ def test_eos_is_what_any_file_names(
 
 
 def gguf(**values: Any) -> dict[str, Any]:
-    """Return the metadata of a GGUF file with bytes, ChatML and two more tokens."""
     tokens = [*byte_characters().values(), *SPECIALS, "<s>", "<|eot_id|>", "<think>"]
     types = [*[1] * 256, *[3] * 6, 4]
     given = {"model": "gpt2", "pre": "qwen2", "tokens": tokens, "merges": [], "bos_token_id": 260}
@@ -257,7 +239,6 @@ def test_a_gguf_file_says_whether_texts_and_chats_begin_with_bos(
 
 
 def test_eos_of_a_gguf_file(tmp_path: Path) -> None:
-    """Those that its keys name, and those whose names llama.cpp knows."""
     for values, wanted in (
         ({}, {257, 261}),
         ({"eos_token_id": 65, "eot_token_id": 260}, {65, 257, 260, 261}),
@@ -287,8 +268,7 @@ def test_given_answers_stay_unless_the_template_changes_them(
             elif name == "mistral":
                 start = [*start, *ours.encode(" ")]
             assert actual[: len(start) + len(spelled)] == [*start, *spelled]
-        else:
-            assert actual == ours.encode_chat(turns)
+        assert is_copied or actual == ours.encode_chat(turns)
         assert ours.decode(actual) == ours.decode(ours.encode_chat(turns))
     if name == "qwen3":
         thought = ours.encode_text("<think>\nHm.\n</think>\n\nYes", parse_special=True)

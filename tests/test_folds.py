@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mars_runtime.display.terminal import figures
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step, Stop
-from mars_runtime.runs.trace import Header, Trace, read_trace
+from mars_runtime.runs.trace import Header, Trace
 from mars_runtime.settings import DecodeSettings
 from tests import trace_folds
 
@@ -48,7 +45,6 @@ def test_counts_and_rates_by_row() -> None:
     assert (folds.num_tokens(EVENTS), folds.num_forwards(EVENTS)) == (6, 3)
     assert (folds.num_tokens(EVENTS, 1), folds.num_forwards(EVENTS, 1)) == (1, 1)
     assert folds.tpf(EVENTS) == 2
-    assert trace_folds.forwards_saved(EVENTS) == 3
     assert folds.decode_seconds(EVENTS) == pytest.approx(0.4)
     assert folds.decode_seconds(EVENTS, 1) == pytest.approx(0.1)
     assert folds.tokens_per_second(EVENTS) == pytest.approx(15)
@@ -57,7 +53,7 @@ def test_counts_and_rates_by_row() -> None:
 
 
 def looping_run(row: int = 0, seconds: float = 0.5) -> list[Step]:
-    """Five tokens by three forwards, then 4 5 again and again, eight by each of eight forwards."""
+    """Five tokens by three forwards, then 4 5 again and again, eight by each forward."""
     starts = [(0, (1, 2)), (2, (3,)), (3, (4, 5, 4, 5, 4, 5, 4, 5))]
     starts += [(start, (4, 5) * 4) for start in range(11, 75, 8)]
     return [Step((step_of(start, tokens, width=8, row=row),), seconds) for start, tokens in starts]
@@ -98,14 +94,12 @@ def test_only_the_row_that_repeats_itself_is_cut_in_a_batch() -> None:
     assert actual.seconds - actual.loop_seconds == pytest.approx(3 * 0.5 + 2 * 0.25)
     assert actual.tokens_per_second == pytest.approx(10 / 2.0)
     assert actual.effective_tpf == 10 / 8
-    alone = folds.totals([*looping_run(), End("limit")])
-    assert alone.tokens_per_second == pytest.approx(folds.tokens_per_second(looping_run()))
 
 
 def test_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
         assert folds.tpf(events) == folds.tokens_per_second(events) == 0
-        assert folds.ms_per_forward(events) == trace_folds.forwards_saved(events) == 0
+        assert folds.ms_per_forward(events) == 0
         assert folds.ttft(events) is None
         assert folds.end(events) is None
         assert folds.totals(events).tokens_per_second == folds.totals(events).effective_tpf == 0
@@ -140,15 +134,3 @@ def test_given_text_comes_before_the_first_piece() -> None:
     assert folds.given_text(trace) == "so "
     assert folds.text_pieces(trace) == ["☺bc", "d", ""]
     assert folds.text(trace) == "so ☺bcd"
-
-
-REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))
-
-
-@pytest.mark.parametrize("case", REFERENCE, ids=lambda case: case["name"])
-def test_who_proposed_each_token(case: dict[str, Any]) -> None:
-    events = read_trace([json.dumps(line) for line in case["lines"]]).events
-    assert [list(source) for source in folds.sources(events)] == case["sources"]
-    saved = trace_folds.passes_saved(events)
-    assert dict(saved) == case["saved"]
-    assert sum(saved.values()) == trace_folds.forwards_saved(events)

@@ -11,79 +11,40 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RUNTIME = ROOT / "mars_runtime"
 
-# A module may import modules of its own rank and below.
-RANKS = {
-    "errors": 0,
-    "files": 0,
-    "system": 0,
-    "runs": 1,
-    "display": 6,
-    "commands": 7,
-    "chat_template": 0,
-    "decoders.methods": 0,
-    "settings": 0,
-    "text": 1,
-    "tasks": 1,
-    "acceptance": 0,
-    "cache": 2,
-    "model": 3,
-    "decoders": 4,
-    "engine": 5,
-    "serving": 6,
-    "review": 6,
-    "lab.tables": 6,
-    "lab.commands": 6,
-    "lab.training": 6,
-    "lab.evaluation": 6,
-    "lab.benchmark": 6,
-    "lab.verification": 6,
-    "cli": 7,
-    "api": 7,
-    "__main__": 7,
-}
-APP_RANKS = {
-    "gradio_compat": 0,
-    "settings": 0,
-    "engines": 1,
-    "ui": 2,
-    "serving": 3,
-    "live": 3,
-    "tradeoff": 3,
-    "throughput": 3,
-    "review": 3,
-    "api": 4,
-    "handlers": 5,
-    "page": 6,
-    "server": 7,
-    "deploy": 7,
-}
-"""A part of the page imports only parts of a lower rank, so tabs do not import each other."""
-TORCHLESS = (
-    "files",
-    "runs",
-    "display",
-    "errors",
-    "decoders.methods",
-    "acceptance",
-    "settings",
-    "text",
-    "tasks",
+
+def ranks(*levels: str) -> dict[str, int]:
+    return {part: rank for rank, parts in enumerate(levels) for part in parts.split()}
+
+
+RANKS = ranks(
+    "errors files system chat_template decoders.methods settings acceptance",
+    "runs text tasks",
+    "cache",
+    "model",
+    "decoders",
+    "engine",
+    "display serving review lab.tables lab.commands lab.training lab.evaluation lab.benchmark"
+    " lab.verification",
+    "commands cli api __main__",
 )
-GRADIO_FILES = {
-    "app/api/endpoints.py",
-    "app/engines/zerogpu.py",
-    "app/gradio_compat.py",
-    "app/live/tab.py",
-    "app/page.py",
-    "app/server.py",
-    "app/throughput/tab.py",
-    "app/tradeoff/grid_tab.py",
-    "app/ui/fields.py",
-    "app/ui/stream.py",
-    "app/ui/theme.py",
-    "app/ui/views.py",
-    "app/ui/wiring.py",
-}
+"""A module may import modules of its own rank and below."""
+APP_RANKS = ranks(
+    "gradio_compat settings",
+    "engines",
+    "ui",
+    "serving live tradeoff throughput review",
+    *("api", "handlers", "page", "server deploy"),
+)
+"""A part of the page imports only parts of a lower rank, so tabs do not import each other."""
+TORCHLESS = [
+    *("files", "runs", "display", "errors", "decoders.methods", "acceptance", "settings", "text"),
+    "tasks",
+]
+GRADIO_FILES = [
+    *("api/endpoints", "engines/zerogpu", "gradio_compat", "live/tab", "page", "server"),
+    *("throughput/tab", "tradeoff/grid_tab"),
+    *("ui/fields", "ui/stream", "ui/theme", "ui/views", "ui/wiring"),
+]
 
 
 def _modules(folder: Path) -> list[Path]:
@@ -106,7 +67,6 @@ def _imports(path: Path) -> set[str]:
 
 
 def _roots(path: Path) -> set[str]:
-    """The first parts of those names: ``torch``, ``app``."""
     return {name.partition(".")[0] for name in _imports(path)}
 
 
@@ -125,33 +85,33 @@ def _part(name: str, folder: str = "mars_runtime") -> str | None:
     return two if parts[0] == "lab" or two == "decoders.methods" else parts[0]
 
 
+def parts_of(path: Path, folder: str, order: dict[str, int]) -> tuple[str | None, dict[str, str]]:
+    module = _part(_name(path), folder)
+    parts = {name: part for name in _imports(path) if (part := _part(name, folder))}
+    unranked = {*filter(None, [module]), *parts.values()} - order.keys()
+    assert not unranked, f"give {sorted(unranked)} a rank above"
+    return module, parts
+
+
 def test_the_runtime_imports_only_downwards() -> None:
     wrong = []
     for path in _modules(RUNTIME):
-        module = _part(_name(path))
-        parts = {name: part for name in _imports(path) if (part := _part(name))}
-        unranked = {*filter(None, [module]), *parts.values()} - RANKS.keys()
-        assert not unranked, f"give {sorted(unranked)} a rank above"
+        module, parts = parts_of(path, "mars_runtime", RANKS)
         most = RANKS[module] if module else RANKS["api"]  # the first file offers the API, on demand
         wrong += [f"{_name(path)}: {name}" for name, part in parts.items() if RANKS[part] > most]
     assert not wrong, f"these must not import what stands above them: {wrong}"
 
 
 def test_the_page_imports_only_downwards() -> None:
-    """So no two of its packages import each other."""
     wrong = []
     for path in _modules(ROOT / "app"):
-        module = _part(_name(path), "app")
-        parts = {name: part for name in _imports(path) if (part := _part(name, "app"))}
-        unranked = {*filter(None, [module]), *parts.values()} - APP_RANKS.keys()
-        assert not unranked, f"give {sorted(unranked)} a rank above"
-        if module:
-            others = {name: part for name, part in parts.items() if part != module}
-            wrong += [
-                f"{_name(path)}: {name}"
-                for name, part in others.items()
-                if APP_RANKS[part] >= APP_RANKS[module]
-            ]
+        module, parts = parts_of(path, "app", APP_RANKS)
+        most = APP_RANKS[module] if module else 99
+        wrong += [
+            f"{_name(path)}: {name}"
+            for name, part in parts.items()
+            if part != module and APP_RANKS[part] >= most
+        ]
     assert not wrong, f"these may only import parts of a lower rank: {wrong}"
 
 
@@ -168,43 +128,29 @@ def test_the_runtime_knows_neither_page_nor_app() -> None:
 
 
 def test_nothing_that_a_server_runs_imports_the_lab() -> None:
-    """Page, endpoint and everything that they import; a command's module, found by its
-    name, may.
-    """
+    """A command's module, found by its name, may."""
     paths = [ROOT / "app.py", *_modules(ROOT / "app")]
     paths += [path for path in _modules(RUNTIME) if not path.is_relative_to(RUNTIME / "lab")]
-    wrong = [
-        f"{_name(path)}: {name}"
-        for path in paths
-        for name in _imports(path)
-        if f"{name}.".startswith("mars_runtime.lab.")
-    ]
+    lab = "mars_runtime.lab."
+    wrong = [(_name(p), name) for p in paths for name in _imports(p) if f"{name}.".startswith(lab)]
     assert not wrong, f"these must not import the lab: {wrong}"
 
 
-def test_only_these_files_know_gradio() -> None:
+def test_gradio_is_used_in_few_files_and_by_its_public_names() -> None:
+    """Its modules, and the queue of a page, are its own; ``gradio_compat`` uses them."""
     wrong = []
     for path in _modules(ROOT / "app"):
-        place, banned = path.relative_to(ROOT).as_posix(), set()
-        if place not in GRADIO_FILES:
-            banned |= {"gradio"}
-        if place == "app/throughput/run.py":
-            banned |= {"torch"}
+        place = path.relative_to(ROOT / "app").with_suffix("").as_posix()
+        banned = {"torch"} if place == "throughput/run" else set()
+        banned |= set() if place in GRADIO_FILES else {"gradio"}
         wrong += [f"{place}: {root}" for root in _roots(path) & banned]
-    assert not wrong, f"these must not import that: {wrong}"
-
-
-def test_gradio_is_used_by_its_public_names_outside_gradio_compat() -> None:
-    """``import gradio`` only: its modules, and the queue of a page, are its own."""
-    wrong = []
-    for path in _modules(ROOT / "app"):
-        if path == ROOT / "app" / "gradio_compat.py":
+        if place == "gradio_compat":
             continue
-        wrong += [f"{_name(path)}: {name}" for name in _imports(path) if name.startswith("gradio.")]
+        wrong += [f"{place}: {name}" for name in _imports(path) if name.startswith("gradio.")]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and node.attr in ("_queue", "mcp_server_obj"):
-                wrong.append(f"{_name(path)}:{node.lineno}: {ast.unparse(node)}")
-    assert not wrong, f"these depend on Gradio's internals: {wrong}"
+                wrong.append(f"{place}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong, f"these must not import or use that: {wrong}"
 
 
 @pytest.mark.parametrize("folder", ["app", "mars_runtime"])
@@ -224,16 +170,3 @@ def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
     assert not left, f"among these there is a circle: {', '.join(sorted(left))}"
-
-
-def test_every_class_has_a_name_of_its_own() -> None:
-    """Product code defines each class name once, so that a name means one thing."""
-    places: dict[str, list[str]] = {}
-    for folder in ("app", "mars_runtime", "tools", "integrations"):
-        for path in _modules(ROOT / folder):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
-                    places.setdefault(node.name, []).append(place)
-    repeated = {name: lines for name, lines in places.items() if len(lines) > 1}
-    assert not repeated, f"rename all but one of each: {repeated}"

@@ -37,19 +37,12 @@ def tracked() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the tracked files only, as a clone has them."""
-    folder = tmp_path_factory.mktemp("clone")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the tracked files, built in an environment that pip makes for it."""
+    clone, folder = map(tmp_path_factory.mktemp, ("clone", "wheel"))
     for name in tracked():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, folder / name)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built in an environment that pip makes for it."""
-    folder = tmp_path_factory.mktemp("wheel")
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, clone / name)
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(clone)]
     done = subprocess.run(build, capture_output=True, text=True)
     if done.returncode and re.search(r"No matching distribution.*hatchling", done.stderr):
@@ -61,8 +54,7 @@ def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ``bin`` of an environment with the wheel in a read-only folder and the packages that this
-    process has."""
+    """The ``bin`` of an environment with a read-only wheel and the packages of this process."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     binaries = folder / "bin"
@@ -77,7 +69,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_a_user() -> list[str]:
-    """Return the beginning of a command for which read-only folders are read-only."""
     if os.geteuid():
         return []
     if shutil.which("setpriv") is None:
@@ -106,16 +97,15 @@ def test_the_wheel_holds_what_the_packages_read(wheel: Path) -> None:
 def test_the_page_is_served_from_a_read_only_folder(installed: Path, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     command = [*as_a_user(), str(installed / "mars"), "page", "--port", str(port)]
+    command += ["--checkpoint", "mars-tiny"]
     variables = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     variables |= {"MARS_CACHE": str(tmp_path / "cache"), "MARS_OFFLINE": "1"}
+    variables["TMPDIR"] = str(tmp_path)
     with (
         log.open("wb") as out,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client,
-        subprocess.Popen(
-            [*command, "--checkpoint", "mars-tiny"],
-            cwd=tmp_path, env={**variables, "TMPDIR": str(tmp_path)}, stdout=out, stderr=out,
-        ) as process,
-    ):  # fmt: skip
+        subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=out, stderr=out) as process,
+    ):
         try:
             wait_until_it_serves(client, process, log)
             assert "gradio_config" in client.get("/").text
@@ -137,7 +127,6 @@ def project() -> dict[str, Any]:
 
 
 def declared(*extras: str) -> set[str]:
-    """The requirements of the core and these extras, without references to other extras."""
     groups = project()["optional-dependencies"]
     listed = [*project()["dependencies"], *(group for extra in extras for group in groups[extra])]
     return {item for item in listed if not item.startswith("mars-live[")}

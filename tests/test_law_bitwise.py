@@ -39,14 +39,10 @@ def ids_of(length: int, seed: int) -> Tensor:
 @contextmanager
 def on_threads(model: NativeModel, *numbers: int) -> Iterator[None]:
     """Give each part of a forward the next of these numbers of threads, in a cycle."""
-    before, turn = model.threads, cycle(numbers)
-    model.threads = SimpleNamespace(  # type: ignore[assignment]
-        count=lambda most: next(turn)
-    )
-    try:
+    turn = cycle(numbers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "threads", SimpleNamespace(count=lambda most: next(turn)))
         yield
-    finally:
-        model.threads = before
 
 
 def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
@@ -60,9 +56,7 @@ def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
 
 
 def masks_alone(model: NativeModel, ids: Tensor, length: int, count: int) -> Tensor:
-    """Return the hidden states of ``count`` masks after the first ``length`` tokens, computed on
-    their own.
-    """
+    """Hidden states of ``count`` masks after the first ``length`` tokens, on their own."""
     cache = model.new_cache(1, CAPACITY)
     model.hidden(ids[:, :length], cache)
     cache.cursors[0] = length
@@ -86,8 +80,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(draw(st.integers(0, 3)), draw(st.integers(0, 100)), Layout(num_pending, groups))
 
 
-def feed(model: NativeModel, rows: list[Case]) -> tuple[Tensor, Tensor]:
-    """The forward of these rows together, [R, Q, hidden], and what was fed, [R, Q]."""
+def feed(model: NativeModel, rows: list[Case]) -> Tensor:
     width = max(case.layout.num_fed for case in rows)
     cache = model.new_cache(len(rows), CAPACITY)
     fed = torch.full((len(rows), width), MASK_ID)
@@ -101,11 +94,10 @@ def feed(model: NativeModel, rows: list[Case]) -> tuple[Tensor, Tensor]:
     layouts = [case.layout for case in rows]
     is_causal = not any(any(layout.groups[:-1]) for layout in layouts)
     branches = None if is_causal else Branches.of(layouts, width)
-    return model.hidden(fed, cache, branches), fed
+    return model.hidden(fed, cache, branches)
 
 
 def check_row(model: NativeModel, case: Case, actual: Tensor) -> None:
-    """Compare every token of a row with the same token computed on its own."""
     text, pending = ids_of(110, case.seed), case.layout.num_pending
     real = read_alone(model, text[:, : case.cursor + pending])[case.cursor :]
     assert torch.equal(actual[:pending], real)
@@ -128,7 +120,7 @@ def test_a_position_does_not_depend_on_its_company(
 ) -> None:
     model = native_model(name, bits, has_adapter=True)
     with on_threads(model, threads):
-        actual, _ = feed(model, rows)
+        actual = feed(model, rows)
     for row, case in enumerate(rows):
         check_row(model, case, actual[row])
 
@@ -137,12 +129,9 @@ def test_a_position_does_not_depend_on_its_company(
 @pytest.mark.parametrize("bits", [4, 8])
 def test_the_law_holds_on_every_kind_of_processor(target: str, bits: int) -> None:
     model = native_model("wide heads", bits, target=target, has_adapter=True)
-    rows = [
-        Case(0, 61, Layout(4, (3, 0, 2, 4))),
-        Case(1, 0, Layout(1, ())),
-        Case(2, 95, Layout(6, (4,))),
-    ]
-    actual, _ = feed(model, rows)
+    layouts = Layout(4, (3, 0, 2, 4)), Layout(1, ()), Layout(6, (4,))
+    rows = [Case(0, 61, layouts[0]), Case(1, 0, layouts[1]), Case(2, 95, layouts[2])]
+    actual = feed(model, rows)
     for row, case in enumerate(rows):
         check_row(model, case, actual[row])
 
@@ -191,7 +180,6 @@ def test_threads_may_change_from_forward_to_forward(
 def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
     name: str, count: int, metric: str, threads: int, draw: Draw | None
 ) -> None:
-    """Nor on another row that draws."""
     model = native_model(name)
     hidden = model.hidden(ids_of(2 * count, 6).view(2, count), model.new_cache(2, CAPACITY))
     sampling = SamplingMetadata(FORBIDDEN, [metric, metric])

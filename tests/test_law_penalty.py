@@ -128,12 +128,10 @@ def test_masks_propose_eos_only_behind_the_minimum(foreseeing: Checkpoint, lossl
     """Each slot goes by the position that it predicts, so a mask may propose EOS behind it."""
     prompts = word_prompts(foreseeing, 12, seed=6)
     places: list[int] = []
+    usual = DecodeSettings(tau=0.0, block_size=6, max_new_tokens=24, logit_bias=EARLY_END)
     for number in range(4, 10):
-        run_settings = DecodeSettings(
-            tau=0.0, block_size=6, lossless=lossless, max_new_tokens=24, min_tokens=number,
-            logit_bias=EARLY_END,
-        )  # fmt: skip
-        events = run(foreseeing, prompts, run_settings)
+        settings = replace(usual, lossless=lossless, min_tokens=number)
+        events = run(foreseeing, prompts, settings)
         for step in (step for row in range(len(prompts)) for step in steps_of(events, row)):
             tokens = [slot.token for slot in step.proposals]
             at = [i for i, t in enumerate(tokens) if t in foreseeing.tokenizer.eos_ids]
@@ -147,11 +145,9 @@ def test_masks_propose_eos_only_behind_the_minimum(foreseeing: Checkpoint, lossl
 def test_a_draft_model_counts_the_same_tokens(foreseeing: Checkpoint, changes: str) -> None:
     """The target as its own draft model agrees with itself only if both count the same tokens."""
     common = {"block_size": 4, "tau": 0.0, "masked": "none", "max_new_tokens": 32}
-    run_settings = DecodeSettings("speculative", **common, **CHANGES[changes])
-    prompt = word_prompts(foreseeing, 1, seed=2)
-    assert all(
-        s.stop != "mismatch" for s in steps_of(run(foreseeing, prompt, run_settings, foreseeing))
-    )
+    settings = DecodeSettings("speculative", **common, **CHANGES[changes])
+    steps = steps_of(run(foreseeing, word_prompts(foreseeing, 1, seed=2), settings, foreseeing))
+    assert all(step.stop != "mismatch" for step in steps)
 
 
 # The native reader.
@@ -179,9 +175,7 @@ def test_native_readings_are_those_of_the_changed_logits(
     )
     biased = DecodeSettings(logit_bias=((31, 9.0), (140, 8.0)), min_tokens=3)
     held = [
-        Penalty.of(
-            run_settings, best, 4, [0, 1, 4, 6, 9, 20, 24], size
-        ),  # the last slot is ignored
+        Penalty.of(run_settings, best, 4, [0, 1, 4, 6, 9, 20, 24], size),  # all slots but the last
         None,
         Penalty.of(biased, best, 4, range(8), size, frozenset({31, best[16]})),
     ]
@@ -226,15 +220,11 @@ def test_native_exact_output_is_that_of_ar_to_the_bit(way: str, changes: str) ->
     ids = Ids(size=150, mask_id=MASK_ID, forbidden_ids=frozenset({0, 1, MASK_ID}))
     plainly = DecodeSettings("ar", max_new_tokens=24, tau=0.0, block_size=4, **CHANGES[changes])
     for seed, mask_layout in enumerate((*MASK_LAYOUTS, "every")):
-        speculative = replace(plainly, **{"method": "mars", **EXACT[way]})
-        speculative = (
-            replace(speculative, mask_layout=mask_layout) if way != "jacobi" else speculative
-        )
+        layout = {} if way == "jacobi" else {"mask_layout": mask_layout}
+        speculative = replace(plainly, **{"method": "mars", **EXACT[way], **layout})
         prompt = ids_of(9 + seed)[0].tolist()
-        actual, wanted = (
-            steps_of(decode(model, ids, [prompt], lambda item=item: item))
-            for item in (speculative, plainly)
-        )
+        both = (speculative, plainly)
+        actual, wanted = (steps_of(decode(model, ids, [prompt], lambda i=i: i)) for i in both)
         slots = [slot for step in actual for slot in step.proposals[: len(step.accepted)]]
         assert slots == [step.proposals[0] for step in wanted]
 

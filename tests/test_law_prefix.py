@@ -40,13 +40,9 @@ def ids_of(length: int, seed: int) -> list[int]:
 
 
 def answer(
-    model: NativeModel,
-    prompt: Sequence[int],
-    way: DecodeSettings,
-    store: BlockPrefixCache | None,
-    vocabulary: Any = IDS,
-    capacity: int = 400,
-) -> tuple[list[RowStep], int]:
+    model: NativeModel, prompt: Sequence[int], way: DecodeSettings, store: BlockPrefixCache | None,
+    vocabulary: Any = IDS, capacity: int = 400,
+) -> tuple[list[RowStep], int]:  # fmt: skip
     """Return the steps, and how many tokens of the prompt were reused."""
     batch = CursorBatch(model, vocabulary, 1, capacity, prefix_cache=store)
     batch.add(0, prompt, lambda: way)
@@ -69,9 +65,8 @@ def answer(
 def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
     name: str, bits: int, way: str, length: int, more: int
 ) -> None:
-    """Keys and values left by an answer, of one token per forward or several, with masks and trees,
-    are those of the same text prefilled as a prompt; so are the logits after them.
-    """
+    """Keys and values left by an answer, and the logits after them, are those of the same text
+    prefilled as a prompt."""
     model = native_model(name, bits, has_adapter=True)
     store = new_prefix_cache(model, 2**24)
     prompt = ids_of(length, length)

@@ -50,8 +50,6 @@ def logits_after(prefix: tuple[int, ...]) -> list[float]:
 
 
 class Draws(NamedTuple):
-    """Settings of a draw."""
-
     temperature: float
     top_p: float = 1.0
     top_k: int = 0
@@ -65,18 +63,12 @@ def probabilities(prefix: tuple[int, ...], draws: Draws) -> dict[int, float]:
     ranked = sorted(weights.items(), key=lambda pair: -pair[1])
     ranked = ranked[: draws.top_k] if draws.top_k > 0 else ranked
     total = sum(weight for _, weight in ranked)
-    kept_chances, reached = {}, 0.0
+    kept, reached = dict[int, float](), 0.0
     for token, weight in ranked:
-        if kept_chances and reached >= draws.top_p:
-            break
-        kept_chances[token] = weight
+        if reached < draws.top_p and weight >= draws.min_p * ranked[0][1]:
+            kept[token] = weight
         reached += weight / total
-    kept_chances = {
-        token: chance
-        for token, chance in kept_chances.items()
-        if chance >= draws.min_p * ranked[0][1]
-    }
-    return {token: weight / sum(kept_chances.values()) for token, weight in kept_chances.items()}
+    return {token: weight / sum(kept.values()) for token, weight in kept.items()}
 
 
 @cache
@@ -99,7 +91,6 @@ def expected(draws: Draws) -> dict[tuple[int, ...], float]:
 
 @cache
 def drawn(way: str, draws: Draws) -> list[tuple[int, ...]]:
-    """Outputs for NUM_SEEDS seeds, all of them rows of one batch."""
     settings = replace(WAYS[way], **draws._asdict())
     batch = CursorBatch(ScriptedModel(logits_after), IDS, NUM_SEEDS, 1 + LENGTH)
     for seed in range(NUM_SEEDS):
@@ -155,7 +146,6 @@ FILTERS = st.tuples(
 def test_the_filters_are_those_of_transformers(
     seed: int, rows: list[tuple[int, float, float]]
 ) -> None:
-    """In one batch, each row with filters of its own."""
     from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     generator = torch.Generator().manual_seed(seed)
@@ -165,12 +155,9 @@ def test_the_filters_are_those_of_transformers(
     actual = filtered(table, torch.tensor(top_ps), top_ks, torch.tensor(min_ps))
     for row, (top_k, top_p, min_p) in enumerate(rows):
         wanted, none = table[row], torch.empty(3, 0, dtype=torch.long)
-        for warper in (
-            *([TopKLogitsWarper(top_k)] if top_k > 0 else []),
-            TopPLogitsWarper(top_p),
-            MinPLogitsWarper(min_p),
-        ):
-            wanted = warper(none, wanted)
+        if top_k > 0:
+            wanted = TopKLogitsWarper(top_k)(none, wanted)
+        wanted = MinPLogitsWarper(min_p)(none, TopPLogitsWarper(top_p)(none, wanted))
         assert torch.equal(actual[row], wanted)
 
 

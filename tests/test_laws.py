@@ -137,9 +137,7 @@ def check_law_3(
     draft: Checkpoint | None = None,
     **changes: Any,
 ) -> float:
-    """Decode each prompt with another cell of tau x B and another metric; return tokens per
-    forward.
-    """
+    """Decode each prompt with another tau, B and metric; return the tokens per forward."""
     num_tokens = num_forwards = 0
     for index, prompt in enumerate(prompts):
         tau, block_size = GRID[index % len(GRID)]
@@ -185,8 +183,7 @@ def test_what_drafts_more_takes_fewer_forwards(foreseeing: Checkpoint) -> None:
     prompts = word_prompts(foreseeing, 12, seed=12)
     common = DecodeSettings(tau=0.0, block_size=4, max_new_tokens=60)
 
-    def count(**way: Any) -> tuple[int, int]:
-        """Return the forwards of the target and of the draft model."""
+    def count(**way: Any) -> tuple[int, int]:  # forwards of the target, and of the draft model
         runs = [run(foreseeing, [prompt], replace(common, **way), foreseeing) for prompt in prompts]
         steps = [step for events in runs for step in steps_of(events)]
         return len(steps), sum(step.num_draft_forwards for step in steps)
@@ -194,10 +191,8 @@ def test_what_drafts_more_takes_fewer_forwards(foreseeing: Checkpoint) -> None:
     last, every, both = (count(**EXACT[way])[0] for way in list(EXACT)[:4] if way != "lookup")
     assert both < every < last
     num_tokens = sum(map(len, plain(foreseeing, prompts, 60)))
-    drafted = {
-        masked: count(method="speculative", masked=masked, block_size=8, tau=0.5)
-        for masked in MASKED
-    }
+    settings = {"method": "speculative", "block_size": 8, "tau": 0.5}
+    drafted = {masked: count(masked=masked, **settings) for masked in MASKED}
     assert drafted["none"][0] < num_tokens / 3  # a draft like the target is nearly always right
     assert max(drafted["draft"][1], drafted["target"][1]) < drafted["none"][1]
 
@@ -206,7 +201,6 @@ def test_what_drafts_more_takes_fewer_forwards(foreseeing: Checkpoint) -> None:
 
 
 def outline(step: RowStep) -> tuple[Any, ...]:
-    """Return what a step decided, without how it was fed."""
     tokens = tuple(slot.token for slot in step.proposals)
     checks = tuple(token for token, _ in step.checks)
     rest = step.groups, step.stop, step.num_draft_forwards, checks
@@ -219,6 +213,16 @@ def check_same(ours: Sequence[RowStep], theirs: Sequence[RowStep]) -> None:
     assert numbers[0] == pytest.approx(numbers[1], abs=1e-4)
 
 
+def check_law_2(
+    checkpoint: Checkpoint, prompts: Any, settings: DecodeSettings, draft: Checkpoint
+) -> None:
+    cached = run(checkpoint, prompts, settings, draft)
+    model, tokenizer, source = checkpoint.model, checkpoint.tokenizer, partial(replace, settings)
+    slow = list(slow_twin.decode(model, tokenizer, prompts, source, draft_of(draft)))
+    for row in range(len(prompts)):
+        check_same(steps_of(cached, row), steps_of(slow, row))
+
+
 @by_forward(
     [way for way in (*FREE, *EXACT) if way != "auto"],
     ["greedy", "repetition", "late end", "endless"],
@@ -228,22 +232,10 @@ def test_law_2_cached_equals_full_recomputation(
     small: Checkpoint, foreseeing: Checkpoint, way: str, changes: str
 ) -> None:
     for block_size in (1, 3, 8, 16) if changes == "greedy" else (5,):
+        usual = DecodeSettings(tau=0.4, block_size=block_size, max_new_tokens=20)
+        changed = {"masked": MASKED[block_size % 4], **(FREE | EXACT)[way], **CHANGES[changes]}
         prompts = word_prompts(foreseeing, 3, seed=block_size)
-        run_settings = DecodeSettings(
-            tau=0.4, block_size=block_size, max_new_tokens=20, masked="both"
-        )
-        run_settings = replace(
-            run_settings, masked=MASKED[block_size % 4], **(FREE | EXACT)[way], **CHANGES[changes]
-        )
-        cached = run(foreseeing, prompts, run_settings, small)
-        model, tokenizer = foreseeing.model, foreseeing.tokenizer
-        slow = list(
-            slow_twin.decode(
-                model, tokenizer, prompts, partial(replace, run_settings), draft_of(small)
-            )
-        )
-        for row in range(len(prompts)):
-            check_same(steps_of(cached, row), steps_of(slow, row))
+        check_law_2(foreseeing, prompts, replace(usual, **changed), small)
 
 
 @EACH_FORWARD
@@ -263,9 +255,8 @@ def test_law_2_a_row_equals_the_row_alone_in_any_company(
     ]
     prompts, cancelled = word_prompts(foreseeing, len(kinds), seed=3), 6
     chosen = [replace(base, **kind) for kind in kinds]
-    models = DraftModels(
-        {"": draft_of(small), "other": draft_of(foreseeing)}.__getitem__, MAX_BLOCK_SIZE
-    )
+    drafts = {"": draft_of(small), "other": draft_of(foreseeing)}
+    models = DraftModels(drafts.__getitem__, MAX_BLOCK_SIZE)
     shared = foreseeing.model, foreseeing.tokenizer
     alone = [
         steps_of(decode(*shared, [prompt], lambda settings=settings: settings, draft_models=models))
@@ -346,15 +337,9 @@ def test_law_4_every_step(small: Checkpoint, block_size: int, temperature: float
 
 
 def test_a_target_without_masks_is_fed_none(foreseeing: Checkpoint) -> None:
-    prompt, run_settings = (
-        word_prompts(foreseeing, 1, seed=26),
-        DecodeSettings("speculative", block_size=4),
-    )
-    models = models_of(draft_of(foreseeing, 1), 1)
-    events = decode(
-        foreseeing.model, foreseeing.tokenizer, prompt, lambda: run_settings, draft_models=models
-    )
-    for step in steps_of(events):
+    prompt, models = word_prompts(foreseeing, 1, seed=26), models_of(draft_of(foreseeing, 1), 1)
+    usual, shared = DecodeSettings("speculative"), (foreseeing.model, foreseeing.tokenizer)
+    for step in steps_of(decode(*shared, prompt, lambda: usual, draft_models=models)):
         assert step.num_fed == step.num_pending
         assert step.num_draft_forwards == len(step.guessed)  # and the draft neither
 
@@ -369,10 +354,8 @@ def test_law_5_a_change_touches_only_later_steps(foreseeing: Checkpoint, change_
     then = DecodeSettings(tau=0.0, block_size=8, max_new_tokens=30)
     prompt = word_prompts(foreseeing, 1, seed=9)
     whole = steps_of(run(foreseeing, prompt, first))
-    current = SimpleNamespace(settings=first)
-    steps: list[RowStep] = []
-    model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    for event in decode(model, tokenizer, prompt, lambda: current.settings):
+    current, steps = SimpleNamespace(settings=first), list[RowStep]()
+    for event in decode(foreseeing.model, foreseeing.tokenizer, prompt, lambda: current.settings):
         steps += event.rows if isinstance(event, Step) else ()
         if len(steps) == change_at:
             current.settings = then
@@ -415,7 +398,6 @@ ADAPTIVE = {
 
 
 def fed(steps: Iterable[RowStep]) -> list[tuple[object, ...]]:
-    """Return what each forward fed and accepted."""
     return [(step.num_pending, step.num_fed, step.groups, step.accepted) for step in steps]
 
 

@@ -40,7 +40,7 @@ def slowly(
     """
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     never = torch.tensor(
-        sorted({*tokenizer.forbidden_ids, *range(tokenizer.size, model.config.vocab_size)})
+        [*tokenizer.forbidden_ids, *range(tokenizer.size, model.config.vocab_size)]
     )
     clean: list[int] = []
     while True:
@@ -50,13 +50,8 @@ def slowly(
         while len(block) < end:
             text = [*prompt, *clean]
             fed = text + [block.get(place, tokenizer.mask_id) for place in range(end)]
-            actual = model.forward(
-                torch.tensor([fed]),
-                model.new_cache(1, len(fed)),
-                slice(len(text), len(fed)),
-                Branches.of_block(len(text), end),
-            )
-            assert actual is not None
+            tree, head = Branches.of_block(len(text), end), slice(len(text), len(fed))
+            actual = model.forward(torch.tensor([fed]), model.new_cache(1, len(fed)), head, tree)
             odds = actual[0].float().index_fill(-1, never, -torch.inf).softmax(-1)
             best, ids = odds.max(-1)
             left = {place: best[place].item() for place in range(end) if place not in block}
@@ -71,17 +66,14 @@ def slowly(
             end = min([end, *(place + 1 for place in ends)])
             block = {place: token for place, token in block.items() if place < end}
             gone = next((place for place in range(end) if place not in block), end)
-            yield (
-                {len(clean) + p: t for p, t in taken.items() if p < end},
-                [*clean, *(block[place] for place in range(gone))],
-            )
+            newly_taken = {len(clean) + p: t for p, t in taken.items() if p < end}
+            yield newly_taken, [*clean, *(block[place] for place in range(gone))]
         clean += [block[place] for place in range(end)]
         if clean[-1] in eos_ids or len(clean) >= settings.max_new_tokens:
             return
 
 
 def filled(steps: Sequence[RowStep]) -> list[dict[int, int]]:
-    """The tokens that each forward took, by place in the whole output."""
     return [{step.start + at: step.proposals[at].token for at in step.taken} for step in steps]
 
 
@@ -142,10 +134,9 @@ def test_what_a_forward_takes_at_the_ends_of_the_settings(small: Checkpoint) -> 
 
 def test_a_lowered_limit_ends_the_text_there(small: Checkpoint) -> None:
     prompt = word_prompts(small, 1, seed=5)[0]
-    current = SimpleNamespace(settings=replace(USUAL, tau=1.0, metric="margin"))
-    model, tokenizer = small.model, small.tokenizer
-    events: list[Event] = []
-    for event in diffusion.decode(model, tokenizer, prompt, lambda: current.settings, TRAINED):
+    current, events = SimpleNamespace(settings=replace(USUAL, tau=1.0, metric="margin")), []
+    shared = small.model, small.tokenizer
+    for event in diffusion.decode(*shared, prompt, lambda: current.settings, TRAINED):
         events.append(event)
         if len(events) == 3:
             current.settings = replace(current.settings, max_new_tokens=4)

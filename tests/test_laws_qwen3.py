@@ -5,18 +5,16 @@ are trained for seconds, and computed in fp32 and in 8 and 4 bits by the native 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers import qwen3_config, steps_of, train_foreseeing, write_checkpoint
-from law_checkpoints import draft_of, load, plain, run, word_prompts
-from test_laws import CHANGES, EXACT, check_law_1, check_law_3, check_same
+from helpers import qwen3_config, train_foreseeing, write_checkpoint
+from law_checkpoints import load, plain, word_prompts
+from test_laws import CHANGES, EXACT, check_law_1, check_law_2, check_law_3
 
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.settings import DecodeSettings
-from tests import slow_twin
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +52,9 @@ def test_law_3_exact_methods_write_what_ar_writes(
 
 
 def test_law_2_cached_equals_full_recomputation(exact: Checkpoint) -> None:
-    prompts = word_prompts(exact, 3, seed=5)
     settings = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=20)
     settings = replace(settings, **EXACT["mask groups and lookup"])
-    cached = run(exact, prompts, settings)
-    model, tokenizer, draft = exact.model, exact.tokenizer, draft_of(exact)
-    slow = list(slow_twin.decode(model, tokenizer, prompts, partial(replace, settings), draft))
-    for row in range(len(prompts)):
-        check_same(steps_of(cached, row), steps_of(slow, row))
+    check_law_2(exact, word_prompts(exact, 3, seed=5), settings, exact)
 
 
 def test_few_bits_are_computed_by_the_native_forward(folder: Path, exact: Checkpoint) -> None:

@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.runs.loops import (
-    CHECK_TOKENS,
-    MAX_PERIOD,
-    MIN_REPEATED,
-    NEARLY,
-    PHRASES,
-    REACH,
-    Loop,
-    find_loop,
-    num_repeated,
-    up_to_loop,
-)
+from mars_runtime.runs import loops
+from mars_runtime.runs.loops import MAX_PERIOD, MIN_REPEATED, REACH, Loop, find_loop, up_to_loop
 
 SHORT = st.lists(st.integers(0, 2), max_size=12)
 FEW = st.builds(
@@ -38,10 +28,7 @@ def test_a_loop_needs_enough_repeated_tokens() -> None:
     assert find_loop(list(range(MAX_PERIOD)) * 3) == Loop(64, 64 + 96)
     assert find_loop(list(range(MAX_PERIOD + 1)) * 3) == Loop(192 - 112, 192)
     assert find_loop(list(range(161)) * 9) is None
-
-
-def test_a_long_sentence_must_come_twice_and_half_again() -> None:
-    sentence = list(range(40))
+    sentence = list(range(40))  # must come twice and half again
     assert find_loop(sentence * 2 + sentence[:19]) is None
     assert find_loop(sentence * 2 + sentence[:20]) == Loop(40, 100)
 
@@ -71,7 +58,6 @@ def test_lines_that_differ_in_their_number_alone_are_a_loop() -> None:
 
 
 def sentences(order: str) -> list[int]:
-    """Twelve tokens for each letter."""
     return [token for letter in order for token in range(20 * ord(letter), 20 * ord(letter) + 12)]
 
 
@@ -86,15 +72,6 @@ def test_a_few_sentences_in_ever_another_order_are_a_loop() -> None:
     assert find_loop(with_new) is None
 
 
-@given(FEW)
-def test_what_is_kept_has_no_loop_itself(ids: list[int]) -> None:
-    actual = find_loop(ids)
-    if actual is not None:
-        assert 0 < actual.kept < actual.end <= len(ids)
-        assert find_loop(ids[: actual.end - 1]) is None
-        assert find_loop(ids[: actual.end]) == actual
-
-
 def loop_by_definition(ids: Sequence[int]) -> Loop | None:
     """By how long each period holds, one token after the other; and, now and then, by where each
     phrase stood first."""
@@ -103,17 +80,18 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
         for period in range(1, min(MAX_PERIOD, at) + 1):
             held[period] = held[period] + 1 if token == ids[at - period] else 0
         for period in range(1, MAX_PERIOD + 1):
-            if held[period] >= num_repeated(period):
-                return Loop(at + 1 - num_repeated(period), at + 1)
-        for definition in (nearly_by_definition, phrases_by_definition):
-            if (at + 1) % CHECK_TOKENS == 0 and (num_kept := definition(ids, at + 1)) is not None:
-                return Loop(num_kept, at + 1)
+            if held[period] >= loops.num_repeated(period):
+                return Loop(at + 1 - loops.num_repeated(period), at + 1)
+        if (at + 1) % loops.CHECK_TOKENS == 0:
+            for definition in (nearly_by_definition, phrases_by_definition):
+                if (num_kept := definition(ids, at + 1)) is not None:
+                    return Loop(num_kept, at + 1)
     return None
 
 
 def nearly_by_definition(ids: Sequence[int], end: int) -> int | None:
     """The first of the last tokens that repeats, under the first rule and period that hold."""
-    for rule in NEARLY:
+    for rule in loops.NEARLY:
         for period in range(1, rule.longest + 1):
             num = max(rule.at_least, period * rule.halves // 2)
             if end >= num + period:
@@ -125,15 +103,16 @@ def nearly_by_definition(ids: Sequence[int], end: int) -> int | None:
 
 def phrases_by_definition(ids: Sequence[int], end: int) -> int | None:
     """The first of the last phrases that stood somewhere before."""
-    phrases = {first: list(ids[first : first + PHRASES.length]) for first in range(end)}
+    rule, reached = loops.PHRASES, range(max(0, end - REACH), end)
+    phrases = {first: list(ids[first : first + rule.length]) for first in range(end)}
     old = [
         first
-        for first in range(max(0, end - REACH), end - PHRASES.length + 1)
-        if first + PHRASES.length > end - PHRASES.among
-        and phrases[first] in [phrases[i] for i in range(max(0, end - REACH), first)]
+        for first in reached[: 1 - rule.length]
+        if first + rule.length > end - rule.among
+        and phrases[first] in [phrases[i] for i in reached if i < first]
     ]
-    few = len(set(ids[max(0, end - PHRASES.among) : end])) <= PHRASES.kinds
-    return old[0] if end >= PHRASES.among and few and len(old) >= PHRASES.at_least else None
+    few = len(set(ids[max(0, end - rule.among) : end])) <= rule.kinds
+    return old[0] if end >= rule.among and few and len(old) >= rule.at_least else None
 
 
 @given(FEW)
@@ -143,7 +122,6 @@ def test_a_loop_is_what_the_definition_says(ids: list[int]) -> None:
 
 @given(FEW, st.lists(st.integers(1, 9), min_size=1, max_size=20))
 def test_it_does_not_matter_how_many_tokens_come_at_once(ids: list[int], counts: list[int]) -> None:
-    """A forward of several tokens ends the text where forwards of one token do."""
     whole, at = find_loop(ids), 0
     for count in counts * len(ids):
         new = ids[at : at + count]
@@ -168,7 +146,6 @@ def test_text_long_before_a_loop_changes_nothing() -> None:
 def test_at_most_one_of_two_hundred_texts_by_people_is_stopped() -> None:
     encode = load_checkpoint("mars-tiny", device="cpu", dtype="fp32").tokenizer.encode
     texts = human_texts()
-    assert len(texts) >= 200
     stopped = [name for name, text in texts if find_loop(encode(text)) is not None]
     assert len(stopped) <= len(texts) / 200, stopped
 
@@ -181,7 +158,6 @@ def test_a_passage_is_found_again_as_far_back_as_the_rules_reach() -> None:
 
 
 def passage_again(kinds: int, gap: int) -> list[int]:
-    """Return the same 96 tokens before and after ``gap`` tokens that occur once."""
     rng = random.Random(kinds)
     passage = [*range(kinds), *(rng.randrange(kinds) for _ in range(96 - kinds))]
     return [*passage, *range(100, 100 + gap), *passage]

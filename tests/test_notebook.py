@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from browser import needs_browser, playwright, shared
@@ -18,20 +19,19 @@ from mars_runtime import show
 from mars_runtime.api import Comparison, Result
 from mars_runtime.display import notebook
 from mars_runtime.runs.speedup import run_speedup
-from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
 
 AROUND = "<!doctype html><html><body style='color: #111'><div>{}</div></body></html>"
 DONE = ".mars-race[data-state=finished]"
 
 
-def trace_of_text(text: str, method: str = "mars") -> Trace:
-    return run(Script(text, DecodeSettings(method=method)))
+def result_of(text: str, method: str = "mars") -> Result:
+    return Result(run(Script(text, DecodeSettings(method=method))))
 
 
 @pytest.fixture(scope="module")
 def race() -> Comparison:
-    mars, ar = (Result(trace_of_text(PROSE, method)) for method in ("mars", "ar"))
+    mars, ar = (result_of(PROSE, method) for method in ("mars", "ar"))
     return Comparison(mars, ar, run_speedup(mars.trace.events, ar.trace.events))
 
 
@@ -46,16 +46,15 @@ def output(made: str) -> Iterator[tuple[playwright.Page, playwright.Frame]]:
     page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
     page.on("request", lambda request: troubles.append(request.url))
     page.set_content(AROUND.format(made))
-    page.frame_locator("iframe").locator(".mars-race").wait_for()
+    page.frame_locator("iframe").locator(DONE).wait_for()
     yield page, page.frames[1]
     assert [trouble for trouble in troubles if not trouble.startswith("about:")] == []
     context.close()
 
 
 def test_a_result_in_a_terminal_is_one_line(race: Comparison) -> None:
-    assert re.fullmatch(
-        r"<Result: \d+ tokens in \d+ forward passes, ended by eos>", repr(race.mars)
-    )
+    one = r"<Result: \d+ tokens in \d+ forward passes, ended by eos>"
+    assert re.fullmatch(one, repr(race.mars))
     assert re.fullmatch(r"<Comparison: .*\d.*, same text>", repr(race))
 
 
@@ -63,7 +62,6 @@ def test_a_result_in_a_terminal_is_one_line(race: Comparison) -> None:
 def test_a_race_is_drawn_and_follows_the_theme_of_the_notebook(race: Comparison) -> None:
     """The colour of text is known in every notebook; the background is transparent in some."""
     with output(race._repr_html_()) as (page, frame):
-        frame.wait_for_selector(DONE)
         steps = [len(entry.steps) for entry in (race.mars, race.ar)]
         assert frame.inner_text(".rv-saying").startswith(f"{steps[0]} passes instead of {steps[1]}")
         assert frame.locator(".rv-pane").count() == 2
@@ -82,23 +80,16 @@ def test_a_race_is_drawn_and_follows_the_theme_of_the_notebook(race: Comparison)
 @needs_browser
 def test_text_of_a_model_runs_nothing_and_ends_nothing() -> None:
     text = f"{HOSTILE}</script></pre></iframe><script>alert(1)</script>\"'"
-    result = Result(trace_of_text(text))
-    with output(result._repr_html_()) as (page, frame):
-        frame.wait_for_selector(DONE)
-        assert page.locator("body > div > *").evaluate_all(
-            "all => all.map(({tagName}) => tagName)"
-        ) == ["DIV"]
+    with output(result_of(text)._repr_html_()) as (page, frame):
+        children = page.locator("body > div > *").evaluate_all("all => all.map((a) => a.tagName)")
+        assert children == ["DIV"]
         assert frame.locator("img, .rv-text script").count() == 0
         assert "</iframe><script>alert(1)</script>" in frame.inner_text(".rv-text")
 
 
 def test_outside_a_notebook_a_browser_opens_the_replay(
-    race: Comparison,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    race: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """Without a display only the path is printed."""
     opened: list[str] = []
     monkeypatch.setattr(notebook.webbrowser, "open", opened.append)
     monkeypatch.setattr(notebook.sys, "platform", "linux")
@@ -125,10 +116,8 @@ def test_a_notebook_gets_the_answer_as_plain_text_too(
     race: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[dict[str, str]] = []
-    module = SimpleNamespace(
-        display=SimpleNamespace(display=lambda data, raw: shown.append(data)),
-        get_ipython=lambda: SimpleNamespace(kernel=None),
-    )
+    display = SimpleNamespace(display=lambda data, raw: shown.append(data))
+    module = SimpleNamespace(display=display, get_ipython=lambda: SimpleNamespace(kernel=None))
     monkeypatch.setitem(sys.modules, "IPython", module)
     show(race.mars)
     assert shown[0]["text/plain"] == race.mars.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,58 +16,42 @@ import pytest
 from mars_runtime.files.outputs import OutputError, write_text
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = [
-    ROOT / "app.py",
-    *sorted((ROOT / "app").rglob("*.py")),
-    *sorted((ROOT / "mars_runtime").rglob("*.py")),
-]
-MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
+GUARD = re.compile("hasattr|platform|ImportError|AttributeError")
 MISSING = {
-    "os": {
-        *("chown", "fork", "getegid", "geteuid", "getgid", "getloadavg", "getpgid", "getuid"),
-        *("killpg", "mkfifo", "nice", "register_at_fork", "sched_getaffinity", "sched_yield"),
-        *("setsid", "statvfs", "sysconf", "uname", "O_NONBLOCK", "O_NOFOLLOW", "WIFEXITED"),
-    },
-    "signal": {"SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGQUIT", "SIGUSR1", "setitimer"},
-    "mmap": {"MAP_ANONYMOUS", "MAP_PRIVATE", "MADV_HUGEPAGE"},
-    "socket": {"AF_UNIX"},
-    "time": {"tzset"},
+    *("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"),
+    *("os.chown", "os.fork", "os.geteuid", "os.getloadavg", "os.getuid", "os.killpg", "os.mkfifo"),
+    *("os.nice", "os.register_at_fork", "os.sched_getaffinity", "os.setsid", "os.statvfs"),
+    *("os.sysconf", "os.uname", "os.O_NONBLOCK", "os.O_NOFOLLOW", "signal.SIGALRM"),
+    *("signal.SIGCHLD", "signal.SIGHUP", "signal.SIGKILL", "signal.SIGUSR1", "signal.setitimer"),
+    *("mmap.MAP_ANONYMOUS", "mmap.MAP_PRIVATE", "mmap.MADV_HUGEPAGE", "socket.AF_UNIX"),
 }
 """What Python documents as not available on Windows, as far as programs like this one use it."""
 
 
-def uses(tree: ast.AST, guards: tuple[ast.AST, ...] = ()) -> Iterator[tuple[int, str]]:
+def uses(tree: ast.AST, guard: str = "") -> Iterator[tuple[int, str]]:
     """Yield line and name of each use outside an ``if`` or ``try`` that checks for it."""
     for node in ast.iter_child_nodes(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name in MODULES]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module] if node.module in MODULES else []
-        elif isinstance(node, ast.Attribute):
-            owner = node.value.id if isinstance(node.value, ast.Name) else ""
-            names = [f"{owner}.{node.attr}"] if node.attr in MISSING.get(owner, ()) else []
-        if names and not any(map(checks, guards)):
-            yield from ((getattr(node, "lineno", 0), name) for name in names)
-        yield from uses(node, (*guards, node))
-
-
-def checks(guard: ast.AST) -> bool:
-    """Return whether a statement or expression runs its parts only where they exist."""
-    if isinstance(guard, ast.If | ast.IfExp):
-        return any(word in ast.unparse(guard.test) for word in ("hasattr", "platform"))
-    if isinstance(guard, ast.BoolOp):
-        return "hasattr" in ast.unparse(guard.values[0])
-    if isinstance(guard, ast.Try):
-        caught = " ".join(ast.unparse(handler.type) for handler in guard.handlers if handler.type)
-        return "ImportError" in caught or "AttributeError" in caught
-    return False
+        within = guard
+        if isinstance(node, ast.If | ast.IfExp):
+            within += ast.unparse(node.test)
+        elif isinstance(node, ast.BoolOp):
+            within += ast.unparse(node.values[0])
+        elif isinstance(node, ast.Try):
+            within += " ".join(ast.unparse(item.type) for item in node.handlers if item.type)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [getattr(node, "module", ""), *(alias.name for alias in node.names)]
+        else:
+            names = [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
+        if not GUARD.search(guard):
+            yield from ((node.lineno, name) for name in names if name in MISSING)
+        yield from uses(node, within)
 
 
 def test_nothing_that_windows_lacks_is_used_without_a_check() -> None:
+    packages = (path for name in ("app", "mars_runtime") for path in (ROOT / name).rglob("*.py"))
     actual = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in SOURCES
+        for path in [ROOT / "app.py", *packages]
         for line, name in uses(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not actual, "\n".join(actual)
@@ -117,13 +102,8 @@ def test_output_loses_no_character_and_one_warning_says_how_it_is_written(
 ) -> None:
     """Code page 1252 of a Windows console has no block, arrow or CJK characters."""
     variables = {name: text for name, text in os.environ.items() if name != "PYTHONIOENCODING"}
-    done = subprocess.run(
-        [sys.executable, "-c", NARROW],
-        cwd=ROOT,
-        env=variables | environment,
-        capture_output=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-c", NARROW]
+    done = subprocess.run(command, cwd=ROOT, env=variables | environment, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.decode(encoding).splitlines() == expected
     assert len(done.stderr.splitlines()) == 1

@@ -23,8 +23,7 @@ def test_wilson_matches_the_textbook_and_keeps_an_interval_at_the_ends():
     none, every = statistics.wilson(0, 50), statistics.wilson(50, 50)
     assert (none.value, none.low) == (0.0, 0.0)
     assert none.high == pytest.approx(0.0714, abs=5e-4)
-    assert (every.value, every.high) == (1.0, 1.0)
-    assert every.low == pytest.approx(1 - none.high)
+    assert (every.value, every.low, every.high) == pytest.approx((1.0, 1 - none.high, 1.0))
 
 
 def test_mean_of_shares_counts_families_alike_and_narrows_with_their_number():
@@ -55,12 +54,6 @@ def test_ratios_average_geometrically():
     assert (actual.value, actual.low, actual.high) == pytest.approx((4.0, 2.0, 8.0))
     assert statistics.median_ratio([[2.0, 0.5]]).value == pytest.approx(1.0)
     assert statistics.median_ratio([[2.0], [8.0, 8.0, 8.0]]).value == pytest.approx(4.0)
-
-
-def test_one_outlier_moves_the_mean_but_not_the_median():
-    values = [1.0] * 20 + [1000.0]
-    assert statistics.median(values).value == statistics.median(values).high == 1.0
-    assert statistics.mean(values).value > 40
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,29 +52,13 @@ def test_every_text_comes_back_without_control_tokens(tokenizer: Tokenizer, text
     assert tokenizer.decode(ids) == text
 
 
-def test_prompt_equals_the_usual_template(folder: Path, tokenizer: Tokenizer) -> None:
-    """The checkpoint's system prompt comes first unless the turns bring one."""
-    plain = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    kind = Tokenizer.from_dir(folder, system="Be kind.")
-    turns = [("user", "\n Count 12 foxes\n"), ("assistant", "ran."), ("user", "Why?")]
-
-    def template(*turns: tuple[str, str]) -> list[int]:
-        whole = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
-        return plain.encode(f"{whole}<|im_start|>assistant\n").ids
-
-    message = ("system", "Be kind.")
-    assert (
-        kind.encode_chat(turns)
-        == tokenizer.encode_chat([message, *turns])
-        == template(message, *turns)
-    )
-    assert kind.encode_prompt("\n Count 12 foxes\n") == template(message, turns[0])
-    brief = ("system", "Be brief.")
-    assert kind.encode_chat([brief, *turns]) == template(brief, *turns)
-
-
 def test_a_system_prompt_that_is_given_replaces_the_own(folder: Path, tokenizer: Tokenizer) -> None:
     kind = Tokenizer.from_dir(folder, system="Be kind.")
+    own = tokenizer.encode_chat([("system", "Be kind."), ("user", "Hi")])
+    assert kind.encode_prompt("Hi") == kind.encode_chat([("user", "Hi")]) == own
+    first = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
+    written = b"".join(map(kind.token_bytes, own)).decode()
+    assert written == f"{first}<|im_start|>assistant\n"
     for item in (kind, tokenizer):
         brief = item.encode_chat([("system", "Be brief."), ("user", "Hi")])
         assert item.encode_prompt("Hi", system="Be brief.") == brief
@@ -83,10 +66,6 @@ def test_a_system_prompt_that_is_given_replaces_the_own(folder: Path, tokenizer:
         for empty in ("", " \n"):
             assert item.encode_prompt("Hi", system=empty) == item.encode_prompt("Hi")
             assert item.system_in_force(empty) == (item.system or "")
-        turns = [Turn("Why?", (65, 66))]
-        after = item.encode_prompt("Hi", turns, system="Be brief.")
-        assert after[: len(brief) // 2] == brief[: len(brief) // 2]
-        assert item.decode(after).count("Be brief.") == 1
     with pytest.raises(TextError, match="system prompt"):
         kind.encode_prompt("Hi", system="x" * (MAX_SYSTEM_CHARS + 1))
 
@@ -111,7 +90,6 @@ def test_odd_texts_do_not_crash(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(tokenizer.encode("a\ud800b\x00")) == "a\ufffdb\x00"
     assert tokenizer.decode(tokenizer.encode("\ud83d\ude00")) == "\U0001f600"
     assert tokenizer.encode_prompt("\udfff")
-    assert tokenizer.encode("a" * MAX_PROMPT_CHARS)
     with pytest.raises(TextError, match="not in this tokenizer"):
         tokenizer.token_bytes(tokenizer.size)
 
@@ -148,11 +126,8 @@ def test_published_layout_mask_in_the_config_and_two_ends(folder: Path, tmp_path
     added = [t for t in spec["added_tokens"] if t["content"] not in ("<|mask|>", "<|pad|>")]
     added.append({**added[0], "content": "<|endoftext|>", "id": 500})
     target = edit(folder, tmp_path / "q", added_tokens=added, model=spec["model"])
-    config = {
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "added_tokens_decoder": {"510": {"content": "<|mask|>"}},
-    }
+    config = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    config |= {"added_tokens_decoder": {"510": {"content": "<|mask|>"}}}
     (target / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     (target / "generation_config.json").write_text('{"eos_token_id": [1, 500]}', encoding="utf-8")
     tokenizer = Tokenizer.from_dir(target)
@@ -160,7 +135,6 @@ def test_published_layout_mask_in_the_config_and_two_ends(folder: Path, tmp_path
     assert tokenizer.eos_ids == {500, tokenizer.end_id}
     assert {502, 510, im_start(tokenizer)} <= tokenizer.forbidden_ids
     assert 500 not in tokenizer.forbidden_ids
-    assert not {500, 510} & set(tokenizer.encode("<|endoftext|><|mask|>"))
 
 
 def test_unsupported_tokenizers_get_a_sentence(folder: Path, tmp_path: Path) -> None:
@@ -197,26 +171,19 @@ def test_any_added_token_can_be_the_mask(folder: Path) -> None:
     assert tokenizer.mask_id in tokenizer.forbidden_ids
     with pytest.raises(TextError, match="no <nothing>"):
         Tokenizer.from_dir(folder, mask="<nothing>")
-    chosen = Tokenizer(spec, {}, mask=None)
-    assert chosen.token_bytes(chosen.mask_id) == b"<|mask|>"
 
 
-@given(prompts=st.lists(TEXTS, max_size=3), answers=st.lists(TEXTS, min_size=4, max_size=4))
+@given(prompts=st.lists(TEXTS, max_size=3), answers=st.lists(TEXTS, min_size=3, max_size=3))
 def test_a_prompt_begins_with_the_turn_before_and_its_answer(
     tokenizer: Tokenizer, prompts: list[str], answers: list[str]
 ) -> None:
     history: list[Turn] = []
     for prompt, answer in zip(prompts, answers, strict=False):
-        before = tokenizer.encode_chat([*said(history), ("user", prompt)])
+        before = tokenizer.encode_prompt(prompt, history)
         history.append(Turn(prompt, tuple(tokenizer.encode(answer))))
         behind = tokenizer.encode_prompt("And?", history)
         assert behind[: len(before) + len(history[-1].tokens)] == [*before, *history[-1].tokens]
         assert behind.count(im_start(tokenizer)) == 2 * len(history) + 2
-
-
-def said(history: list[Turn]) -> list[tuple[str, str | tuple[int, ...]]]:
-    pairs = [[("user", turn.prompt), ("assistant", turn.tokens)] for turn in history]
-    return [said for pair in pairs for said in pair]
 
 
 LOST = {0x04, 0x16, 0x1D, 0xC0, 0xF1}
@@ -227,23 +194,17 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     """A tokenizer without tokens for the bytes in LOST, as SmolLM2's lacks some."""
     folder = write_tokenizer(tmp_path_factory.mktemp("lossy"))
     spec = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    lost = {char for byte, char in byte_characters().items() if byte in LOST}
+    lost = {byte_characters()[byte] for byte in LOST}
     model = spec["model"]
     model["vocab"] = {k: v for k, v in model["vocab"].items() if not lost & set(k)}
     model["merges"] = [merge for merge in model["merges"] if not lost & set("".join(merge))]
     return Tokenizer.from_dir(edit(folder, folder, **spec))
 
 
-LOSSY_TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x04\x16\x1d\U000412ab"))
-
-
-@given(LOSSY_TEXTS)
-def test_bytes_without_a_token_are_left_out_as_the_library_does(
-    lossy: Tokenizer, text: str
-) -> None:
-    ids = lossy.encode(text)
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("\x04\x16\x1d\U000412ab")))
+def test_bytes_without_a_token_are_left_out(lossy: Tokenizer, text: str) -> None:
     expected = bytes(byte for byte in text.encode() if byte not in LOST)
-    assert b"".join(map(lossy.token_bytes, ids)) == expected
+    assert b"".join(map(lossy.token_bytes, lossy.encode(text))) == expected
 
 
 def test_a_prompt_of_nothing_but_lost_bytes_gets_a_sentence(lossy: Tokenizer) -> None:

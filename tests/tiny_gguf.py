@@ -24,29 +24,32 @@ TEMPLATE = (
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-_NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
+_PARTS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "attn_norm": ("input_layernorm", (HIDDEN,)),
+    "attn_q": ("self_attn.q_proj", (HEADS * HEAD_DIM, HIDDEN)),
+    "attn_k": ("self_attn.k_proj", (KV_HEADS * HEAD_DIM, HIDDEN)),
+    "attn_v": ("self_attn.v_proj", (KV_HEADS * HEAD_DIM, HIDDEN)),
+    "attn_q_norm": ("self_attn.q_norm", (HEAD_DIM,)),
+    "attn_k_norm": ("self_attn.k_norm", (HEAD_DIM,)),
+    "attn_output": ("self_attn.o_proj", (HIDDEN, HEADS * HEAD_DIM)),
+    "ffn_norm": ("post_attention_layernorm", (HIDDEN,)),
+    "ffn_gate": ("mlp.gate_proj", (INNER, HIDDEN)),
+    "ffn_up": ("mlp.up_proj", (INNER, HIDDEN)),
+    "ffn_down": ("mlp.down_proj", (HIDDEN, INNER)),
 }
-_SHAPES = {
-    "attn_norm": (HIDDEN,),
-    "attn_q": (HEADS * HEAD_DIM, HIDDEN),
-    "attn_k": (KV_HEADS * HEAD_DIM, HIDDEN),
-    "attn_v": (KV_HEADS * HEAD_DIM, HIDDEN),
-    "attn_output": (HIDDEN, HEADS * HEAD_DIM),
-    "ffn_norm": (HIDDEN,),
-    "ffn_gate": (INNER, HIDDEN),
-    "ffn_up": (INNER, HIDDEN),
-    "ffn_down": (HIDDEN, INNER),
+"""Name in a GGUF file -> name in transformers, and shape."""
+
+
+_METADATA: dict[str, Any] = {
+    "block_count": LAYERS,
+    "context_length": 512,
+    "embedding_length": HIDDEN,
+    "feed_forward_length": INNER,
+    "attention.head_count": HEADS,
+    "attention.head_count_kv": KV_HEADS,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+    "rope.freq_base": 10000.0,
+    "rope.dimension_count": HEAD_DIM,
 }
 
 
@@ -69,11 +72,9 @@ def write_gguf(
     """
     writer = gguf.GGUFWriter(path, architecture, **options)
     size = _add_tokenizer(writer, path.parent)
-    fields = {f"{architecture}.{key.replace('__', '.')}": item for key, item in metadata.items()}
-    usual = {
-        f"{architecture}.{key.replace('__', '.')}": entry for key, entry in _metadata().items()
-    }
-    for name, value in (usual | fields | dict(general)).items():
+    fields = _METADATA | {key.replace("__", "."): item for key, item in metadata.items()}
+    named = {f"{architecture}.{key}": item for key, item in fields.items()}
+    for name, value in (named | dict(general)).items():
         writer.kv_data[0].pop(name, None)
         if isinstance(value, bool):
             writer.add_bool(name, value)
@@ -89,11 +90,11 @@ def write_gguf(
     if not is_tied:
         shapes["output.weight"] = (size, HIDDEN)
     for index in range(LAYERS):
-        shapes |= {f"blk.{index}.{name}.weight": shape for name, shape in _SHAPES.items()}
-        if architecture == "qwen3":
-            shapes |= {f"blk.{index}.attn_{x}_norm.weight": (HEAD_DIM,) for x in "qk"}
+        for name, (_, shape) in _PARTS.items():
+            if architecture == "qwen3" or name[-7:] not in ("_q_norm", "_k_norm"):
+                shapes[f"blk.{index}.{name}.weight"] = shape
         if architecture == "qwen2":
-            shapes |= {f"blk.{index}.attn_{x}.bias": _SHAPES[f"attn_{x}"][:1] for x in "qkv"}
+            shapes |= {f"blk.{index}.attn_{x}.bias": _PARTS[f"attn_{x}"][1][:1] for x in "qkv"}
     rng = np.random.default_rng(seed)
     expected = {}
     for name, shape in shapes.items():
@@ -117,30 +118,15 @@ def write_gguf(
 
 
 def transformers_name(name: str) -> str:
-    """blk.0.attn_q.weight -> model.layers.0.self_attn.q_proj.weight"""
     outer = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
     parts = name.split(".")
     if parts[0] in outer:
         return f"{outer[parts[0]]}.{parts[1]}"
-    return f"model.layers.{parts[1]}.{_NAMES[parts[2]]}.{parts[3]}"
-
-
-def _metadata() -> dict[str, Any]:
-    return {
-        "block_count": LAYERS,
-        "context_length": 512,
-        "embedding_length": HIDDEN,
-        "feed_forward_length": INNER,
-        "attention__head_count": HEADS,
-        "attention__head_count_kv": KV_HEADS,
-        "attention__layer_norm_rms_epsilon": 1e-5,
-        "rope__freq_base": 10000.0,
-        "rope__dimension_count": HEAD_DIM,
-    }
+    return f"model.layers.{parts[1]}.{_PARTS[parts[2]][0]}.{parts[3]}"
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path) -> int:
-    """The tokenizer of ``write_tokenizer``; its size."""
+    """Add the tokenizer of ``write_tokenizer`` and return its size."""
     write_tokenizer(folder / "tokenizer")
     spec = json.loads((folder / "tokenizer" / "tokenizer.json").read_text(encoding="utf-8"))
     tokens = sorted(spec["model"]["vocab"], key=spec["model"]["vocab"].__getitem__)

@@ -37,7 +37,6 @@ def _spec() -> str:
 
 
 def write_tokenizer(folder: Path) -> Path:
-    """Write tokenizer.json and tokenizer_config.json into ``folder`` and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_text(_spec(), encoding="utf-8")
     config = {"pad_token": "<|pad|>", "eos_token": "<|im_end|>", "mask_token": "<|mask|>"}

@@ -10,11 +10,6 @@ from mars_runtime.runs.annotations import Source
 from mars_runtime.runs.events import Event
 
 
-def forwards_saved(events: Sequence[Event], row: int = 0) -> int:
-    """How many forwards fewer than one per token."""
-    return folds.num_tokens(events, row) - folds.num_forwards(events, row)
-
-
 def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
     """Return how many forwards were saved compared with one per token, by source, up to a loop.
 

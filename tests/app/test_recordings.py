@@ -71,7 +71,7 @@ MOST = 1_000_000
 SCRIPT = samples.Script(samples.PROSE, moves={9: DecodeSettings(tau=0.5, block_size=8)})
 
 
-LINES = samples.trace_lines(samples.run(SCRIPT))
+LINES = list(samples.run(SCRIPT).lines())
 
 
 def step(**changes: object) -> str:
@@ -82,7 +82,7 @@ def step(**changes: object) -> str:
 
 def test_a_trace_comes_back_as_it_was() -> None:
     """Without what is unknown or spelled differently in it."""
-    lines = samples.trace_lines(samples.run(replace(SCRIPT, text=samples.HOSTILE)))
+    lines = list(samples.run(replace(SCRIPT, text=samples.HOSTILE)).lines())
     assert read_import("\n".join(lines), MOST) == {"lines": lines}
     assert read_import("\r\n".join(lines) + "\r\n\n", MOST)["lines"] == lines
     spaced = [json.dumps({**json.loads(line), "later": [1]}, indent=None) for line in lines]

@@ -20,7 +20,7 @@ from mars_runtime.settings import DecodeSettings
 
 MOST = 4_000_000
 SCRIPT = samples.Script(samples.PROSE[:400], moves={3: DecodeSettings(tau=0.5, block_size=8)})
-LINES = samples.trace_lines(samples.run(SCRIPT))
+LINES = list(samples.run(SCRIPT).lines())
 TEXT = "\n".join(LINES)
 VALUES: list[Any] = [
     None, True, -1, 0, 1e308, 10**400, "", "x", "\ud83d", [], {}, [[]], {"a": 1}, "__proto__",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, tokens_of
@@ -14,7 +15,6 @@ from mars_runtime.errors import DecodeError
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import FINAL, Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, MaskLayout
-from tests.methods import decode_as
 
 IDS = Ids()
 SETTINGS = DecodeSettings(tau=0.6, max_new_tokens=14)
@@ -58,7 +58,7 @@ def test_without_a_mask_token_only_ar_works() -> None:
     ids, model = Ids(mask_id=None), ScriptedModel(foresight_script(1))
     with pytest.raises(DecodeError, match="no mask token"):
         list(decode(model, ids, [[3]], lambda: SETTINGS))
-    assert tokens_of(decode_as("ar", model, ids, [[3]], lambda: SETTINGS))[0]
+    assert tokens_of(decode(model, ids, [[3]], lambda: replace(SETTINGS, method="ar")))[0]
 
 
 def test_a_model_is_freed_at_once_after_its_runs() -> None:
@@ -85,9 +85,10 @@ def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, mask_layout: Ma
     auto = DecodeSettings(
         tau=0.0, block_size="auto", lossless=True, mask_layout=mask_layout, max_new_tokens=150
     )
+    ar = replace(auto, method="ar")
     prompts = [[3 + place] * (1 + place % 4) for place in range(8)]
 
     mars = folds.steps(decode(model, IDS, prompts, lambda: auto, costs))
-    plain = folds.steps(decode_as("ar", model, IDS, prompts, lambda: auto))
+    plain = folds.steps(decode(model, IDS, prompts, lambda: ar))
     spent = sum(curve[max(row.num_fed for row in step.rows) - 1] for step in mars)
     assert spent <= 1.05 * len(plain)

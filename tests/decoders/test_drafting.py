@@ -15,7 +15,6 @@ from mars_runtime.decoders.cursor import CursorBatch, decode
 from mars_runtime.decoders.drafting import Averages, Drafter, Prediction, choose, combinations
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, MaskLayout
-from tests.methods import decode_as
 
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
@@ -158,7 +157,8 @@ def test_law_3_holds_for_any_choice(
     script = foresight_script(seed, eos_share=0.01)
     prompts = [[3 + row, 4, 5, 3 + row, 4] for row in range(num_rows)]
     settings = replace(AUTO, tau=tau, mask_layout=mask_layout, lookup=lookup, max_new_tokens=50)
-    plain = list(decode_as("ar", ScriptedModel(script), ids, prompts, lambda: settings))
+    ar = replace(settings, method="ar")
+    plain = list(decode(ScriptedModel(script), ids, prompts, lambda: ar))
     actual = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
     assert tokens_of(actual, num_rows) == tokens_of(plain, num_rows)
     for row in range(num_rows):
@@ -200,6 +200,7 @@ def test_rows_of_a_batch_choose_for_themselves() -> None:
             tokens[step.row] += step.accepted
             num_steps[step.row] += 1
     for number, prompt in enumerate([[3], [4]]):
-        plain = decode_as("ar", ScriptedModel(script), IDS, [prompt], lambda: settings)
+        ar = replace(settings, method="ar")
+        plain = decode(ScriptedModel(script), IDS, [prompt], lambda ar=ar: ar)
         assert tokens[number] == tokens_of(plain)[0]
     assert num_steps[1] < 110 < num_steps[0]

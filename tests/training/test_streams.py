@@ -9,7 +9,6 @@ import random
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_qwen2 import tiny_qwen2
 
 from mars_runtime.lab.training.data import TrainingExample
 from mars_runtime.lab.training.streams import TwoStreams, block_ids, two_stream_mask
@@ -52,6 +51,15 @@ def test_mask_equals_a_brute_force_reading_of_the_table(start, block_size, lengt
             else:
                 expected = block(j) < block(i)
             assert bool(mask[row, column]) == expected, (query, i, key, j)
+
+
+def tiny_qwen2():
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
+    return Qwen2ForCausalLM(Qwen2Config(vocab_size=40, **sizes, **heads))
 
 
 def streams_of(ids, start: int, block_size: int, seed: int = 5, share: float = 1.0) -> TwoStreams:

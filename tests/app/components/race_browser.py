@@ -64,7 +64,7 @@ def put(page: playwright.Page, value: str) -> None:
 
 def rows_of(script: samples.Script) -> list[RowStep]:
     """What each forward of the lane of MARS did."""
-    trace = samples.read(samples.lanes(script)["mars"])
+    trace = samples.run(script)
     return [row for row, _ in folds.row_steps(trace.events)]
 
 

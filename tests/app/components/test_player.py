@@ -8,13 +8,14 @@ from browser import needs_browser, playwright
 from race_browser import AR, MARS, ROOT, VIEW, ByHand, put, wait_for_charts
 
 from mars_runtime.runs import folds
+from mars_runtime.runs.trace import read_trace
 
 pytestmark = needs_browser
 SCRUBBER = ".pl-scrubber"
 IN_SIGHT = "nodes => nodes.filter(n => n.getClientRects().length).length"
 IS_AT_END = "node => node.scrollHeight - node.scrollTop - node.clientHeight < 70"
 TRACES = {
-    name: samples.read(lines).events for name, lines in samples.lanes(race_scenes.PROSE).items()
+    name: read_trace(lines).events for name, lines in samples.lanes(race_scenes.PROSE).items()
 }
 MAIN = TRACES["mars"]
 NUM, NUM_AR = (folds.num_forwards(TRACES[name]) for name in ("mars", "ar"))
