@@ -115,8 +115,8 @@ def test_law_1_ar_equals_transformers(small: Checkpoint, changes: dict[str, Any]
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_law_1_on_a_bundled_checkpoint(name: str) -> None:
-    check_law_1(load(name), task_prompts(name, NUM_SAMPLED), 24)
-    check_law_1(load(name), task_prompts(name, 40)[::7], 24, repetition_penalty=1.3)
+    check_law_1(load(name), task_prompts(name, NUM_SAMPLED), 16)
+    check_law_1(load(name), task_prompts(name, 40)[::7], 16, repetition_penalty=1.3)
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_law_3_exact_methods_write_what_ar_writes(
 def test_law_3_on_a_bundled_checkpoint(name: str) -> None:
     target, draft = load(name), load("ar-tiny" if name == "mars-tiny" else "mars-tiny")
     for way, changes in product(EXACT.values(), ({}, CHANGES["repetition"])):
-        check_law_3(target, task_prompts(name, 2 if changes else 6), 32, way, draft, **changes)
+        check_law_3(target, task_prompts(name, 2 if changes else 6), 20, way, draft, **changes)
 
 
 @pytest.mark.slow
