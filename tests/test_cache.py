@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mars_runtime.cache import BlockKVCache
@@ -77,11 +77,13 @@ def test_a_copy_that_fails_adds_nothing_of_its_text() -> None:
 
 
 TEXTS = st.lists(st.integers(0, 2), max_size=9)
+FULL = [("keep", [0, 0]), ("keep", [1, 1]), ("find", [0, 0]), ("keep", [2, 2]), ("find", [0, 0])]
 
 
 @given(
     st.integers(0, 5), st.lists(st.tuples(st.sampled_from(["find", "keep"]), TEXTS), max_size=30)
 )
+@example(2, FULL)
 def test_the_store_is_bounded_evicts_the_least_recently_used_and_is_never_wrong(
     num_blocks: int, work: list[tuple[str, list[int]]]
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,12 @@ RESULTS = sorted((ASSETS / "results").glob("*.json"))
 BUNDLED = {path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}")} - {"mars-smollm2"}
 
 
-def fingerprints(content: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(content, dict):
-        if "fingerprint" in content:
-            yield content.get("checkpoint") or content["name"], content["fingerprint"]
-        content = list(content.values())
-    if isinstance(content, list):
-        for item in content:
-            yield from fingerprints(item)
+def fingerprints(text: str) -> set[tuple[str, str]]:
+    """Return the name and fingerprint of every checkpoint in a result."""
+    parts: list[dict[str, Any]] = []
+    json.loads(text, object_pairs_hook=lambda pairs: parts.append(dict(pairs)))
+    own = (part for part in parts if "fingerprint" in part)
+    return {(part.get("checkpoint") or part["name"], part["fingerprint"]) for part in own}
 
 
 def shipped(name: str) -> str:
@@ -44,7 +41,7 @@ def base_of(name: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: str(path.stem))
 def test_results_are_of_the_checkpoints_that_ship(path: Path) -> None:
-    named = set(fingerprints(json.loads(path.read_text(encoding="utf-8"))))
+    named = fingerprints(path.read_text(encoding="utf-8"))
     assert named
     bases = {fingerprint_of_sums(base) for name, _ in named if (base := base_of(name))}
     assert [name for name, given in sorted(named) if given not in {shipped(name), *bases}] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -177,10 +178,11 @@ def test_any_added_token_can_be_the_mask(folder: Path) -> None:
 def test_a_prompt_begins_with_the_turn_before_and_its_answer(
     tokenizer: Tokenizer, prompts: list[str], answers: list[str]
 ) -> None:
-    history: list[Turn] = []
+    history, said = list[Turn](), list[Any]()
     for prompt, answer in zip(prompts, answers, strict=False):
-        before = tokenizer.encode_prompt(prompt, history)
+        before = tokenizer.encode_chat([*said, ("user", prompt)])
         history.append(Turn(prompt, tuple(tokenizer.encode(answer))))
+        said += [("user", prompt), ("assistant", history[-1].tokens)]
         behind = tokenizer.encode_prompt("And?", history)
         assert behind[: len(before) + len(history[-1].tokens)] == [*before, *history[-1].tokens]
         assert behind.count(im_start(tokenizer)) == 2 * len(history) + 2
