@@ -74,6 +74,7 @@ class Script:
     moves: dict[int, DecodeSettings] = field(default_factory=dict)
     end: EndReason | None = "eos"
     change: tuple[int, str] | None = None
+    forward_seconds: float = 0.005
     steps_shown: int | None = None
     num_given: int = 0
 
@@ -121,7 +122,9 @@ def _steps(
         row = replace(row, cursor=cursor, num_pending=pending, num_fed=fed)
         row = _checked(row, ids, count, vocabulary, random.Random(f"1 {start}"))
         count = len(row.accepted)
-        yield Step((row,), 0.005 * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals)))
+        yield Step(
+            (row,), script.forward_seconds * rng.uniform(0.9, 1.2) * (1 + 0.03 * len(row.proposals))
+        )
         start += len(row.accepted)
         agreed = min(drafts, len(row.accepted))
         pending, drafts = len(row.accepted) - agreed + row.num_drafted, row.num_drafted
