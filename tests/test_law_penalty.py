@@ -169,10 +169,9 @@ def test_native_readings_are_those_of_the_changed_logits(
     best = logits.argmax(-1).flatten().tolist()  # so that penalties change what is chosen
     added = {"presence_penalty": 1.5, "frequency_penalty": 0.5}
     bias = ((0, 3.0), (17, 6.0), (size - 1, -3.0), (size + 9, 5.0))
-    run_settings = DecodeSettings(
-        repetition_penalty=1.0 if changes == "additions" else 1.5,
-        **({} if changes == "repetition" else {**added, "logit_bias": bias}),
-    )
+    more = {} if changes == "repetition" else {**added, "logit_bias": bias}
+    factor = 1.0 if changes == "additions" else 1.5
+    run_settings = DecodeSettings(repetition_penalty=factor, **more)
     biased = DecodeSettings(logit_bias=((31, 9.0), (140, 8.0)), min_tokens=3)
     held = [
         Penalty.of(run_settings, best, 4, [0, 1, 4, 6, 9, 20, 24], size),  # all slots but the last

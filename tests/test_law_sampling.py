@@ -7,9 +7,8 @@ model's distribution, which a vocabulary this small lets the test enumerate.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -24,7 +23,6 @@ from law_checkpoints import plain, word_prompts
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.predictions import filtered
-from mars_runtime.runs.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 
 MASK, FIRST = 1, 3
@@ -75,16 +73,14 @@ def probabilities(prefix: tuple[int, ...], draws: Draws) -> dict[int, float]:
 def expected(draws: Draws) -> dict[tuple[int, ...], float]:
     """The probability of every output of LENGTH tokens, or fewer where it ends."""
     collected: dict[tuple[int, ...], float] = {}
-    for path in itertools.product(TOKENS, repeat=LENGTH):
-        ends = [place for place, token in enumerate(path) if token == 2]
-        output = path[: ends[0] + 1] if ends else path
-        if output in collected:
-            continue
-        chance, prefix = 1.0, (FIRST,)
-        for token in output:
-            chance *= probabilities(prefix, draws).get(token, 0.0)
-            prefix = (*prefix, token)
-        collected[output] = chance
+    begun: dict[tuple[int, ...], float] = {(): 1.0}
+    for length in range(1, LENGTH + 1):
+        longer: dict[tuple[int, ...], float] = {}
+        for output, chance in begun.items():
+            for token, share in probabilities((FIRST, *output), draws).items():
+                is_over = token == 2 or length == LENGTH
+                (collected if is_over else longer)[(*output, token)] = chance * share
+        begun = longer
     assert sum(collected.values()) == pytest.approx(1.0)
     return collected
 
@@ -96,12 +92,10 @@ def drawn(way: str, draws: Draws) -> list[tuple[int, ...]]:
     for seed in range(NUM_SEEDS):
         seeded = replace(settings, seed=seed)
         batch.add(seed, [FIRST], lambda seeded=seeded: seeded)  # type: ignore[misc]
-    events: list[Event] = []
+    outputs: dict[int, list[int]] = defaultdict(list)
     while batch.rows:
-        events.append(batch.step())
-    outputs: dict[int, list[int]] = {}
-    for step in (row for event in events if isinstance(event, Step) for row in event.rows):
-        outputs.setdefault(step.row, []).extend(step.accepted)
+        for step in batch.step().rows:
+            outputs[step.row] += step.accepted
     return [tuple(outputs[seed]) for seed in range(NUM_SEEDS)]
 
 

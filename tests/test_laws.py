@@ -264,12 +264,11 @@ def test_law_2_a_row_equals_the_row_alone_in_any_company(
     ]
     for order in (range(len(kinds)), random.Random(1).sample(range(len(kinds)), len(kinds))):
         batch = CursorBatch(*shared, num_rows=3, capacity=64, draft_models=models)
-        waiting, actual_steps = list(order), dict[int, list[RowStep]]()
+        waiting, actual_steps = list(order), defaultdict[int, list[RowStep]](list)
         while waiting or batch.rows:
             while waiting and len(batch.rows) < 3:
                 number = waiting.pop(0)
                 batch.add(number, prompts[number], lambda number=number: chosen[number])
-                actual_steps[number] = []
             for step in batch.step().rows:
                 actual_steps[step.row].append(step)
             if cancelled in batch.rows and len(actual_steps[cancelled]) > 3:
