@@ -1,6 +1,4 @@
-"""Texts by people that return to what they said: songs with refrains (in the public domain), and
-this repository's documents and code.
-"""
+"""Texts by people that return to what they said: songs, this repository's documents and code."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""The slow twin, with which the cursor cache is compared: every forward computes the whole prefix
-again and caches nothing.
-
-It shares the acceptance rule with the other decoders and none of their bookkeeping: one row at a
-time, the prefix as a plain list, and a separate forward for each group.
-"""
+"""The slow twin of the cursor cache: every forward computes the whole prefix again. It shares the
+acceptance rule with the other decoders and none of their bookkeeping: one row at a time, the prefix
+as a plain list, and a separate forward for each group."""
 
 from __future__ import annotations
 

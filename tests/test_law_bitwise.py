@@ -1,9 +1,6 @@
 """Laws 9 and 13: in the native forward no bit of a position depends on its company or on threads.
-
-Hidden states, logits and readings of any position equal to the last bit those of the same text read
-one token at a time, in a forward of any rows, masks and branches; those of a mask equal those of
-its group fed by itself.
-"""
+Hidden states, logits and readings equal those of the same text read one token at a time; those of a
+mask equal those of its group fed by itself."""
 
 from __future__ import annotations
 

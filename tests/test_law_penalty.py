@@ -1,7 +1,5 @@
-"""Law 12: what changes logits, by definition. AR with penalties, a bias, a minimum number of tokens
-or an ignored EOS writes what a plain loop over full recomputation writes, and so does every exact
-method; the native reader reads what the plain one reads. On real weights: test_laws.py.
-"""
+"""Law 12: what changes logits, by definition. AR and every exact method write what a loop over full
+recomputation writes; the native reader reads what the plain one reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Law 11: a kept prefix changes no token; where it is allowed to be kept, no bit either.
-
-On quantised weights and the native forward. On dense weights keys and values of an answer differ in
-the last bits from those of the same tokens read as a prompt, so nothing is kept.
-"""
+"""Law 11: a kept prefix changes no token; in the native forward with quantised weights, no bit.
+On dense weights the last bits of an answer's keys and values differ from those of the same tokens
+read as a prompt, so nothing is kept."""
 
 from __future__ import annotations
 

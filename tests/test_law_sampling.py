@@ -1,9 +1,6 @@
-"""Sampling: lossless decoding draws from AR's distribution, and more than that, draws AR's sample.
-
-Noise is keyed by (seed, position), so a draft is compared with the very token that AR draws there.
-Every method therefore writes what AR writes with the same seed, and over seeds all follow the
-model's distribution, which a vocabulary this small lets the test enumerate.
-"""
+"""Sampling: lossless decoding draws AR's sample. Noise is keyed by (seed, position), so a draft is
+compared with the very token that AR draws there. Over seeds all methods follow the model's
+distribution, which a vocabulary this small lets the test enumerate."""
 
 from __future__ import annotations
 

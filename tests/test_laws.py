@@ -1,9 +1,6 @@
-"""Laws 1 to 5, 8, 12 and 14 of decoding on real weights: a table of methods and a table of settings
-that change the logits, and each law over both.
-
-fp32 on a CPU; the weights are random, trained for seconds in a fixture, or bundled. The laws on
-scripted models are in tests/decoders, the definitions behind CHANGES in test_law_penalty.py.
-"""
+"""Laws 1 to 5, 8, 12 and 14 of decoding, fp32 on a CPU, on weights that are random, trained for
+seconds in a fixture, or bundled. The laws on scripted models are in tests/decoders, the definitions
+behind CHANGES in test_law_penalty.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Laws of block diffusion, fp32 on a CPU, with real weights: the cached decoder equals full
-recomputation, every forward fills a position, nothing follows an end or the limit.
-tests/model/test_transformer.py compares what a block sees with transformers.
-"""
+"""Laws of block diffusion: the cached decoder equals full recomputation, every forward fills a
+position, nothing follows an end or the limit. tests/model/test_transformer.py compares with
+transformers."""
 
 from __future__ import annotations
 

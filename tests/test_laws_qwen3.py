@@ -1,6 +1,4 @@
-"""The laws on a Qwen3: norms on queries and keys, heads wider than the hidden states. Its weights
-are trained for seconds, and computed in fp32 and in 8 and 4 bits by the native forward.
-"""
+"""The laws on a Qwen3 that is trained for seconds: norms on queries and keys, wide heads."""
 
 from __future__ import annotations
 

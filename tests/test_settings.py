@@ -1,9 +1,5 @@
 """Settings are validated once, where they are made; an error names the field, what is wrong and the
-value.
-
-Each way in has one case of its own where it is tested: the page and its links, the typed endpoints,
-the OpenAI-compatible endpoint, the command and the Python API.
-"""
+value. Each way in has one case of its own where it is tested."""
 
 from __future__ import annotations
 

@@ -108,27 +108,23 @@ def test_not_finite_is_never_written() -> None:
 
 
 HEADER_LINE, PREFILL_LINE, STEP_LINE, END_LINE = lines_of_a_run()
+CHANGES = {
+    '"seconds":0.25': [f'"seconds":{bad}' for bad in ("NaN", "1e999", "-1", "9" * 400)],
+    '"seconds":0.25,': [""],
+    '"start":0': ['"start":1', '"start":"0"'],
+    '"row":0': ['"row":' + "9" * 6000],
+    '"accepted":[5,6]': [
+        f'"accepted":{bad}' for bad in ([5, 8], "[]" + " " * MAX_LINE_CHARS, [5] * 100)
+    ],
+    '"stop":"block"': ['"stop":["block"]'],
+    '"tau":0.95': ['"tau":NaN', '"tau":2'],
+    '"settings":{': ['"settings":3,"x":{', '"settings":{"of":NaN,'],
+    '"vocabulary":{"5"': [f'"vocabulary":{bad}' for bad in ('{"x"', '{"5":["x"],"9"')],
+    '"vocabulary":{"5":"': ['"vocabulary":{"5":"\\u2603'],
+    '"proposals":[[5,': ['"proposals":[[5,1,'],
+}
 BAD_STEPS = [
-    STEP_LINE.replace('"seconds":0.25', '"seconds":NaN'),
-    STEP_LINE.replace('"seconds":0.25', '"seconds":1e999'),
-    STEP_LINE.replace('"seconds":0.25', '"seconds":-1'),
-    STEP_LINE.replace('"seconds":0.25,', ""),
-    STEP_LINE.replace('"start":0', '"start":1'),
-    STEP_LINE.replace('"start":0', '"start":"0"'),
-    STEP_LINE.replace('"row":0', '"row":' + "9" * 6000),
-    STEP_LINE.replace('"accepted":[5,6]', '"accepted":[5,8]'),
-    STEP_LINE.replace('"accepted":[5,6]', '"accepted":[]' + " " * MAX_LINE_CHARS),
-    STEP_LINE.replace('"accepted":[5,6]', '"accepted":' + str([5] * 100)),
-    STEP_LINE.replace('"stop":"block"', '"stop":["block"]'),
-    STEP_LINE.replace('"tau":0.95', '"tau":NaN'),
-    STEP_LINE.replace('"tau":0.95', '"tau":2'),
-    STEP_LINE.replace('"seconds":0.25', '"seconds":' + "9" * 400),
-    STEP_LINE.replace('"settings":{', '"settings":3,"x":{'),
-    STEP_LINE.replace('"vocabulary":{"5"', '"vocabulary":{"x"'),
-    STEP_LINE.replace('"vocabulary":{"5":"', '"vocabulary":{"5":"\\u2603'),
-    STEP_LINE.replace('"vocabulary":{"5":', '"vocabulary":{"5":["x"],"9":'),
-    STEP_LINE.replace('"proposals":[[5,', '"proposals":[[5,1,'),
-    STEP_LINE.replace('"settings":{', '"settings":{"of":NaN,'),
+    *(STEP_LINE.replace(part, bad) for part, parts in CHANGES.items() for bad in parts),
     STEP_LINE[:-1],
     '{"type":"step","rows":[' + "[" * 100_000,
     '{"type":"dance"}',
