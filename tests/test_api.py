@@ -19,6 +19,10 @@ from mars_runtime.engine import Run
 from mars_runtime.settings import DecodeSettings
 
 ROOT = Path(__file__).parents[1]
+LONG: dict[str, Any] = {
+    "max_new_tokens": 400,
+    "ignore_eos": True,
+}  # no run ends before it is steered
 
 
 def test_the_documented_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +50,7 @@ def test_type_checkers_know_every_setting() -> None:
 
 
 def test_a_change_of_settings_holds_from_the_next_forward_on(model: Model) -> None:
-    with model.stream("Once", lossless=False, block_size=1, max_new_tokens=40) as stream:
+    with model.stream("Once", lossless=False, block_size=1, **LONG) as stream:
         steps = []
         for step in stream:
             steps.append(step)
@@ -62,7 +66,7 @@ def test_a_change_of_settings_holds_from_the_next_forward_on(model: Model) -> No
 
 
 def test_a_stream_that_is_stopped_or_left_ends_with_what_it_has(model: Model) -> None:
-    stream = model.stream("Once", ignore_eos=True, max_new_tokens=200)
+    stream = model.stream("Once", **LONG)
     first = next(iter(stream))
     stream.stop()
     stream.stop()
@@ -70,7 +74,7 @@ def test_a_stream_that_is_stopped_or_left_ends_with_what_it_has(model: Model) ->
     assert ended.finish_reason == "cancelled"
     assert ended.text.startswith(first.text)
     assert ended.steps[0] == first.step
-    with pytest.raises(KeyboardInterrupt), model.stream("Once", max_new_tokens=200) as left:
+    with pytest.raises(KeyboardInterrupt), model.stream("Once", **LONG) as left:
         raise KeyboardInterrupt
     assert left.result().finish_reason == "cancelled"
 
