@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import processors
 
 from mars_runtime.chat_template import render
 from mars_runtime.model.gguf import tokenizer_spec
@@ -156,17 +158,12 @@ def test_a_text_begins_with_bos_once_as_in_transformers(
     """The post-processor decides, whatever add_bos_token in the configuration says."""
     folder = write_family(tmp_path, "llama3", add_bos_token=add_bos)
     path, begin = folder / "tokenizer.json", "<|begin_of_text|>"
-    spec = json.loads(path.read_text(encoding="utf-8"))
-    bos = next(token["id"] for token in spec["added_tokens"] if token["content"] == begin)
-    single = [{"SpecialToken": {"id": begin, "type_id": 0}}] if is_begun else []
-    single += [{"Sequence": {"id": "A", "type_id": 0}}]
-    special = {begin: {"id": begin, "ids": [bos], "tokens": [begin]}} if is_begun else {}
-    last = {"type": "TemplateProcessing", "single": single, "pair": single}
-    last["special_tokens"] = special
-    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}
-    processors = [{**level, "use_regex": True}, last]
-    spec["post_processor"] = {"type": "Sequence", "processors": processors}
-    path.write_text(json.dumps(spec), encoding="utf-8")
+    plain = tokenizers.Tokenizer.from_file(str(path))
+    bos = plain.token_to_id(begin)
+    single, special = (f"{begin} $A", [(begin, bos)]) if is_begun else ("$A", [])
+    last = processors.TemplateProcessing(single=single, special_tokens=special)
+    plain.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), last])
+    plain.save(str(path))
     ours, theirs = pair_of(folder)
     ids = ours.encode_text("A fox")
     assert ids == theirs("A fox")["input_ids"]

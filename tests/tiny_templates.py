@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tokenizers import AddedToken, Tokenizer
+
 from tests.tiny_tokenizer import write_tokenizer
 
 DEFAULT_SYSTEM = (
@@ -80,35 +82,24 @@ FAMILIES: dict[str, tuple[Any, Sequence[str], dict[str, str]]] = {
 
 
 def write_family(folder: Path, name: str, **config: Any) -> Path:
-    """Write a tokenizer with the template of a family into ``folder`` and return it.
-
-    config: changes of ``tokenizer_config.json``.
-    """
+    """Write a tokenizer with the template of a family and ``config`` as its configuration."""
     template, added, special = FAMILIES[name]
     write_tokenizer(folder)
-    path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
-    spec = json.loads(path.read_text(encoding="utf-8"))
-    size = len(spec["model"]["vocab"])
-    spec["added_tokens"] += [
-        {**spec["added_tokens"][0], "id": size + index, "content": token}
-        | {"special": "think" not in token}
-        for index, token in enumerate(added)
-    ]
-    path.write_text(json.dumps(spec), encoding="utf-8")
+    path = str(folder / "tokenizer.json")
+    plain = Tokenizer.from_file(path)
+    tokens = (AddedToken(t, special="think" not in t, normalized=False) for t in added)
+    plain.add_tokens([*tokens])
+    plain.save(path)
     own = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|pad|>"}
     own |= {"mask_token": "<|mask|>", **special, "chat_template": template, **config}
-    config_path.write_text(json.dumps(own), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(own), encoding="utf-8")
     return folder
 
 
 _TEXTS = (
     *("Hello", "Why is the sky blue?", "It's 7 o'clock, isn't it?", "|>", "a  b   c", "</b> <|"),
     *(" leading and trailing \n", "\n\nTwo lines\n\nmore\n", "user\n", "1. One\n2. Two\r\n"),
-    *(
-        "A small fox ran over 12 hills and counted 345 sheep.",
-        "x" * 300,
-        "{{ bos_token }} {% if %}",
-    ),
+    *("A small fox ran over 12 hills.", "x" * 300, "{{ bos_token }} {% if %}"),
     "\tif a < b and b > c:\n\t\treturn '<b>'",
     "naïve café, 日本語 text, 👩\u200d👩\u200d👧 and ☃",
 )
@@ -116,11 +107,11 @@ _THOUGHTS = ("<think>\nHm, 12.\n</think>\n\n", "<think>\n\n</think>\n\n", "no th
 Messages = list[dict[str, str]]
 
 
-def conversations(count: int = 60) -> list[Messages]:
+def conversations() -> list[Messages]:
     """Return fixed conversations of 1 to 5 turns, some with a system prompt and with thoughts."""
     rng = random.Random(57)
     made = []
-    for index in range(count):
+    for index in range(60):
         messages = [{"role": "system", "content": rng.choice(_TEXTS)}] if index % 3 == 0 else []
         for turn in range(1 + index % 5):
             if turn:
