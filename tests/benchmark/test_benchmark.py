@@ -64,7 +64,7 @@ def test_figures_are_kept_with_their_origin(
     assert actual["subject"]["dtype"] == "float32"
     assert "transformers" in actual["versions"]
     assert not {"out", "transformers"} & set(actual["asked"])
-    assert len(actual["threads"]) == 5
+    assert len(actual["threads"]) == 6
     assert len(actual["samples"]) == 5 * 4
     outputs = {
         (sample["question"], sample["output"])
