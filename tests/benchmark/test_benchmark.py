@@ -65,7 +65,7 @@ def test_figures_are_kept_with_their_origin(
     assert "transformers" in actual["versions"]
     assert not {"out", "transformers"} & set(actual["asked"])
     assert len(actual["threads"]) == 6
-    assert len(actual["samples"]) == 5 * 4
+    assert len(actual["samples"]) == 6 * 4
     outputs = {
         (sample["question"], sample["output"])
         for sample in actual["samples"]
