@@ -24,11 +24,6 @@ PROSE = (
     "words about it. A fish that can talk I would surely let swim away.”\n\nAnd he put it back "
     "into the clear water, and it went to the bottom and left a long streak of light behind it."
 )
-CODE = (
-    "Here is the function:\n\n```python\ndef count_vowels(text: str) -> int:\n"
-    '    """How many vowels there are."""\n'
-    '    return sum(1 for c in text.lower() if c in "aeiou")\n```\n\nIt reads the text once.'
-)
 EMOJI = (
     "The parcels: 📦📦📦 and one 🎁. Weather in München: ☀️ 21 °C, 東京: 🌧️. Family: 👩‍👩‍👧. Done ✅"
 )
@@ -66,8 +61,7 @@ def _split(piece: bytes) -> list[bytes]:
 @dataclass(frozen=True)
 class Script:
     """What a run does. moves: forward -> settings from then on; end: how it ends; change: (place,
-    text) put in place of the token there; steps_shown: cut after so many forwards; num_given: the
-    first so many tokens are given."""
+    text) put in place of the token there; num_given: how many of the first tokens are given."""
 
     text: str
     settings: DecodeSettings = field(default_factory=DecodeSettings)
@@ -75,7 +69,6 @@ class Script:
     end: EndReason | None = "eos"
     change: tuple[int, str] | None = None
     forward_seconds: float = 0.005
-    steps_shown: int | None = None
     num_given: int = 0
 
 
@@ -90,8 +83,6 @@ def run(script: Script) -> Trace:
     num_prompt = NUM_PROMPT + len(given)
     steps = _steps(script, ids, vocabulary, num_prompt)
     events: list[Event] = [Prefill(num_prompt - 1, 0.004), *steps]
-    if script.steps_shown is not None:
-        events = events[: script.steps_shown + 1]
     if script.end is not None:
         events.append(End(script.end))
     header = Header(
@@ -184,6 +175,6 @@ def _proposal(
 
 def lanes(script: Script) -> dict[str, list[str]]:
     plain = replace(script.settings, method="ar")
-    ar = replace(script, settings=plain, moves={}, change=None, steps_shown=None)
+    ar = replace(script, settings=plain, moves={}, change=None)
     both = {"mars": script, "ar": ar}
     return {name: list(run(item).lines()) for name, item in both.items()}
