@@ -37,8 +37,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session", autouse=True)
 def _an_app_where_it_is_served() -> Iterator[None]:
-    """Gradio makes an app of 150 routes when a page is built, one when it gets a queue, and a third
-    when it is mounted; only the third is used."""
+    """Gradio makes three apps of 150 routes for a page, of which only the last is used."""
     create = App.create_app
 
     def made(blocks: gr.Blocks, **options: Any) -> App | None:
@@ -85,8 +84,7 @@ def address(_address: str, scripted_backend: ScriptedBackend) -> str:
 
 @pytest.fixture
 def arrive() -> Iterator[Arrive]:
-    """Open an address as a new visitor; fails the test on script errors, dialogs and foreign
-    addresses."""
+    """Open an address as a new visitor; script errors, dialogs and other servers are failures."""
     with visiting() as take:
 
         def open_page(url: str, width: int = 1440, height: int = 1000) -> playwright.Page:

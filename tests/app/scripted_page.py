@@ -31,9 +31,7 @@ TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 
 
 class ReadyEngines(Engines):
-    """Engines with one checkpoint that is already loaded, or another that never can be. held:
-    while it is not set, the checkpoint keeps loading.
-    """
+    """Engines with a checkpoint that is loaded while ``held`` is set, and one that never is."""
 
     def __init__(self, settings: AppSettings, served: LoadedModel) -> None:
         super().__init__(
@@ -91,8 +89,7 @@ def make_served(
 def make_handlers(
     folder: Path, backend: ScriptedBackend, path: str | None = "scripted", **caps: object
 ) -> Handlers:
-    """Handlers over ``backend``; close them with ``handlers.engines.close()``. path: of the
-    checkpoint, none for one that can chat."""
+    """Handlers to be closed with ``handlers.engines.close()``. path: none for a chat model."""
     settings = AppSettings(checkpoint="scripted", **caps)
     entry = Entry("scripted", 8, path=path, licence="Apache-2.0")
     served = make_served(folder, entry, backend, settings)

@@ -42,8 +42,7 @@ def ask(page: playwright.Page, kind: str, **data: object) -> None:
 
 
 def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
-    state: dict[str, object] = page.evaluate(LANE, [ROOT, name])
-    return state
+    return page.evaluate(LANE, [ROOT, name])
 
 
 def test_the_methods_of_a_link_race(page: playwright.Page) -> None:

@@ -60,12 +60,7 @@ SWITCH = """async () => {
 }"""
 
 
-def violations(
-    page: playwright.Page,
-    where: str,
-    within: str | None = None,
-    rules: dict[str, list[str]] = RULES,
-) -> list[str]:
+def violations(page, where: str, within: str | None = None, rules=RULES) -> list[str]:
     """What is serious or critical, and text of models that a browser would translate."""
     given = {"axe_script": ""} if page.evaluate("'axe' in window") else {}  # it need come but once
     response = axe_playwright.Axe(**given).run(page, within, rules).response

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import live_page
 import pytest
 from browser import Arrive, needs_browser, playwright
-from live_page import LOADED
+from live_page import LOADED, over
 from scripted_page import ScriptedBackend, make_handlers, page_served
 from test_given import chat
 
@@ -40,25 +39,11 @@ def page(visit: Arrive) -> playwright.Page:
     return visit("?max_new_tokens=32")
 
 
-def begin(page: playwright.Page, prompt: str) -> None:
-    """Ask the first question."""
-    page.fill(BOX, prompt)
-    over(page, lambda: page.click("#run"))
-
-
-def over(page: playwright.Page, start: Callable[[], object]) -> None:
-    """Begin a run and wait until it is a turn that has ended."""
-    live_page.over(page, start)
+def ask(page: playwright.Page, prompt: str, box: str = ASK, key: str = "Enter") -> None:
+    """Ask, and wait until it is a turn that has ended."""
+    page.fill(box, prompt)
+    over(page, lambda: page.press(box, key))
     page.wait_for_selector(f"{TURNS}[aria-current=true]:enabled", state="attached")
-
-
-def follow(page: playwright.Page, prompt: str) -> None:
-    page.fill(ASK, prompt)
-    over(page, lambda: page.press(ASK, "Enter"))
-
-
-def questions(page: playwright.Page) -> list[str]:
-    return page.locator(f"{TURNS} .ct-question").all_inner_texts()
 
 
 def test_turns_follow_each_other(page: playwright.Page, scripted_backend: ScriptedBackend) -> None:
@@ -69,32 +54,32 @@ def test_turns_follow_each_other(page: playwright.Page, scripted_backend: Script
         return mars
 
     assert page.locator(ASK).is_hidden()
-    begin(page, ASKED)
+    ask(page, ASKED, BOX, "Shift+Enter")
     assert asked() == tuple(chat(ASKED))
     tops = [page.locator(item).bounding_box()["y"] for item in (f"{RACE} .rv-panes", ASK)]
     assert tops == sorted(tops)  # the field is below the answer
-    follow(page, "And?")
+    ask(page, "And?")
     assert page.input_value(ASK) == ""
     assert asked() == tuple(chat(ASKED, ANSWER, "And?"))
-    assert questions(page) == [ASKED, "And?"]
+    assert page.locator(f"{TURNS} .ct-question").all_inner_texts() == [ASKED, "And?"]
     assert page.locator(f"{TURNS} .ct-answer").all_inner_texts() == [ANSWER] * 2
     assert page.evaluate("window.hacked") is None
     page.click(f"{TURNS} >> nth=0")
     playwright.expect(page.locator(f"{RACE} .rv-prompt")).to_have_text(ASKED)
     assert page.get_attribute(f"{TURNS} >> nth=0", "aria-current") == "true"
     assert not page.locator(f"{RACE} .rv-foreign").is_visible()
-    follow(page, "So?")  # behind the last turn, whichever is on show
+    ask(page, "So?")  # behind the last turn, whichever is on show
     before = (ASKED, ANSWER, "And?", ANSWER, "So?")
     assert asked() == tuple(chat(*before))
     page.reload()
     page.wait_for_selector(f"{TURNS}[aria-current=true] >> text=So?")
     page.wait_for_selector(f"{RACE}[data-state=finished]")
     page.wait_for_function(LOADED)
-    follow(page, "Why?")
+    ask(page, "Why?")
     assert asked() == tuple(chat(*before, ANSWER, "Why?"))
-    begin(page, "Else?")  # the prompt box starts a new conversation
+    ask(page, "Else?", BOX, "Shift+Enter")  # the prompt box starts a new conversation
     assert asked() == tuple(chat("Else?"))
-    assert questions(page) == ["Else?"]
+    assert page.locator(f"{TURNS} .ct-question").all_inner_texts() == ["Else?"]
 
     scripted_backend.forward_seconds = 0.6  # a busy machine is slow to press Stop
     page.fill(BOX, "One?")
@@ -106,6 +91,6 @@ def test_turns_follow_each_other(page: playwright.Page, scripted_backend: Script
     scripted_backend.forward_seconds = 0.001
     page.wait_for_selector(f"{TURNS}:enabled", state="attached")
     written = page.locator(f"{TURNS} .ct-answer").text_content().removesuffix("…")
-    follow(page, "Two?")  # a stopped answer is a turn
+    ask(page, "Two?")  # a stopped answer is a turn
     assert ANSWER.startswith(written)
     assert asked() == tuple(chat("One?", written, "Two?"))

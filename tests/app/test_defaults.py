@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import batch_page
 import gradio as gr
 import pytest
+import test_grid
 from live_page import lane_trace, last
 from scripted_page import ScriptedBackend, make_handlers
 
@@ -47,18 +49,11 @@ def opening(handlers: Handlers) -> dict[str, Any]:
 
 
 def test_the_same_text_everywhere(handlers: Handlers, opening: dict[str, Any]) -> None:
-    throughput = {
-        "rows": 1, "tau": 0.3, "block_size": 4, "lossless": True, "follows": False, "rounds": 3,
-        "checkpoint": "scripted",
-    }  # fmt: skip
-    grid = {
-        "prompt": "One.", "rows": [0.5], "columns": [2], "max_new_tokens": 9,
-        "checkpoint": "scripted",
-    }  # fmt: skip
-    ar = dict(handlers.grid.validate(grid).order.turns(0)[0])["ar"]
+    batch = handlers.throughput.validate(batch_page.controls(lossless=True))
+    ar = dict(handlers.grid.validate(test_grid.controls()).order.turns(0)[0])["ar"]
     actual = {
         "live": read_controls(LiveOrder, opening, LIMITS).settings,
-        "throughput": handlers.throughput.validate(throughput).order.settings,
+        "throughput": batch.order.settings,
         "grid": ar,
         "review": read_method("lossless", "scripted").settings,
         "endpoint": RECOMMENDED,

@@ -1,4 +1,4 @@
-"""Start ``python app.py`` as users do, on a checkpoint folder with random weights."""
+"""Start ``python app.py`` as users do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pwd.getpwuid = getpwuid
 """Read at the start of Python: this user is not listed in passwd, as an arbitrary one is not."""
 
 
-def test_it_serves_ipv6_without_a_home(random_folder: Path, tmp_path: Path) -> None:
+def test_it_serves_ipv6_without_a_home(tmp_path: Path) -> None:
     """As in a company's container. It decodes, and prints its address."""
     (tmp_path / "sitecustomize.py").write_text(NO_HOME)
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY"), "http://127.0.0.1:9")
@@ -41,7 +41,8 @@ def test_it_serves_ipv6_without_a_home(random_folder: Path, tmp_path: Path) -> N
     port, log = free_port(), tmp_path / "log"
     host, name = ("::", "[::1]") if socket.has_ipv6 else ("127.0.0.1", "127.0.0.1")
     address = f"http://{name}:{port}"
-    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(random_folder)]
+    folder = str(ROOT / "checkpoints" / "mars-tiny")
+    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", folder]
     command += ["--host", host]
     with (
         log.open("wb") as out,
@@ -51,7 +52,7 @@ def test_it_serves_ipv6_without_a_home(random_folder: Path, tmp_path: Path) -> N
         try:
             wait_until_it_serves(client, process, log)
             assert "gradio_config" in client.get("/").text
-            body = {"model": str(random_folder), "prompt": "Once", "max_tokens": 4}
+            body = {"model": folder, "prompt": "Once", "max_tokens": 4}
             answer = client.post("/v1/completions", json=body)
             assert answer.json()["usage"]["completion_tokens"] >= 1, answer.text
             assert eventually(lambda: address in log.read_text())
@@ -103,7 +104,7 @@ start.main()
 
 
 def test_it_ends_although_its_signal_handler_is_ignored() -> None:
-    command = [sys.executable, "-c", DEAF]
+    command = [sys.executable, "-c", DEAF, "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

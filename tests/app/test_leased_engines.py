@@ -231,7 +231,7 @@ def handlers(tmp_path: Path, backend: Mortal) -> Iterator[Handlers]:
 
         def _load(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
             served = super()._load(entry, source, progress)
-            return replace(served, engine=Engine(backend, max_turn_seconds=0.2))
+            return replace(served, engine=Engine(backend, max_turn_seconds=1.0))
 
     engines = Renewing(settings, served)
     yield handlers_over(engines)

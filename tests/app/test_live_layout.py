@@ -85,6 +85,7 @@ def test_a_run_is_seen_without_scrolling(page: playwright.Page) -> None:
 
 def test_long_texts(page: playwright.Page, scripted_backend: ScriptedBackend) -> None:
     scripted_backend.forward_seconds = 0.02
+    scripted_backend.text = "\n".join(f"{n * n}" for n in range(200))
     start(page, "A long text.")
     for text in TEXTS:
         page.wait_for_function("t => document.querySelector(t).scrollTop > 0", arg=text)

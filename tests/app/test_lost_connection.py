@@ -113,8 +113,7 @@ def test_a_cut_connection_loses_neither_prompt_nor_answer(
 def test_a_reload_restores_before_the_server_answers_and_a_lost_run_is_named(
     page: playwright.Page, wire: Wire, scripted_backend: ScriptedBackend, tmp_path: Path
 ) -> None:
-    """What is typed after a reload is not replaced, even if the server is slow. Then another server
-    is at the address, as after a restart."""
+    """What is typed after a reload stays. Then the server restarts."""
     held: list[playwright.Route] = []
     server = re.compile(r"/gradio_api/(run|queue/join)")
     page.route(server, lambda route: held.append(route))

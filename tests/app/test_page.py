@@ -106,5 +106,5 @@ def test_two_pages_do_not_meet(
     start(second)
     race = running(served_handlers)
     second.close()
-    assert all(lane.run.wait(5) for lane in race.transcripts)
+    assert all(lane.run.wait(60) for lane in race.transcripts)
     assert race.transcripts[0].run.events_since(0)[-1].reason == "cancelled"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +13,8 @@ from scripted_page import controls, page_served
 from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
 from app.settings import AppSettings
-from app.ui.controls import settings_for
 from mars_runtime.decoders.methods import LOOKUP
 from mars_runtime.runs import folds
-from mars_runtime.settings import AR_LOOKUP, DecodeSettings
 
 USUAL, MASKLESS = "mars-tiny", "ar-tiny"
 PANE = f"{ROOT} .rv-pane[data-lane={{}}]"
@@ -73,10 +70,7 @@ def race(page: playwright.Page) -> list[dict[str, Any]]:
     """Run a race of two lanes; the steps of the first."""
     over(page, lambda: page.click("#run"))
     assert page.get_attribute(ROOT, "data-lanes") == "2"
-    steps: list[dict[str, Any]] = page.evaluate(
-        f"{LANES}.find((lane) => lane.method !== 'ar').steps"
-    )
-    return steps
+    return page.evaluate(f"{LANES}.find((lane) => lane.method !== 'ar').steps")
 
 
 @needs_browser
@@ -98,8 +92,6 @@ def test_a_draft_model_and_block_diffusion_race_plain_ar(arrive: Arrive, address
 
 
 def test_the_controls_move_ar_with_lookup_no_more_than_plain_ar(handlers: Handlers) -> None:
-    wanted = DecodeSettings(tau=0.3, block_size=7, lossless=False, temperature=0.5, seed=3)
-    assert settings_for(LOOKUP, wanted) == replace(AR_LOOKUP, temperature=0.5, seed=3)
     asked = {"checkpoint": USUAL, "max_new_tokens": 48, "prompt": COPIED}
     stream = handlers.live.run("b", controls(**asked, view=[LOOKUP], pace=4))
     next(stream)

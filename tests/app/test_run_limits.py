@@ -63,8 +63,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, backend: ScriptedBackend) -
 
 
 def num_runs(handlers: Handlers) -> int:
-    served = handlers.engines.get(handlers.engines.default)
-    return served.engine.num_running + served.engine.num_waiting
+    engine = handlers.engines.get("scripted").engine
+    return engine.num_running + engine.num_waiting
 
 
 def call(
@@ -100,7 +100,7 @@ def test_what_is_watched_goes_on_past_the_grace(served: Served, backend: Scripte
     """A run of the page, and a call of an endpoint."""
     page, _ = served
     backend.forward_seconds = 0.1
-    num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
+    num_tokens = round((run_limits.GRACE_SECONDS + 0.3) / backend.forward_seconds)
     watching = Visitor(page.url)
     with ThreadPoolExecutor(1) as reader:
         assert watching.run(view="ar", max_new_tokens=num_tokens)[0] == 200
@@ -111,7 +111,10 @@ def test_what_is_watched_goes_on_past_the_grace(served: Served, backend: Scripte
         assert '\\"reason\\":\\"limit\\"' in json.dumps(streamed.result()[-2])
 
 
-def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
+def test_an_address_has_so_many_runs_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_limits, "GRACE_SECONDS", 60.0)
     backend = ScriptedBackend(TEXT, 0.2)
     with serving(make_handlers(tmp_path, backend, port=0, max_runs_per_address=3)) as (page, made):
         visitors = [Visitor(page.url) for _ in range(4)]
@@ -156,9 +159,10 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
 
 @pytest.mark.parametrize(("num_proxies", "is_distinct"), [(0, False), (1, True)])
 def test_callers_are_distinguished_by_what_a_trusted_proxy_saw(
-    tmp_path: Path, num_proxies: int, is_distinct: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_proxies: int, is_distinct: bool
 ) -> None:
     """What they wrote themselves is further left. An address has one run at a time here."""
+    monkeypatch.setattr(run_limits, "GRACE_SECONDS", 60.0)
     backend = ScriptedBackend(TEXT * 100, 0.05)
     caps = {"num_proxies": num_proxies, "max_runs_per_address": 1}
     with serving(make_handlers(tmp_path, backend, port=0, **caps)) as (page, _):
@@ -185,8 +189,7 @@ def test_tools_return_json_and_call_this_server_for_any_requested_host(tmp_path:
             assert tools == {"generate", "compare", "traces", "batch"}
             asked = {"prompt": "Say it.", "max_new_tokens": 9}
             called = await client.call_tool("generate", asked, timedelta(seconds=60))
-            actual: dict[str, Any] = json.loads(called.content[0].text)
-            return actual
+            return json.loads(called.content[0].text)
 
     handlers, _ = batch_page.make_page(tmp_path, port=0)
     with socket.create_server(("127.0.0.1", 0)) as other, page_served(handlers) as url:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, TAB_OF, open_tab, run, wait_loaded
+from live_page import TAB_OF, open_tab, run, wait_loaded
 
 pytestmark = needs_browser
 VIEWS = {
@@ -76,12 +76,3 @@ def test_tab_reaches_everything(page: playwright.Page, view: str) -> None:
         open_tab(page, "how-it-works")
     page.wait_for_selector(VIEWS[view])
     assert_complete(page, view)
-    if view != "live":
-        return
-    share = page.locator(f"{ROOT} .rv-top .ex-menu > summary")
-    share.focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector(f"{ROOT} .rv-top .ex-menu[open] button")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Escape")  # closes it and returns
-    page.wait_for_selector(f"{ROOT} .rv-top .ex-menu:not([open]) > summary:focus")

@@ -1,5 +1,5 @@
 // Texts and content of each slide. The texts contain no figures, which come from recorded or live runs;
-// tests/app/test_talk.py checks that each recording shows what its slide claims. Each beat of a race plays until the
+// tests/app/test_recordings.py checks that each recording shows what its slide claims. Each beat of a race plays until the
 // first lane has made a number of passes, or to the end. Each beat of a picture shows a pass, or a threshold.
 
 export const BUTTONS = {

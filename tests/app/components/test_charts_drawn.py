@@ -47,9 +47,7 @@ def scrub(page: playwright.Page, place: float | None) -> None:
 
 
 def drawn(page: playwright.Page) -> list[dict[str, Any]]:
-    """Return what is in each chart, without the ids that plotly assigns per page. The titles of the
-    axes come first: plotly adds them before or after the labels.
-    """
+    """What is in each chart, without plotly's ids, titles of the axes first."""
     page.wait_for_function(QUIET)
     found: list[dict[str, Any]] = page.evaluate(DRAWN, ROOT)
     for chart in found:

@@ -33,9 +33,8 @@ def arrive() -> Iterator[Open]:
         def open_page(width: int = 1440, height: int = 900) -> playwright.Page:
             page = take("about:blank")
             page.set_viewport_size({"width": width, "height": height})
-            page.set_content(
-                DOCUMENT.format(recorded(), assets.head(), web.template(ExplainView.page))
-            )
+            parts = recorded(), assets.head(), web.template(ExplainView.page)
+            page.set_content(DOCUMENT.format(*parts))
             page.context.set_offline(True)
             return page
 

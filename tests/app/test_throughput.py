@@ -1,7 +1,8 @@
-"""The Throughput tab without a browser: its lines, its ends, its settings."""
+"""The Throughput tab: its lines, its ends, its settings; then in a real browser."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
-from live_page import lines_of
+from browser import needs_browser, opened, playwright
+from live_page import lines_of, over
 
 from app.engines.limits import RefusalError
 from app.throughput import run as module
@@ -21,7 +23,7 @@ Lines = list[tuple[str, Any]]
 
 
 @pytest.fixture
-def page(
+def made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ThroughputHandlers, BatchBackend]]:
     monkeypatch.setattr(module, "AR_SECONDS", 0.1)
@@ -53,8 +55,8 @@ def parts_of(lines: Lines) -> dict[str, Lines]:
     return parts
 
 
-def test_a_row_that_ends_takes_the_next_prompt_of_the_queue(page) -> None:
-    handlers, _ = page
+def test_a_row_that_ends_takes_the_next_prompt_of_the_queue(made) -> None:
+    handlers, _ = made
     *_, last = handlers.run("visitor", controls())
     head, lines = whole(handlers, last)
     assert (head["rows"], len(head["prompts"])) == (4, NUM_QUEUED)
@@ -81,8 +83,8 @@ def test_a_row_that_ends_takes_the_next_prompt_of_the_queue(page) -> None:
     assert list(parts_of(whole(handlers, again)[1])) == ["mars"], "AR's level is measured once"
 
 
-def test_settings_act_on_the_running_batch(page) -> None:
-    handlers, backend = page
+def test_settings_act_on_the_running_batch(made) -> None:
+    handlers, backend = made
     backend.forward_seconds = 0.01
     values = handlers.run("visitor", controls(tau=1.0))
     is_begun = False
@@ -96,8 +98,8 @@ def test_settings_act_on_the_running_batch(page) -> None:
     assert [(move["tau"], move["block_size"]) for move in moves] == [(1.0, 4), (0.5, 2)]
 
 
-def test_tau_follows_the_queue(page) -> None:
-    handlers, backend = page
+def test_tau_follows_the_queue(made) -> None:
+    handlers, backend = made
     backend.forward_seconds = 0.004
     *_, last = handlers.run("visitor", controls(follows=True))
     taus = [move["tau"] for move in of_tag(whole(handlers, last)[1], "move")]
@@ -106,8 +108,8 @@ def test_tau_follows_the_queue(page) -> None:
     assert taus[1:] == sorted(taus[1:]), "it rises as the queue becomes shorter"
 
 
-def test_a_measurement_pairs_the_methods_in_rounds(page) -> None:
-    handlers, backend = page
+def test_a_measurement_pairs_the_methods_in_rounds(made) -> None:
+    handlers, backend = made
     began: list[str] = []
     decode = backend.decode
 
@@ -129,8 +131,8 @@ def test_a_measurement_pairs_the_methods_in_rounds(page) -> None:
     assert of_tag(lines, "status")[-1]["kind"] == "finished"
 
 
-def test_a_stopped_run_is_not_finished(page) -> None:
-    handlers, backend = page
+def test_a_stopped_run_is_not_finished(made) -> None:
+    handlers, backend = made
     backend.forward_seconds = 0.02
     values = handlers.run("visitor", controls())
     next(value for value in values if "pass\t" in value)
@@ -143,8 +145,8 @@ def test_a_stopped_run_is_not_finished(page) -> None:
     assert len(handlers.runs) == 0
 
 
-def test_a_fault_ends_the_run_with_a_sentence(page) -> None:
-    handlers, backend = page
+def test_a_fault_ends_the_run_with_a_sentence(made) -> None:
+    handlers, backend = made
     backend.fails_at = 5
     *_, last = handlers.run("visitor", controls())
     status = of_tag(whole(handlers, last)[1], "status")[-1]
@@ -170,7 +172,69 @@ def test_live_figures_cover_the_last_seconds() -> None:
     ("field", "value"),
     [("rows", 3), ("tau", 2), ("block_size", 9), ("follows", 1), ("rounds", 1)],
 )
-def test_refusals_name_the_control(page, field, value) -> None:
+def test_refusals_name_the_control(made, field, value) -> None:
     with pytest.raises(RefusalError) as caught:
-        page[0].validate(controls(**{field: value}))
+        made[0].validate(controls(**{field: value}))
     assert caught.value.field == field
+
+
+VIEW = "#throughput .mars-throughput"
+
+
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[playwright.Page]:
+    with opened(f"{address}#throughput") as page:
+        yield page
+
+
+@pytest.fixture
+def backend(scripted_backend: BatchBackend) -> BatchBackend:
+    scripted_backend.forward_seconds = 0.0
+    return scripted_backend
+
+
+@needs_browser
+def test_it_opens_on_a_recorded_run_in_which_tau_moves(page: playwright.Page) -> None:
+    page.wait_for_selector(f"{VIEW}[data-recorded-run=true][data-phase=finished][data-moves='1']")
+    assert page.get_attribute(VIEW, "data-done") == str(NUM_QUEUED)
+    assert page.locator(".tv-row").count() == 8
+    page.wait_for_selector("#throughput .js-plotly-plot")
+    page.emulate_media(reduced_motion="no-preference")
+    page.click("#throughput .tv-again button")
+    page.wait_for_selector(f"{VIEW}[data-is-played=false][data-method=ar]")
+
+
+@needs_browser
+def test_a_run_shows_rows_and_figures(page: playwright.Page, backend: BatchBackend) -> None:
+    backend.forward_seconds = 0.02
+    page.click("#throughput-run")
+    page.wait_for_selector(f"{VIEW}[data-recorded-run=false][data-method=mars]", timeout=60_000)
+    page.wait_for_selector(f"{VIEW}:not([data-done='0'])")
+    page.fill("#throughput-tau input[type=number]", "0.2")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(f"{VIEW}[data-moves='1']")
+    backend.forward_seconds = 0.0
+    page.wait_for_selector(f"{VIEW}[data-phase=finished][data-done='{NUM_QUEUED}']")
+    row = page.locator(".tv-row").first
+    text = row.locator(".tv-text").evaluate("e => e.textContent")
+    assert text == TEXT[: len(text)]
+    assert len(text) > 20
+    assert row.locator("[data-n='4']").count() > 0
+    assert page.locator(".tv-text b, .tv-text i").count() == 0
+    names = page.evaluate("document.querySelector('#throughput .rv-plot').data.length")
+    assert names == 2
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    page.set_viewport_size({"width": 1440, "height": 1000})
+
+
+@needs_browser
+def test_a_measurement_is_shown_and_saved(page: playwright.Page, backend: BatchBackend) -> None:
+    page.click("#throughput-measure button")
+    over(page, lambda: page.click("#throughput-start"), VIEW, "data-phase")
+    assert page.locator(".tv-measured tbody tr").count() == 2
+    with page.expect_download() as download:
+        page.click(".tv-save")
+    saved = json.loads(Path(download.value.path()).read_text())
+    assert saved["speedup"]["rounds"] == 3
+    assert len(saved["mars"]["rates"]) == len(saved["ar"]["rates"]) == 3
