@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -27,23 +28,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(client: httpx.Client, path: str = "/health") -> bool:
-    try:
-        return client.get(path).is_success
-    except httpx.TransportError:
-        return False
-
-
 def wait_until_it_serves(
-    client: httpx.Client,
-    process: subprocess.Popen[bytes],
-    log: Path,
-    path: str = "/health",
-    seconds: float = 120,
+    client: httpx.Client, process: subprocess.Popen[bytes], log: Path, seconds: float = 120
 ) -> None:
     """Wait for a server that writes to ``log``; fail with the log if it ends or takes longer."""
     until = time.monotonic() + seconds
-    while not answers(client, path):
+    while True:
+        with suppress(httpx.TransportError):
+            if client.get("/health").is_success:
+                return
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < until, log.read_text()
         time.sleep(0.1)

@@ -17,19 +17,11 @@ from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.methods import MAX_BLOCK_SIZE
 from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.model.registry import REGISTRY
 from mars_runtime.runs.events import Event
 from mars_runtime.settings import DecodeSettings
 
-
-def _bundled(name: str, *marks: pytest.MarkDecorator) -> Any:
-    is_absent = not (REGISTRY.parent / name / "config.json").exists()
-    skip = pytest.mark.skipif(is_absent, reason=f"{name} is not bundled")
-    return pytest.param(name, marks=[skip, *marks])
-
-
-BUNDLED = [_bundled(name) for name in ("ar-tiny", "mars-tiny")]
-SAMPLED = [_bundled("mars-tiny"), _bundled("ar-tiny", pytest.mark.slow)]
+BUNDLED = ["ar-tiny", "mars-tiny"]
+SAMPLED = ["mars-tiny", pytest.param("ar-tiny", marks=pytest.mark.slow)]
 """For laws that hold with masks and without in the same way."""
 _written: dict[tuple[Any, ...], tuple[Checkpoint, list[list[int]]]] = {}
 

@@ -19,7 +19,6 @@ from mars_runtime.runs.events import Event, RowStep, Step
 from mars_runtime.runs.loops import find_loop
 from mars_runtime.runs.trace import Header, Trace, read_trace
 from mars_runtime.settings import DecodeSettings
-from tests.trace_folds import passes_saved
 
 REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))
 SETTINGS = DecodeSettings()
@@ -46,9 +45,6 @@ def test_a_row_has_a_letter_for_each_token_unless_all_are_ars_own(case: dict[str
     assert [row.get("sources", "a" * len(row["accepted"])) for row in rows_of(events)] == letters
     assert all(row.get("sources") != "a" * len(row["accepted"]) for row in rows_of(events))
     assert [list(source) for source in folds.sources(events)] == case["sources"]
-    saved = passes_saved(events)
-    assert dict(saved) == case["saved"]
-    assert sum(saved.values()) == folds.num_tokens(events) - folds.num_forwards(events)
 
 
 def test_the_line_that_completes_the_evidence_has_the_loop() -> None:

@@ -11,7 +11,6 @@ from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.runs.trace import Header, Trace
 from mars_runtime.settings import DecodeSettings
-from tests import trace_folds
 
 SETTINGS = DecodeSettings(tau=0.9)
 BOLDER = replace(SETTINGS, tau=0.5)
@@ -68,7 +67,6 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     assert folds.up_to_loop(counted) is counted
     assert folds.tokens_per_second(events) == pytest.approx(5 / 1.5)
     assert folds.ms_per_forward(events) == 500
-    assert trace_folds.passes_saved(events) == {"masks": 2}
     assert folds.num_tokens(events) == 75  # a count of what was written, not a figure of the method
     assert (folds.loops_at(events), folds.loops_at(events[:5])) == (5, None)
     assert folds.totals(events[:-1]).num_looped == 0  # only once the run has ended

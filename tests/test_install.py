@@ -121,14 +121,12 @@ def test_the_page_is_served_from_a_read_only_folder(installed: Path, tmp_path: P
     assert {path.name for path in weights} == {"model.safetensors"}
 
 
-def project() -> dict[str, Any]:
-    actual: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return actual
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+GROUPS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
 def declared(*extras: str) -> set[str]:
-    groups = project()["optional-dependencies"]
-    listed = [*project()["dependencies"], *(group for extra in extras for group in groups[extra])]
+    listed = [*PROJECT["dependencies"], *(group for extra in extras for group in GROUPS[extra])]
     return {item for item in listed if not item.startswith("mars-live[")}
 
 
@@ -137,17 +135,13 @@ def required(name: str) -> set[str]:
     return {line for line in lines if line and not line.startswith(("#", "-r"))}
 
 
-def test_a_space_installs_what_the_project_declares() -> None:
+def test_requirements_are_what_the_project_declares() -> None:
     assert required("requirements.txt") == declared("app", "serve", "lab")
-
-
-def test_other_requirements_are_those_of_the_extras() -> None:
     for extra, name in (("ray", "serve"), ("compiler", "compiler")):
         assert required(f"requirements-{name}.txt") == declared(extra) - declared()
 
 
 def test_a_missing_module_is_found_in_the_extra_that_installs_it() -> None:
-    groups = project()["optional-dependencies"]
-    names = {extra: {Requirement(group).name for group in groups[extra]} for extra in EXTRAS}
+    names = {extra: {Requirement(group).name for group in GROUPS[extra]} for extra in EXTRAS}
     for extra, modules in EXTRAS.items():
         assert names[extra] - {"mars-live"} == {name.replace("_", "-") for name in modules}
