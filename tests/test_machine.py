@@ -7,12 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 
 from mars_runtime.model.threads import limit_threads
 from mars_runtime.system import machine
 from mars_runtime.system.machine import cache_folder
+from mars_runtime.system.network import prepare_network
 from mars_runtime.system.provenance import Quiet, core_seconds
 
 
@@ -101,3 +103,45 @@ def test_threads_respect_the_quota_and_the_affinity(
     torch.set_num_threads(9)  # conftest.py sets it again
     limit_threads()
     assert torch.get_num_threads() == int(count)
+
+
+# Proxy and certificate variables that are set when the program starts.
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+PROXY = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without any of the variables; what a test sets is undone."""
+    for name in (*PROXIES, *map(str.upper, PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("exempt", ["", "intranet.example"])
+def test_loopback_goes_through_no_proxy(variables: pytest.MonkeyPatch, exempt: str) -> None:
+    variables.setenv("http_proxy", PROXY)
+    variables.setenv("no_proxy", exempt)
+    assert prepare_network() == ""
+    with httpx.Client() as client:
+        for host in ("127.0.0.1", "localhost", "[::1]", *filter(None, [exempt])):
+            assert client._transport_for_url(httpx.URL(f"http://{host}:8")) is client._transport
+        through = client._transport_for_url(httpx.URL("http://hub.example"))
+        assert through is not client._transport
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("SSL_CERT_FILE", "/nonexistent/ca.pem", "No such file or directory"),
+        ("HTTPS_PROXY", "ftp://127.0.0.1:9", "Unknown scheme"),
+        ("http_proxy", "http://127.0.0.1:port", "Invalid port"),
+    ],
+)
+def test_what_httpx_cannot_use_is_reported_in_its_words(
+    variables: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    variables.setenv(name, value)
+    assert said in prepare_network()
