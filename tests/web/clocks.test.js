@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { folds } from "../../assets/web/core/folds.js";
 import { Playhead, positionText } from "../../assets/web/core/playhead.js";
-import { arOf, forward, laneOf, PLAIN } from "./runs.js";
+import { arOf, laneOf, PLAIN } from "./runs.js";
 
 describe("the position in a run", () => {
   const letters = (num) => Array.from({ length: num }, (_, i) => i + 1);
@@ -42,17 +41,6 @@ describe("the position in a run", () => {
     assert.deepEqual([playhead.length, ...shown(playhead)], [3, 3, 3]);
     mars.push({ type: "end", reason: "eos", message: "" }, "");
     assert.deepEqual([playhead.length, ...shown(playhead)], [5, 3, 5]);
-  });
-
-  test("a lane in a loop has the headline's number of passes beside its own", () => {
-    const rows = [1, 2, 1, 2].map((token, i) =>
-      forward(i, [[token, 0.9]], 1, "block", i === 3 ? { loop: [2, 4] } : {}),
-    );
-    const looped = laneOf(rows, { end: "repeats" });
-    const text = positionText(new Playhead({ lanes: [looped, arOf(letters(6))] }));
-    assert.match(text, /at 4 \(in a loop from 3\)/);
-    assert.match(positionText(new Playhead({ lanes: [looped, arOf([1])] })), /at 4 \(in a loop from 3\)/);
-    assert.equal(folds.forwards(looped), 2);
   });
 
   test("what came together is drawn beat by beat, as far as the player says", () => {

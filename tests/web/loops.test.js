@@ -6,43 +6,27 @@ import { folds, loopRemark, passesSaved } from "../../assets/web/core/folds.js";
 import { loopsAt, upToLoop } from "../../assets/web/core/loops.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
-import { Lane } from "../../assets/web/core/trace.js";
-
-const repeated = (phrase, times) => Array.from({ length: times }, () => phrase).flat();
-
-// A lane that writes these groups, a forward of a second for each. loop: as in the line of its evidence.
-function laneOf(groups, name = "mars", reason = "repeats", loop = null) {
-  const vocabulary = Object.fromEntries(groups.flat().map((id) => [id, String.fromCharCode(97 + id)]));
-  const settings = { method: name, tau: 0.5, block_size: 8 };
-  const header = { type: "header", version: 1, checkpoint: "c", prompt: "", prompt_ids: [1], settings, vocabulary };
-  let start = 0;
-  const steps = groups.map((accepted, i) => {
-    const stop = i === groups.length - 1 ? reason : "block";
-    const sources = name === "ar" ? undefined : `a${"m".repeat(accepted.length - 1)}`;
-    const fields = {
-      row: 0,
-      start,
-      cursor: 0,
-      num_pending: 1,
-      num_fed: 8,
-      proposals: [],
-      accepted,
-      num_drafted: 0,
-      stop,
-    };
-    const isEvident = loop && start < loop[1] && loop[1] <= start + accepted.length;
-    start += accepted.length;
-    return { type: "step", seconds: 1, rows: [{ ...fields, sources, ...(isEvident ? { loop } : {}), spread: 0 }] };
-  });
-  const lines = [header, ...steps, { type: "end", reason, message: "" }].map((line) => JSON.stringify(line));
-  return Lane.of(lines, { lane: name, title: name });
-}
+import { forward, laneOf } from "./runs.js";
 
 const LOOP = [5, 53];
-const looping = () => {
-  const groups = [[1, 2], [3], [4, 5, 4, 5, 4, 5, 4, 5], ...Array.from({ length: 8 }, () => repeated([4, 5], 4))];
-  return laneOf(groups, "mars", "repeats", LOOP);
-};
+const END = "repeats";
+
+// A lane that writes these groups, a forward of a second for each.
+function laneIn(groups, name) {
+  const letters = Object.fromEntries(groups.flat().map((id) => [id, String.fromCharCode(97 + id)]));
+  let start = 0;
+  const rows = groups.map((group, i) => {
+    const isEvident = start < LOOP[1] && LOOP[1] <= start + group.length;
+    const sources = name === "ar" ? undefined : `a${"m".repeat(group.length - 1)}`;
+    const more = { sources, spread: 0, ...(isEvident ? { loop: LOOP } : {}) };
+    const slots = group.map((id) => [id, 0.9]);
+    start += group.length;
+    return forward(start - group.length, slots, group.length, i === groups.length - 1 ? END : "block", more);
+  });
+  return laneOf(rows, { seconds: 1, end: END, settings: { method: name }, header: { vocabulary: letters } }, name);
+}
+
+const looping = () => laneIn([[1, 2], [3], ...Array.from({ length: 9 }, () => [4, 5, 4, 5, 4, 5, 4, 5])], "mars");
 
 test("tokens per forward are told without a loop, and that is said", () => {
   const lane = looping();
@@ -56,18 +40,9 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(loopRemark(cut), "");
 });
 
-// Plain AR's run with the same text as another.
-const arBeside = (lane) =>
-  laneOf(
-    lane.ids.map((id) => [id]),
-    "ar",
-    "repeats",
-    LOOP,
-  );
-
 test("every figure of a run counts up to the loop", () => {
   const lane = looping();
-  const ar = arBeside(lane);
+  const ar = laneIn(lane.ids.map((id) => [id]), "ar"); // prettier-ignore
   for (const [given, passes] of [
     [lane, 3],
     [ar, 5],

@@ -7,7 +7,6 @@ import { factsOf, isVerified, nameOf, tauAfter } from "../../assets/web/core/met
 import { TAUS } from "../../assets/web/core/table.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
 import { sourceText } from "../../assets/web/text/reasons.js";
-import { settingsText } from "../../assets/web/text/settings.js";
 import { arOf, END, forward, laneOf, PLAIN } from "./runs.js";
 
 describe("a draft model", () => {
@@ -74,14 +73,7 @@ describe("AR + lookup", () => {
     assert.equal(nameOf({}), "mars"); // a trace of before there were methods
     assert.equal(factsOf(SETTINGS).title, "AR + lookup");
     assert.ok(isVerified(SETTINGS));
-  });
-
-  test("it says that no masks are fed, and obeys none of the settings of drafting", () => {
-    assert.equal(settingsText(SETTINGS), "no masks");
-    assert.deepEqual(factsOf(SETTINGS).obeys, []);
-    const lane = laneOf([forward(0, [[1, 0.99]], 1, "limit")], { settings: SETTINGS, end: "limit" }, "first");
-    assert.equal(lane.method, "lookup");
-    assert.equal(lane.facts.title, "AR + lookup");
+    assert.equal(laneOf(PLAIN, { settings: SETTINGS }, "first").method, "lookup");
   });
 });
 
