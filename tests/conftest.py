@@ -64,11 +64,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.unit)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--attack-full``: what is tried at random, thousands of times instead of some."""
-    parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return half as many again as there are cores, because tests also wait; for a single file, and
@@ -115,11 +110,6 @@ def pytest_runtest_setup() -> None:
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     if nextitem is None or TESTS / "app" not in nextitem.path.parents:
         close_shared()
-
-
-@pytest.fixture(scope="session")
-def is_full_attack(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--attack-full"))
 
 
 def no_folder() -> Path:

@@ -22,24 +22,20 @@ resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def place_of(url: str) -> Place:
-    """Return host and port."""
     at = urlsplit(url)
     return str(at.hostname), int(at.port or 0)
 
 
 def connection(place: Place, address: str = "127.0.0.1") -> socket.socket:
-    """Open a connection from an address of this machine."""
     return socket.create_connection(place, 30, (address, 0))
 
 
 def client_of(url: str, address: str = ATTACKER) -> httpx.Client:
-    """Return a client that connects from an address of this machine."""
     transport = httpx.HTTPTransport(local_address=address)
     return httpx.Client(base_url=url, transport=transport, timeout=120)
 
 
 def resident(process: int | str = "self") -> int:
-    """Return the bytes of memory of a process."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return 1024 * int(status.partition("VmRSS:")[2].split()[0])
 

@@ -13,13 +13,11 @@ from tests.attack.attacked import Place, place_of
 
 @pytest.fixture
 def pause() -> float:
-    """Seconds of a forward."""
     return 0.002
 
 
 @pytest.fixture
 def url(tmp_path: Path, pause: float) -> Iterator[str]:
-    """Where a page is served, with a slash at the end."""
     handlers = make_handlers(tmp_path, ScriptedBackend(TEXT, pause), port=0)
     with page_served(handlers) as url:
         yield url
@@ -35,7 +33,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 def place(
     request: pytest.FixtureRequest, kind: str, tmp_path: Path, pause: float
 ) -> Iterator[Place]:
-    """Host and port of either server."""
     if kind == "page":
         yield place_of(request.getfixturevalue("url"))
         return

@@ -1,22 +1,27 @@
-"""Texts that visitors import: any change gives one error message, none takes long, and none delays
-another address.
-"""
+"""Texts that visitors import: one error message, soon, and no other address waits."""
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 import sample_traces as samples
 
 from app.ui import imported_runs
 from app.ui.imported_runs import read_import
 from mars_runtime.settings import DecodeSettings
+from tests.attack.attacked import JSON, OTHER, client_of
+from tests.review.test_review_prompts import DAMAGED, is_sentence
+from tests.review.test_sets import GOOD, PLACES, RAW
+from tests.review.test_sets import VALUES as SET_VALUES
+from tests.review.test_sets import changed as changed_set
 
 MOST = 4_000_000
 SCRIPT = samples.Script(samples.PROSE[:400], moves={3: DecodeSettings(tau=0.5, block_size=8)})
@@ -67,9 +72,9 @@ def assert_sentence(sentence: str, text: str = "") -> None:
     assert not any(word in sentence for word in ("Traceback", "0x", "<class")), sentence
 
 
-def test_a_changed_trace_is_a_trace_or_a_sentence(is_full_attack: bool) -> None:
+def test_a_changed_trace_is_a_trace_or_a_sentence() -> None:
     rng, outcomes = random.Random(7), {"lines": 0, "error": 0}
-    for _ in range(2000 if is_full_attack else 150):
+    for _ in range(150):
         text = mutated(LINES, rng)
         actual = read_import(text, MOST)
         if "error" in actual:
@@ -119,3 +124,44 @@ def test_an_address_leaves_places_to_the_others(monkeypatch: pytest.MonkeyPatch)
         gate.set()
         assert all("lines" in future.result() for future in held)
         assert "lines" in read_import(TEXT, MOST, "many")
+
+
+# Files that several clients post to Review at once, while another visitor runs something.
+
+SETS = [
+    json.dumps(changed_set(GOOD[at], path, value)).encode()
+    for at, path in PLACES
+    for value in SET_VALUES.values()
+]
+FILES = [
+    *DAMAGED,
+    *((f"{number}.jsonl", content) for number, content in enumerate([*RAW.values(), *SETS[::4]])),
+    ("quotes.csv", b"prompt\n" + b'"a\n' * 100_000),
+    ("columns.csv", b"prompt" + b"," * 490_000),
+]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="127.0.0.2")
+def test_damaged_files_are_refused_and_delay_no_other_visitor(url: str) -> None:
+    parts = httpx.get(f"{url}config", timeout=60).json()["components"]
+    (part,) = (each for each in parts if "prompts" in (each["props"].get("server_fns") or ()))
+
+    def post(file: tuple[int, tuple[str, bytes]]) -> None:
+        number, (name, content) = file
+        address = f"127.0.2.{1 + number % 5}"
+        data = json.dumps({"text": content.decode("latin-1"), "name": name})
+        call = {"component_id": part["id"], "fn_name": "prompts", "session_hash": address}
+        body = json.dumps({**call, "data": data}).encode()
+        with client_of(url, address) as client:
+            answer = client.post("gradio_api/component_server", content=body, headers=JSON)
+        found = answer.json()
+        if answer.status_code != 413:
+            assert answer.status_code == 200, (name, found)
+            assert "items" in found or is_sentence(found["error"]), (name, found)
+
+    with ThreadPoolExecutor(5) as pool, client_of(url, OTHER) as neighbour:
+        posting = pool.map(post, enumerate(FILES))
+        ask = {"model": "scripted", "prompt": "Hi", "max_tokens": 8}
+        for _ in range(3):
+            assert neighbour.post("v1/completions", json=ask, timeout=60).is_success
+        assert len(list(posting)) == len(FILES)

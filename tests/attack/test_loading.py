@@ -92,7 +92,6 @@ def test_a_checkpoint_that_fails_does_not_name_its_folder(tmp_path: Path) -> Non
 def test_only_what_the_operator_lists_can_be_chosen() -> None:
     entries = read_entries(TINY)
     assert next(iter(entries)) == TINY
-    assert "ar-tiny" in entries
     assert all(entry.hub is None or entry.is_small_enough for entry in entries.values())
     engines = Engines(AppSettings(checkpoint=TINY))
     for name in ("mars-7b-blk4", "../../etc", "Xalphinions/MARS-Qwen2.5-7B-blk4"):
@@ -106,7 +105,6 @@ def test_only_what_the_operator_lists_can_be_chosen() -> None:
 
 
 def write_head(folder: Path, *shapes: list[int]) -> Path:
-    """A checkpoint's head without its weights."""
     folder.mkdir()
     head = {str(n): {"dtype": "BF16", "shape": shape} for n, shape in enumerate(shapes)}
     text = json.dumps({"__metadata__": {"format": "pt"}, **head}).encode()
@@ -115,9 +113,7 @@ def write_head(folder: Path, *shapes: list[int]) -> Path:
     return folder
 
 
-def test_what_does_not_fit_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_head(tmp_path / "seven", [3584, 152064], [7_000, 1_000_000])
     source = resolve(str(folder))
     for free, has_native, dtype in (

@@ -2,23 +2,85 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_texts import AUTO, CHAT, CURVES, MATHS, MOST_MASKS, NOTHING, SURE, Text, write
 
-from mars_runtime.decoders.cursor import CursorBatch, decode
+from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.drafting import Averages, Drafter, Prediction, choose, combinations
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
-from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, MaskLayout
+from mars_runtime.decoders.plan import FeedLimits, group_sizes
+from mars_runtime.runs.events import Proposal
+from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, DecodeSettings, MaskLayout
 
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
 DEAR_MASKS = (0.0, *[0.9] * MAX_FED)
+
+
+# Made-up texts with known predictability, and made-up costs of forwards.
+
+AUTO = DecodeSettings(
+    tau=0.0, block_size="auto", lossless=True, mask_layout="every", max_new_tokens=200
+)
+MOST_MASKS = 7
+CURVES = {
+    "flat": [1 + 0.02 * q for q in range(MAX_FED)],
+    "gentle": [1 + 0.06 * q for q in range(MAX_FED)],
+    "steep": [1 + 0.4 * q for q in range(MAX_FED)],
+    "cliff": [1.0, 1.05, 1.1, 1.15, *[1.8] * 4, *[2.2] * 8, *[3.0] * 48],
+}
+NOTHING, CHAT, MATHS, SURE = [0.01] * 7, [0.46, 0.42, *[0.35] * 5], [0.62, *[0.5] * 6], [0.97] * 7
+
+
+@dataclass
+class Text:
+    """A simulated text: masks predict position j with probability ``chances[j]``, with roughly
+    calibrated confidence.
+    """
+
+    chances: Sequence[float]
+    seed: int = 0
+    rng: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+
+    def group(self, place: int, size: int) -> list[Proposal]:
+        """Proposals for ``place`` on; a token is its place, a wrong one is -1."""
+        actual, is_right = [], True
+        for chance in self.chances[:size]:
+            sure = self.rng.betavariate(1.2 * chance, 1.2 * (1 - chance))
+            is_right = is_right and self.rng.random() < sure
+            actual.append(Proposal(place + len(actual) if is_right else -1, sure, ()))
+        return actual
+
+
+def write(
+    drafter: Drafter, text: Text, curve: Curve, length: int, settings: DecodeSettings = AUTO
+) -> tuple[float, int]:
+    place, cost, num_masks, drafts = 0, 0.0, 0, [0][:0]
+    while place < length:
+        offers = drafter.offers(settings, 1, len(drafts), curve)
+        feed = FeedLimits.of_offer(choose([drafter], [offers], curve, 1)[0])
+        fed = drafts[: feed.num_drafts]
+        sizes = group_sizes(settings, feed, 10**6, len(fed))
+        cost += curve.of(1 + len(fed) + sum(sizes), sum(sizes))
+        num_masks += sum(sizes)
+        num_agreed = 0
+        while num_agreed < len(fed) and fed[num_agreed] == place + num_agreed:
+            num_agreed += 1
+        emitted = list(range(place, place + num_agreed + 1))
+        place += len(emitted)
+        group = text.group(place, sizes[num_agreed])
+        drafts, _ = drafter.update(settings, emitted, group, [], 0, curve)
+    return cost, num_masks
 
 
 def test_averages_follow_what_came_of_predictions() -> None:
@@ -52,12 +114,7 @@ def test_what_could_be_fed_by_hand(may_branch: bool) -> None:
     actual = {
         (offer.num_drafts, offer.roots): (round(offer.gain, 6), offer.width) for offer in offers
     }
-    expected = {
-        (0, ()): (0.0, 1),
-        (0, (0,)): (0.5, 2),
-        (1, ()): (0.6, 2),
-        (1, (1,)): (0.9, 3),
-    }
+    expected = {(0, ()): (0.0, 1), (0, (0,)): (0.5, 2), (1, ()): (0.6, 2), (1, (1,)): (0.9, 3)}
     if may_branch:
         expected[1, (1, 0)] = (1.1, 4)
     assert actual == expected
@@ -117,7 +174,6 @@ def test_a_text_that_changes_is_noticed() -> None:
 
 
 def drafting(num_drafts: int) -> Drafter:
-    """A row with so many drafts that are likely to be right."""
     drafter = Drafter(0)
     drafter.update(AUTO, [4], [], [5] * num_drafts, 4, Curve(CURVES["flat"]))
     return drafter
@@ -181,26 +237,3 @@ def test_where_the_text_repeats_itself_masks_are_left_out() -> None:
     assert sum(len(step.accepted) for step in late) / len(late) > 8
     assert all(step.looked_up for step in late[:-1])
     assert sum(step.num_fed - step.num_pending for step in late) < len(late)
-
-
-def test_rows_of_a_batch_choose_for_themselves() -> None:
-    """One text is predictable and one is not; each row writes what it writes on its own."""
-    settings = replace(AUTO, max_new_tokens=120)
-
-    def script(prefix: tuple[int, ...]) -> list[float]:
-        return counting(prefix) if prefix[0] == 3 else foresight_script(5, eos_share=0.0)(prefix)
-
-    batch = CursorBatch(ScriptedModel(script), IDS, 2, 160, costs("gentle"))
-    for number, prompt in enumerate([[3], [4]]):
-        batch.add(number, prompt, lambda: settings)
-    tokens: dict[int, list[int]] = {0: [], 1: []}
-    num_steps = {0: 0, 1: 0}
-    while batch.rows:
-        for step in batch.step().rows:
-            tokens[step.row] += step.accepted
-            num_steps[step.row] += 1
-    for number, prompt in enumerate([[3], [4]]):
-        ar = replace(settings, method="ar")
-        plain = decode(ScriptedModel(script), IDS, [prompt], lambda ar=ar: ar)
-        assert tokens[number] == tokens_of(plain)[0]
-    assert num_steps[1] < 110 < num_steps[0]

@@ -1,12 +1,10 @@
-"""Decoding on a CUDA device: the text of the CPU in fp32, and a published shape in bf16.
-
-Run with ``python -m pytest -m gpu``; without a CUDA device these tests are skipped.
-"""
+"""Decoding on a CUDA device (``-m gpu``): the text of the CPU in fp32, and published shapes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from helpers import run_again, tokens_of, word_sequence
 from torch import Tensor
 
 from mars_runtime.decoders.cursor import CursorBatch, decode
+from mars_runtime.decoders.methods import Method
 from mars_runtime.model.captured import GraphRecorder
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -28,35 +27,29 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
 ]
 LIMIT = 24
-AR = DecodeSettings(method="ar", max_new_tokens=LIMIT)
-LOSSLESS = DecodeSettings(tau=0.0, block_size=8, lossless=True, max_new_tokens=LIMIT)
-EVERY_DRAFT = DecodeSettings(
-    tau=0.0, block_size=4, lossless=True, mask_layout="every", lookup=True, max_new_tokens=LIMIT
-)
+
+
+def way(method: Method = "mars", **changes: Any) -> DecodeSettings:
+    values = {"tau": 0.5, "block_size": 4, "max_new_tokens": LIMIT, **changes}
+    return DecodeSettings(method, **values)
+
+
+EVERY_DRAFT = way(tau=0.0, lossless=True, mask_layout="every", lookup=True)
 WAYS = {
-    "AR": AR,
-    "MARS": DecodeSettings(tau=0.5, block_size=4, max_new_tokens=LIMIT),
-    "margin": DecodeSettings(tau=0.9, block_size=3, metric="margin", max_new_tokens=LIMIT),
-    "entropy": DecodeSettings(tau=0.9, block_size=3, metric="entropy", max_new_tokens=LIMIT),
-    "drawn": DecodeSettings(
-        tau=0.5, block_size=4, temperature=0.8, top_p=0.9, seed=5, max_new_tokens=LIMIT
-    ),
-    "adaptive": DecodeSettings(tau=0.3, block_size=4, tau_policy="agreement", max_new_tokens=LIMIT),
-    "Jacobi": DecodeSettings("jacobi", block_size=5, max_new_tokens=LIMIT),
-    "lossless": LOSSLESS,
+    "AR": way("ar"),
+    "MARS": way(),
+    "margin": way(tau=0.9, block_size=3, metric="margin"),
+    "entropy": way(tau=0.9, block_size=3, metric="entropy"),
+    "drawn": way(temperature=0.8, top_p=0.9, seed=5),
+    "adaptive": way(tau=0.3, tau_policy="agreement"),
+    "Jacobi": way("jacobi", block_size=5),
+    "lossless": way(tau=0.0, block_size=8, lossless=True),
     "groups and lookup": EVERY_DRAFT,
-    "penalties": DecodeSettings(
-        tau=0.0,
-        block_size=4,
-        lossless=True,
-        mask_layout="every",
-        repetition_penalty=1.2,
-        presence_penalty=0.5,
-        frequency_penalty=0.5,
-        logit_bias=((7, 1.0),),
-        max_new_tokens=LIMIT,
+    "penalties": replace(
+        EVERY_DRAFT, lookup=False, repetition_penalty=1.2, presence_penalty=0.5,
+        frequency_penalty=0.5, logit_bias=((7, 1.0),),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +66,6 @@ def fp32(foreseeing_folder: Path) -> Iterator[Checkpoint]:
 
 
 def written(checkpoint: Checkpoint, settings: DecodeSettings) -> list[list[int]]:
-    """The answers to four ragged prompts, decoded as one batch."""
     rng, eos = random.Random(3), checkpoint.tokenizer.end_id
     rows = [word_sequence(rng, rng.choice((1, 3, 9, 26)), eos) for _ in range(16)]
     prompts = [row for row in rows if eos not in row][:4]
@@ -121,16 +113,13 @@ def test_the_chat_adapter_with_groups_lookup_and_a_penalty(smollm2_file: Path) -
     """Lossless text is AR's in fp32, up to near ties; the sampler head ranks on the device."""
     chat = load_checkpoint("mars-smollm2", device="cuda", dtype="fp32")
     prompt = chat.tokenizer.encode_prompt("Name three colours, then name them again.")
-    shared = {"repetition_penalty": 1.1, "max_new_tokens": 48}
-    ways = [
-        DecodeSettings("ar", **shared),
-        DecodeSettings(
-            tau=0.0, block_size=4, lossless=True, mask_layout="every", lookup=True, **shared
-        ),
-    ]
+    changes = {"repetition_penalty": 1.1, "max_new_tokens": 48}
+    ways = [way("ar", **changes), replace(EVERY_DRAFT, **changes)]
     left, right = (
-        tokens_of(decode(chat.model, chat.tokenizer, [prompt], lambda settings=way: settings))[0]  # type: ignore[misc]
-        for way in ways
+        tokens_of(decode(chat.model, chat.tokenizer, [prompt], lambda settings=settings: settings))[
+            0
+        ]  # type: ignore[misc]
+        for settings in ways
     )
     assert left[:24] == right[:24]
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders.cursor import decode
 from mars_runtime.decoders.lookup import Lookup
+from mars_runtime.decoders.methods import MAX_DRAFTS
+from mars_runtime.decoders.plan import FeedLimits, group_sizes
 from mars_runtime.runs.events import Event, RowStep
 from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, METRICS, DecodeSettings
 from tests import slow_twin
@@ -50,6 +52,16 @@ def test_a_refused_draft_costs_no_proposal() -> None:
     assert [step.accepted for step in steps[:4]] == [(6,), (7, 8), (9,), (10, 11, 12)]
 
 
+def test_no_forward_has_more_masks_than_room() -> None:
+    """After 15 drafts of B = 16 there is room for three masks behind each token, not for 15."""
+    feed = FeedLimits.of(replace(BOLD, block_size=16))
+    for num_drafts in range(MAX_DRAFTS + 1):
+        sizes = group_sizes(replace(BOLD, block_size=16), feed, 10_000, num_drafts)
+        num_fed = num_drafts + 1 + sum(sizes)
+        assert num_fed <= MAX_FED
+        assert {*sizes} == {15} or num_fed + len(sizes) > MAX_FED
+
+
 ROWS = st.lists(st.lists(st.integers(3, 9), min_size=1, max_size=12), min_size=1, max_size=4)
 LOSSLESS = st.builds(
     DecodeSettings,
@@ -66,7 +78,6 @@ LOSSLESS = st.builds(
 
 
 def bare(step: RowStep) -> RowStep:
-    """Apart from how it was fed."""
     return replace(step, cursor=0, num_pending=0, num_fed=0)
 
 
@@ -76,9 +87,7 @@ def bare(step: RowStep) -> RowStep:
     moves=st.lists(LOSSLESS | LOSSLESS.map(lambda s: replace(s, lossless=False)), min_size=1),
     every=st.integers(1, 3),
 )
-def test_every_step_equals_full_recomputation_while_settings_move(
-    seed: int, prompts, moves, every: int
-) -> None:
+def test_every_step_equals_full_recomputation(seed: int, prompts, moves, every: int) -> None:
     script = foresight_script(seed, eos_share=0.02)
     collected = []
     for decoder in (decode, slow_twin.decode):

@@ -45,7 +45,6 @@ class InstantModel:
 
 
 def milliseconds(settings: DecodeSettings) -> float:
-    """The median step's."""
     batch = CursorBatch(InstantModel(), Ids(), 1, 2 * LENGTH, COSTS)  # type: ignore[arg-type]
     batch.add(0, [CYCLE[place % 11] for place in range(LENGTH)], lambda: settings)
     taken = []

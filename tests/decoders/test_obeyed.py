@@ -50,7 +50,6 @@ which has a draft model, ``stop_loops`` in test_repeats.py."""
 
 
 def decoded(settings: DecodeSettings) -> list[RowStep]:
-    """The steps without the settings that they report."""
     batch = CursorBatch(ScriptedModel(foresight_script(1)), Ids(), 1, 64, COSTS)
     events = decode_on(batch, [[3, 4, 5, 3, 4, 5, 3, 4]], lambda: settings)
     rows = [row for event in events if isinstance(event, Step) for row in event.rows]

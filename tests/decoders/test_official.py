@@ -1,7 +1,4 @@
-"""The paper's own sampler writes the tokens that this runtime writes.
-
-Needs a copy of github.com/Xalp/MARS at commit b191204, which MARS_OFFICIAL names.
-"""
+"""The paper's own sampler (github.com/Xalp/MARS at b191204, in MARS_OFFICIAL) writes our tokens."""
 
 from __future__ import annotations
 
@@ -23,36 +20,6 @@ from mars_runtime.runs import folds
 from mars_runtime.settings import DecodeSettings
 
 
-def length_cache() -> Any:
-    """An empty cache of transformers with a ``crop`` that takes the length to keep, as the sampler
-    and transformers 4 have it; transformers 5 takes the number to remove, as a negative one.
-    """
-    from transformers import DynamicCache
-
-    class LengthCache(DynamicCache):
-        def crop(self, length: int) -> None:
-            num_removed = self.get_seq_length() - length if length >= 0 else -length
-            if num_removed > 0:
-                super().crop(-num_removed)
-
-    return LengthCache()
-
-
-class Cached:
-    """A model of transformers that starts with a ``length_cache``."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __call__(self, tokens: torch.Tensor, **more: Any) -> Any:
-        if more.get("use_cache") and more.get("past_key_values") is None:
-            more["past_key_values"] = length_cache()
-        return self._model(tokens, **more)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-
 def sampler_in(repository: Path) -> Any:
     """The sampler's class, imported by its file: the packages around it need more packages."""
     path = repository / "mars" / "samplers" / "__init__.py"
@@ -68,10 +35,20 @@ def sampler_in(repository: Path) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif("MARS_OFFICIAL" not in os.environ, reason="MARS_OFFICIAL names no copy of it")
-def test_the_official_sampler_writes_what_we_write() -> None:
+def test_the_official_sampler_writes_what_we_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """At τ 0.95 and B 4, on held-out prompts of every family that has an end."""
+    from transformers import DynamicCache
+
+    crop = DynamicCache.crop
+
+    def crop_to(cache: DynamicCache, length: int) -> None:
+        """Crop as transformers 4, to a length; transformers 5 takes the number to remove."""
+        if length < cache.get_seq_length():
+            crop(cache, length - cache.get_seq_length() if length >= 0 else length)
+
+    monkeypatch.setattr(DynamicCache, "crop", crop_to)
     checkpoint = load_checkpoint("mars-tiny", device="cpu")
-    tokenizer, model = checkpoint.tokenizer, Cached(dense_model(checkpoint.path, "float32"))
+    tokenizer, model = checkpoint.tokenizer, dense_model(checkpoint.path, "float32")
     special = SimpleNamespace(
         mask_token_id=tokenizer.mask_id,
         pad_token_id=tokenizer.pad_id,

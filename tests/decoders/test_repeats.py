@@ -1,6 +1,4 @@
-"""A run whose text begins to repeat itself ends there: AR, lossless and every other exact method at
-the same token, however many tokens a forward gave; an unverified lane where its own text loops.
-"""
+"""A run ends where its text begins to repeat itself, in every exact method at the same token."""
 
 from __future__ import annotations
 

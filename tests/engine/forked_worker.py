@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import queue
 import signal
-import threading
 import traceback
 from collections.abc import Generator
 from multiprocessing import get_context
@@ -20,7 +20,6 @@ from typing import Any
 from mars_runtime.engine.leased.worker import Call, Decode, LeaseError, News
 
 ABORTED = "GPU task aborted"
-QUEUE_SECONDS = 10.0
 
 
 class ForkedWorker:
@@ -30,6 +29,7 @@ class ForkedWorker:
         context = get_context("fork")
         self._pipe, far = context.Pipe()
         self._stop = context.Event()
+        self.is_alive = True
         self.pid = os.fork()
         if not self.pid:
             self._pipe.close()
@@ -51,6 +51,7 @@ class ForkedWorker:
         try:
             actual = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError):
+            self.is_alive = False
             raise LeaseError(ABORTED) from None
         if isinstance(actual, Exception):
             raise actual
@@ -59,21 +60,9 @@ class ForkedWorker:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it takes calls: one that was killed has hung up."""
-        return not (self._pipe.poll() and self._is_over())
-
-    def _is_over(self) -> bool:
-        try:
-            self._pipe.recv_bytes()
-        except (EOFError, OSError):
-            return True
-        raise AssertionError("a worker at rest says nothing")
-
     def end(self) -> None:
         self._pipe.close()
-        os.kill(self.pid, signal.SIGKILL)
+        self.kill()
         os.waitpid(self.pid, 0)
 
 
@@ -101,30 +90,24 @@ def _serve(pipe: Connection, stop: Any, decode: Decode) -> None:
 
 
 class ForkedWorkers:
-    """Fork ``num`` processes; each call gets one that is alive and idle, or waits for one."""
+    """``num`` processes; each call gets an idle one, or waits for one."""
 
     def __init__(self, decode: Decode, num: int = 3) -> None:
         self.all = [ForkedWorker(decode) for _ in range(num)]
         self.busy: list[ForkedWorker] = []
-        self._idle = list(self.all)
-        self._changed = threading.Condition()
+        self._idle: queue.LifoQueue[ForkedWorker] = queue.LifoQueue()
+        for worker in self.all:
+            self._idle.put(worker)
 
     def lease(self, call: Call) -> Generator[News, None, None]:
-        with self._changed:
-            # A run is over a moment before the worker that decoded it is back.
-            self._changed.wait_for(lambda: self._idle or not self.busy, QUEUE_SECONDS)
-            self._idle = [worker for worker in self._idle if worker.is_alive]
-            if not self._idle:
-                raise LeaseError("No GPU was available")
-            worker = self._idle.pop(0)
-            self.busy.append(worker)
+        worker = self._idle.get(timeout=30)
+        self.busy.append(worker)
         try:
             yield from worker.call(call)
         finally:
-            with self._changed:
-                self.busy.remove(worker)
-                self._idle.insert(0, worker)
-                self._changed.notify()
+            self.busy.remove(worker)
+            if worker.is_alive:
+                self._idle.put(worker)
 
     def end(self) -> None:
         for worker in self.all:

@@ -17,6 +17,16 @@ Settings = Callable[[], DecodeSettings]
 FOREVER = 4096
 
 
+class Clock:
+    """The clock of an engine, moved ahead by a test; the fixture ``clock`` installs it."""
+
+    ahead, num_reads = 0.0, 0
+
+    def monotonic(self) -> float:
+        self.num_reads += 1
+        return time.monotonic() + self.ahead
+
+
 def request(token: int = 1, num_tokens: int = 5, deadline: float = 600.0) -> Request:
     return Request((token,), DecodeSettings(max_new_tokens=num_tokens), deadline)
 
@@ -41,15 +51,12 @@ def prefilled(run: Run) -> bool:
 
 
 def scripted_step(start: int, token: int, settings: DecodeSettings, stop: Stop) -> Step:
-    """A step that emits one token."""
     proposals = (Proposal(token, 1.0, ()),)
     return Step((RowStep(0, start, start, 1, 1, proposals, (token,), 0, settings, stop),))
 
 
 @dataclass
 class ScriptedRow:
-    """A row that emits its token."""
-
     number: int
     token: int
     settings: Settings
@@ -69,9 +76,8 @@ class Script(Backend):
     """The backend: prompt (token,) emits that token once per forward, until the limit.
 
     seconds: token -> how long a forward takes, of several the longest; fails_at: token -> the step
-    that raises ``error``. start, gate: where given, the worker waits for them before the first
-    forward, before every forward; not for ever, so that a failing test ends. forwards: the tokens
-    that took part in each forward, those of runs alone too. parts: how much of a prompt was read.
+    that raises ``error``. start, gate: the worker waits for them before the first forward, before
+    every forward. forwards: the tokens of each forward. parts: how much of a prompt was read.
     """
 
     capacity: int = FOREVER
@@ -83,16 +89,14 @@ class Script(Backend):
     start: threading.Event | None = None
     gate: threading.Event | None = None
     num_parts: int = 1  # in which every prompt is read
-    max_rows: int = 64
     num_open: int = 0
-    num_started: int = 0
     threads: set[int] = field(default_factory=set)
     forwards: list[tuple[int, ...]] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
     rows: dict[int, ScriptedRow] = field(default_factory=dict)
 
     def reserve(self, num_rows: int) -> int:
-        return min(num_rows, self.max_rows)
+        return num_rows
 
     def prepare(self) -> None:
         if self.start is not None:
@@ -110,11 +114,9 @@ class Script(Backend):
 
     def join(self, number: int, prompt: Sequence[int], settings: Settings) -> None:
         assert number not in self.rows
-        assert len(self.rows) < self.max_rows
         (token,) = prompt
         self.rows[number] = ScriptedRow(number, token, settings, self.num_parts)
         self.num_open += 1
-        self.num_started += 1
 
     def prefill(self, number: int, at_most: int) -> int:
         self.parts.append(at_most)
@@ -155,7 +157,6 @@ class Script(Backend):
 
     def _events(self, row: ScriptedRow) -> Iterator[Event]:
         self.num_open += 1
-        self.num_started += 1
         try:
             yield Prefill(1)
             while True:

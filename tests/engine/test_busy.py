@@ -51,15 +51,10 @@ def test_tau_is_limited_without_verification_and_only_b_with_it() -> None:
     lossless = [RULE.apply(RECOMMENDED, level) for level in range(LEVELS + 1)]
     assert [settings.block_size for settings in lossless] == ["auto", 4, 3, 2, 1]
     assert lossless[LEVELS] == AR_LOOKUP
+    for kept in (DecodeSettings("ar", tau=1.0, block_size=1), replace(RECOMMENDED, block_size=6)):
+        assert RULE.apply(kept, LEVELS) == kept  # AR, and a B that a request fixed
     shallow = BusyRule(low=0.5, depth=2)
     assert [shallow.apply(RECOMMENDED, level).block_size for level in (1, 4)] == [2, 1]
-
-
-@pytest.mark.parametrize(
-    "settings", [DecodeSettings("ar", tau=1.0, block_size=1), replace(RECOMMENDED, block_size=6)]
-)
-def test_ar_and_a_b_that_a_request_fixed_stay(settings: DecodeSettings) -> None:
-    assert RULE.apply(settings, LEVELS) == settings
 
 
 def test_tau_is_lowered_while_requests_wait() -> None:

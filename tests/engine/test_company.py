@@ -80,9 +80,8 @@ def poisoned(batch: CursorBatch) -> CursorBatch:
 class Crowd:
     """Requests that arrive and are meddled with at random forwards, all from one seed."""
 
-    def __init__(self, prompts: Sequence[Sequence[int]], seed: int, base: DecodeSettings) -> None:
+    def __init__(self, prompts: Sequence[Sequence[int]], seed: int) -> None:
         self.rng = random.Random(seed)
-        self.base = base
         self.requests = [Request(prompt, self.some_settings(), 600.0) for prompt in prompts]
         self.arrivals = [self.rng.randrange(120) for _ in prompts]
         self.fates = [
@@ -95,8 +94,7 @@ class Crowd:
 
     def some_settings(self) -> DecodeSettings:
         rng = self.rng
-        return replace(
-            self.base,
+        return DecodeSettings(
             method=rng.choice(["ar", "mars", "mars", "mars"]),
             tau=rng.choice([0.0, 0.3, 0.6, 0.95]),
             block_size=rng.choice([1, 2, 4, 8]),
@@ -134,7 +132,7 @@ class Crowd:
         engine = Engine(backend, max_runs=NUM_ROWS, max_waiting=NUM_REQUESTS)
         with engine:
             backend.after_forward = partial(self.meddle, engine)
-            pacemaker = replace(self.base, method="ar", max_new_tokens=150)
+            pacemaker = DecodeSettings("ar", max_new_tokens=150)
             assert engine.submit(Request(self.requests[0].prompt_ids, pacemaker)).wait(250)
             assert len(self.runs) == len(self.requests) or self.num_forwards < 120
             for number, request in enumerate(self.requests):
@@ -145,7 +143,6 @@ class Crowd:
 
 
 def alone(model: Any, vocabulary: Any, run: Run) -> list[RowStep]:
-    """The steps of the same prompt on its own, with the settings that the run's steps record."""
     settings = [step.settings for step, _ in row_steps(run.events_since(0))]
     current = SimpleNamespace(settings=run.request.settings)
     events = decode(model, vocabulary, [run.request.prompt_ids], lambda: current.settings)
@@ -159,7 +156,6 @@ def alone(model: Any, vocabulary: Any, run: Run) -> list[RowStep]:
 
 
 def outline(step: RowStep) -> tuple[object, ...]:
-    """What a step decided, apart from how it was fed."""
     tokens = tuple(slot.token for slot in step.proposals)
     return step.start, step.cursor, tokens, step.accepted, step.num_drafted, step.stop
 
@@ -178,7 +174,7 @@ def test_law_2_64_runs_in_company_equal_themselves_alone(seed: int) -> None:
     rng = random.Random(seed)
     prompts = [[rng.randrange(3, 16) for _ in range(rng.randint(1, 40))] for _ in range(64)]
     model = ScriptedModel(foresight_script(seed), max_positions=400)
-    crowd = Crowd(prompts, seed, DecodeSettings())
+    crowd = Crowd(prompts, seed)
     crowd.serve(ModelBackend(model, IDS, 200))
     for number, run in crowd.runs.items():
         actual_steps = [outline(step) for step, _ in row_steps(run.events_since(0))]
@@ -222,7 +218,7 @@ def test_law_2_on_the_bundled_checkpoint(num_runs: int) -> None:
     from law_checkpoints import task_prompts
 
     checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="fp32")
-    crowd = Crowd(task_prompts("mars-tiny", num_runs), 7, DecodeSettings())
+    crowd = Crowd(task_prompts("mars-tiny", num_runs), 7)
     crowd.serve(PoisonedCheckpoint(checkpoint))
     num_tied = 0
     for number, run in crowd.runs.items():

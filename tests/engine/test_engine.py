@@ -15,6 +15,7 @@ from mars_runtime.runs.events import End, Prefill, Step
 from mars_runtime.settings import SettingsError
 from tests.engine.scripted import (
     FOREVER,
+    Clock,
     Script,
     eventually,
     last,
@@ -47,7 +48,7 @@ def test_a_run_from_prefill_to_end() -> None:
 
 def test_plain_runs_share_every_forward_and_races_none() -> None:
     start = threading.Event()
-    script = Script(start=start)
+    script = Script(seconds={1: 0.001, 2: 0.002}, start=start)
     with Engine(script, max_runs=4) as engine:
         runs = [engine.submit(request(token, 50)) for token in (1, 2)]
         runs += engine.race([request(3, 40)])  # no run to race against
@@ -62,20 +63,10 @@ def test_plain_runs_share_every_forward_and_races_none() -> None:
     assert sorted(script.forwards[-40:]) == [(4,)] * 20 + [(5,)] * 20  # those before come first
     assert runs[2].num_sharing == 2
     assert [lane.num_sharing for lane in lanes] == [0, 0]
-    for run in runs[:2]:
-        assert [event.rows[0].row for event in steps(run)] == [0] * 50
-
-
-def test_a_shared_forward_counts_whole_for_each_of_its_runs() -> None:
-    start = threading.Event()
-    script = Script(seconds={1: 0.001, 2: 0.02}, start=start)
-    with Engine(script) as engine:
-        runs = [engine.submit(request(token, 5)) for token in (1, 2)]
-        start.set()
-        assert all(run.wait(120) for run in runs)
-    seconds = [[step.seconds for step in steps(run)] for run in runs]
-    assert seconds[0][1:] == seconds[1][:-1]
-    assert min(seconds[1]) >= 0.02
+    assert {step.rows[0].row for step in steps(runs[1])} == {0}
+    seconds = [[step.seconds for step in steps(run)] for run in runs[:2]]
+    assert seconds[0][1:] == seconds[1][:-1]  # a shared forward counts whole for each of its runs
+    assert min(seconds[1]) >= 0.002
 
 
 def test_a_long_prompt_is_read_in_parts_between_the_others_forwards() -> None:
@@ -111,26 +102,23 @@ def test_a_race_at_full_speed_has_exclusive_use_and_others_see_it() -> None:
         assert not lanes[0].is_finished
 
 
-def test_rests_are_outside_every_clock_and_others_work_meanwhile() -> None:
-    script = Script(seconds={1: 0.01, 2: 0.001})
-    with Engine(script) as engine:
+def test_rests_are_outside_every_clock() -> None:
+    with Engine(Script(seconds={1: 0.01})) as engine:
         start = time.monotonic()
-        slow = engine.submit(request(1, 5), pace=9.0)
-        other = engine.submit(request(2, 5))
-        assert other.wait(120)
-        assert not slow.is_finished
-        assert slow.wait(120)
+        run = engine.submit(request(1, 5), pace=9.0)
+        assert run.wait(120)
         passed = time.monotonic() - start
     assert passed >= 0.01 * 4 * 9
-    assert slow.clock < passed / 3
-    assert slow.pace == 9.0
+    assert run.clock < passed / 3
+    assert run.pace == 9.0
 
 
-def test_settings_act_on_the_very_next_forward() -> None:
+def test_settings_act_on_the_very_next_forward_and_others_work_during_a_rest() -> None:
     """In slow motion there is time to move a slider between two given forwards."""
-    with Engine(Script(seconds={1: 0.001})) as engine:
+    with Engine(Script(seconds={1: 0.01})) as engine:
         run = engine.submit(request(1, 4), pace=10_000.0)
-        assert eventually(lambda: len(steps(run)) == 1)
+        assert engine.submit(request(2, 5)).wait(120)
+        assert len(steps(run)) == 1
         run.settings = replace(run.settings, tau=0.25)
         run.pace = 0.0
         assert run.wait(120)
@@ -158,12 +146,12 @@ def test_cancel_ends_within_one_forward(pace: float) -> None:
     with Engine(script) as engine:
         run = engine.submit(request(1, FOREVER), pace=pace)
         assert eventually(lambda: len(steps(run)) >= 1)
-        before = len(steps(run))
         run.cancel()
+        at = len(steps(run))
         run.cancel()
         assert run.wait(120)
         assert last(run) == End("cancelled")
-        assert len(steps(run)) <= before + 2
+        assert len(steps(run)) <= at + 1
         assert script.num_open == 0
 
 
@@ -183,13 +171,14 @@ def test_cancel_while_waiting_and_place_in_the_line() -> None:
         engine.submit(request(1, 1))
 
 
-def test_deadline_counts_work_rest_and_waiting() -> None:
+def test_deadline_counts_work_rest_and_waiting(clock: Clock) -> None:
     with Engine(Script(seconds={1: 0.002}), max_runs=2) as engine:
-        working = engine.submit(request(1, FOREVER, deadline=0.1))
-        resting = engine.submit(request(1, FOREVER, deadline=0.1), pace=10_000.0)
-        waiting = engine.submit(request(1, FOREVER, deadline=0.05))
-        for run in (working, resting, waiting):
+        paces = (0.0, 10_000.0, 0.0)
+        runs = [engine.submit(request(1, FOREVER, deadline=60.0), pace) for pace in paces]
+        assert eventually(lambda: all(map(prefilled, runs[:2])))
+        clock.ahead = 61.0
+        for run in runs:
             assert run.wait(120)
             end = last(run)
             assert (end.reason, end.message[-1]) == ("deadline", ".")
-    assert len(waiting.events_since(0)) == 1
+    assert len(runs[2].events_since(0)) == 1

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import gc
+import logging
+import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 import weakref
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mars_runtime.engine import Engine, EngineError, Request, RequestError
+from mars_runtime.engine import engine as module
 from mars_runtime.engine.backend import sentence
+from mars_runtime.engine.engine import DEAD, FORKED
 from mars_runtime.errors import DecodeError
 from mars_runtime.runs import folds
 from mars_runtime.runs.events import End, Event, Step
 from mars_runtime.settings import DecodeSettings
-from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, request, steps
+from tests.engine.scripted import (
+    FOREVER,
+    Clock,
+    Script,
+    Settings,
+    eventually,
+    last,
+    prefilled,
+    request,
+    steps,
+)
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -81,7 +98,9 @@ def test_errors_of_this_package_are_shown_as_they_are() -> None:
         assert "memory" in end.message
 
 
-def test_who_closes_an_engine_waits_for_no_warm_up() -> None:
+def test_who_closes_an_engine_waits_for_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.1)
     go_on = threading.Event()
     script = Script()
     script.prepare = lambda: go_on.wait(60)  # type: ignore[method-assign,assignment,return-value]
@@ -122,6 +141,45 @@ def test_close_ends_every_run_and_the_thread() -> None:
     assert script.num_open == 0
     with pytest.raises(EngineError, match="closed"):
         engine.submit(request())
+
+
+def test_a_forward_that_hangs_ends_its_runs_and_those_that_wait() -> None:
+    gate = threading.Event()
+    engine = Engine(Script(gate=gate), max_runs=1, max_turn_seconds=0.1)
+    runs = [engine.submit(request(token, FOREVER)) for token in (1, 2)]
+    for run in runs:
+        assert run.wait(60)
+        assert last(run) == End("error", DEAD)
+    assert not engine.is_alive
+    with pytest.raises(EngineError, match="again"):
+        engine.submit(request())
+    num_events = len(runs[0].events_since(0))
+    gate.set()  # the worker wakes up after all: nothing follows the end
+    engine.close()
+    assert len(runs[0].events_since(0)) == num_events
+
+
+def test_a_pause_of_the_process_is_no_hang(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that was paused for longer than a forward may take continues to serve."""
+    monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.01)
+    gate = threading.Event()
+    with Engine(Script(gate=gate), max_turn_seconds=60.0) as engine:
+        run = engine.submit(request(1, 3))
+        assert eventually(lambda: prefilled(run))
+        clock.ahead = 300.0
+        num_reads = clock.num_reads  # from now on by the watcher only
+        assert eventually(lambda: clock.num_reads > num_reads + 3)
+        assert engine.is_alive
+        gate.set()
+        assert list(run)[-1] == End("limit")
+
+
+def test_the_log_of_a_fault_holds_no_word_of_the_prompt(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), Engine(Script(fails_at={1: 2})) as engine:
+        assert len(list(engine.submit(request()))) == 4
+    assert "RuntimeError" in caplog.text
+    assert "scripted.py" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_bad_requests_never_reach_the_worker() -> None:
@@ -196,3 +254,61 @@ def test_a_handle_holds_nothing_of_the_decoder_after_the_end() -> None:
         assert all(run.wait(120) for run in runs)
         assert eventually(lambda: all(cache() is None for cache in caches))
         assert len(caches) == 4
+
+
+# Processes that end, or fork, while threads of an engine work.
+
+ROOT = Path(__file__).parents[2]
+DELAYS = (0.0, 0.2)
+
+ENDING = """
+import os, sys, time
+import mars_runtime.api, mars_runtime.engine.costs
+
+for delay in map(float, sys.argv[1:]):
+    if os.fork() == 0:
+        kept = mars_runtime.api.load("mars-tiny")
+        time.sleep(delay)
+        sys.exit(7)
+    print(delay, os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_process_ends_during_the_warm_up() -> None:
+    """A daemon thread that Python ends inside PyTorch would abort the process."""
+    command = [sys.executable, "-c", ENDING, *map(str, DELAYS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert (done.stdout.splitlines(), done.stderr) == ([f"{delay} 7" for delay in DELAYS], "")
+
+
+FORKING = """
+import os, sys, time
+import mars_runtime.api
+from mars_runtime.errors import MarsError
+
+model = mars_runtime.api.load("mars-tiny")
+for delay in sys.argv[1:]:
+    if delay == "after":
+        model.generate("Hello", max_new_tokens=1)
+    else:
+        time.sleep(float(delay))
+    if os.fork() == 0:
+        for call in (lambda: model.generate("Hello"), lambda: model.compare("Hello")):
+            try:
+                call()
+            except MarsError as error:
+                print(error)
+        model.close()
+        sys.exit(7)
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+print(model.generate("Hello", max_new_tokens=1).finish_reason)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_an_engine_refuses_to_run_in_a_forked_process() -> None:
+    """Its worker is missing there; the forks are in the warm-up and after it."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, "0", "after"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines() == [*[FORKED, FORKED, "7"] * 2, "limit"], done.stderr

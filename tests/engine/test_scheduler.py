@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence, Sized
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -28,21 +28,6 @@ def scheduler_of(*jobs: Job[Lane], max_active: int = 9, max_waiting: int = 9) ->
     for job in jobs:
         scheduler.add(job)
     return scheduler
-
-
-def test_prompts_are_read_in_between_and_in_order() -> None:
-    decoding, first, second = shared(), shared(is_read=False), shared(is_read=False)
-    scheduler = scheduler_of(decoding, first, second)
-    steps = DeviceTurn("step", decoding.lanes, is_waited_for=True)
-    read = DeviceTurn("read", first.lanes, is_waited_for=True)
-    assert [scheduler.next_turn(0.0) for _ in range(5)] == [read, steps, read, steps, read]
-    first.lanes[0].is_read = True
-    both = DeviceTurn("step", (*decoding.lanes, *first.lanes), is_waited_for=True)
-    assert scheduler.next_turn(0.0) == both
-    assert scheduler.next_turn(0.0) == DeviceTurn("read", second.lanes, is_waited_for=True)
-    for job in (decoding, first):
-        scheduler.finish(job, job.lanes[0])
-    assert [scheduler.next_turn(0.0) for _ in range(2)] == [DeviceTurn("read", second.lanes)] * 2
 
 
 def test_a_race_steps_the_lane_that_is_behind() -> None:
@@ -74,7 +59,6 @@ def job(owner: str, is_shared: bool = False) -> Job[Lane]:
 
 
 def finish_next(scheduler: Scheduler[Lane], jobs: Sequence[Job[Lane]]) -> list[Job[Lane]]:
-    """Those that have the next turn, at the end of it over."""
     turn = scheduler.next_turn(0.0)
     served = [job for job in jobs if job.lanes[0] in turn.lanes]
     for item in served:
@@ -113,31 +97,6 @@ def test_owners_who_have_gone_are_forgotten() -> None:
         scheduler.finish(passing, passing.lanes[0])
     stored = [value for value in vars(scheduler).values() if isinstance(value, Sized)]
     assert max(map(len, stored)) <= MAX_OWNERS
-
-
-@given(
-    asked=st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30),
-    num_served=st.integers(0, 30),
-    max_active=st.integers(1, 4),
-)
-def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
-    asked: list[tuple[str, bool]], num_served: int, max_active: int
-) -> None:
-    scheduler: Scheduler[Lane] = Scheduler(max_active, max_waiting=100)
-    jobs = [job(*item) for item in asked]
-    for item in jobs:
-        scheduler.add(item)
-    for _ in range(min(num_served, len(jobs) // 2)):
-        if any(not value.is_finished for value in jobs):
-            finish_next(scheduler, jobs)
-    newcomer = job("newcomer")
-    scheduler.add(newcomer)
-    active = {entry.owner for entry in jobs if not entry.is_finished}
-    before: list[Job[Lane]] = []
-    while not newcomer.is_finished:
-        before += finish_next(scheduler, [*jobs, newcomer])
-    most = {owner: sum(item.owner == owner for item in before) for owner in active}
-    assert all(count <= max_active for count in most.values())
 
 
 class Machine(RuleBasedStateMachine):

@@ -20,17 +20,12 @@ def probe_openai(url: str, model: str, prompt: str) -> Probe:
     from openai import OpenAI
 
     client = OpenAI(base_url=url, api_key="none", max_retries=0)
-
-    def chat(name: str, **more: Any) -> Any:
-        ask = {"messages": [{"role": "user", "content": prompt}], "max_tokens": LENGTH}
-        return client.chat.completions.create(model=name, **ask, **more)
-
-    chunks = chat(model, stream=True)
-    response = client.responses.create(model=model, input=prompt, max_output_tokens=LENGTH)
+    ask = {"messages": [{"role": "user", "content": prompt}], "max_tokens": LENGTH}
+    chat: Any = client.chat.completions.create
     return (
-        lambda name, **more: chat(name, **more).choices[0].message.content,
-        [chunk.choices[0].delta.content or "" for chunk in chunks],
-        response.output_text,
+        lambda name, **more: chat(model=name, **ask, **more).choices[0].message.content,
+        [piece.choices[0].delta.content or "" for piece in chat(model=model, **ask, stream=True)],
+        client.responses.create(model=model, input=prompt, max_output_tokens=LENGTH).output_text,
     )
 
 
@@ -38,18 +33,16 @@ def probe_litellm(url: str, model: str, prompt: str) -> Probe:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # fetches nothing
     import litellm
 
-    where = {"api_base": url, "api_key": "none"}
-
     def chat(name: str, **more: Any) -> Any:
-        more |= {"messages": [{"role": "user", "content": prompt}], "num_retries": 0}
-        return litellm.completion(f"openai/{name}", max_tokens=LENGTH, **where, **more)
+        more |= {"messages": [{"role": "user", "content": prompt}], "num_retries": 0, **where}
+        return litellm.completion(f"openai/{name}", max_tokens=LENGTH, **more)
 
-    ask = {"input": prompt, "max_output_tokens": LENGTH}
-    response = litellm.responses(model=f"openai/{model}", **ask, **where)
+    where = {"api_base": url, "api_key": "none"}
+    ask = {"input": prompt, "max_output_tokens": LENGTH, **where}
     return (
         lambda name, **more: chat(name, **more).choices[0].message.content,
-        [chunk.choices[0].delta.content or "" for chunk in chat(model, stream=True)],
-        response.output[0].content[0].text,
+        [piece.choices[0].delta.content or "" for piece in chat(model, stream=True)],
+        litellm.responses(model=f"openai/{model}", **ask).output[0].content[0].text,
     )
 
 

@@ -1,11 +1,9 @@
-"""The endpoint without weights: the real engine and server over a backend that answers each prompt
-with a text of its own."""
+"""The engine and server over a backend that answers each prompt with a text of its own."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +13,16 @@ from typing import Any, NamedTuple
 import httpx
 import openai
 
-from mars_runtime.engine import Engine
+from mars_runtime.engine import Engine, Request
+from mars_runtime.runs.events import Event
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import Proxies
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS, Caps
 from mars_runtime.serving.server import Server, bound
+from mars_runtime.settings import DecodeSettings
+from tests.engine.scripted import eventually
 from tests.scripted_text import ScriptedBackend, write_tokenizer
 
 NAME = "scripted"
@@ -30,12 +31,29 @@ ASK: list[Any] = [{"role": "user", "content": QUESTION}]
 
 
 class Oracle(ScriptedBackend):
-    """Writes ``answer_to`` the prompt, which no two prompts share."""
+    """Writes ``answer_to`` the prompt, which no two prompts share, once it is ``released``."""
+
+    def __init__(self, forward_seconds: float = 0.002, *, is_held: bool = False) -> None:
+        super().__init__(forward_seconds=forward_seconds)
+        self.released = threading.Event()
+        if not is_held:
+            self.released.set()
 
     def answer_to(self, prompt_ids: Sequence[int]) -> str:
         """Return a mark of the prompt, then words with characters of several bytes."""
         mark = hashlib.sha256(repr(tuple(prompt_ids)).encode()).hexdigest()[:12]
         return f"{mark}: ünï ☃ 👩‍👧 and so on, to the end of {mark}."
+
+    def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        events = super().decode(request, settings)
+        yield next(events)
+        assert self.released.wait(60)
+        yield from events
+
+
+class Endless(Oracle):
+    def answer_to(self, prompt_ids: Sequence[int]) -> str:
+        return "x" * 10_000
 
 
 class Place:
@@ -53,25 +71,20 @@ class Place:
         return self.models.find(NAME)
 
     def ids(self, content: str = QUESTION) -> list[int]:
-        """Return the prompt that a first question becomes."""
         return self.model.tokenizer.encode_prompt(content)
 
     def text_for(self, content: str = QUESTION) -> str:
-        """Return what the backend writes to a first question."""
         return self.backend.answer_to(self.ids(content))
 
     def text_after(self, prompt: str) -> str:
-        """Return what the backend writes behind a plain text."""
         return self.backend.answer_to(self.model.tokenizer.encode(prompt))
 
     @property
     def num_open(self) -> int:
-        """Requests that the engine has, running or waiting."""
         return self.model.engine.num_running + self.model.engine.num_waiting
 
-    def is_idle(self, seconds: float = 30.0) -> bool:
-        """Whether the engine has no request any more within so many seconds."""
-        return eventually(lambda: self.num_open == 0, seconds)
+    def is_idle(self) -> bool:
+        return eventually(lambda: self.num_open == 0, 30.0)
 
 
 @contextmanager
@@ -79,27 +92,24 @@ def serving(
     folder: Path,
     backend: Oracle,
     *,
-    max_runs: int = 4,
-    max_waiting: int = 4,
-    max_turn_seconds: float = 60.0,
     caps: Caps = DEFAULT_CAPS,
     key: str = "",
     origins: Sequence[str] = (),
     held: threading.Event | None = None,
-    port: int = 0,
     num_proxies: int = 0,
+    **sizes: Any,
 ) -> Iterator[Place]:
-    """Serve in a thread, at any port. held: the model is loading until it is set."""
+    """Serve in a thread. held: the model is loading until it is set. sizes: of the engine."""
 
     def bring() -> EngineModel:
         assert held is None or held.wait(60)
-        engine = Engine(backend, max_runs, max_waiting, max_turn_seconds)
+        engine = Engine(backend, **{"max_runs": 4, "max_waiting": 4, **sizes})
         metrics.watch(NAME, engine)
         return EngineModel(NAME, write_tokenizer(folder), 8, engine)
 
     metrics = Metrics()
     models = SingleModel(NAME, bring)
-    listener = bound("127.0.0.1", port)
+    listener = bound("127.0.0.1", 0)
     address = "http://127.0.0.1:{1}".format(*listener.getsockname())
     app = Proxies(make_app(models, caps, key, metrics.expose, origins), num_proxies)
     server = Server(app, "127.0.0.1", models.close)
@@ -141,7 +151,6 @@ class Said(NamedTuple):
 
 
 def said(answer: Any) -> Said:
-    """Read an answer, or a stream to its end."""
     chunks = [answer] if hasattr(answer, "choices") else list(answer)
     texts: dict[int, str] = defaultdict(str)
     reasons: dict[int, str] = {}
@@ -155,11 +164,3 @@ def said(answer: Any) -> Said:
     return Said(
         [texts[n] for n in order], [reasons[n] for n in order], logprobs, chunks[-1], chunks
     )
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether it comes true within so many seconds."""
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.005)
-    return condition()

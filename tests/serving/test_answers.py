@@ -1,6 +1,4 @@
-"""Answers as folds over events: texts, stops, figures of drafts, spelled tokens. Neither the number
-of tokens of a forward nor the pieces of a text make a difference.
-"""
+"""Answers as folds over events, whatever a forward or a piece of text holds."""
 
 from __future__ import annotations
 
@@ -27,7 +25,6 @@ def proposed(token: int) -> Proposal:
 
 
 def run_of(size: int, end: str = "eos") -> list[Event]:
-    """Return a run that writes TEXT, ``size`` tokens in each forward."""
     tokens = [*TEXT.encode(), *([257] if end == "eos" else [])]
     events: list[Event] = [Prefill(3, num_reused=2)]
     for at in range(0, len(tokens), size):
@@ -57,9 +54,7 @@ def test_text_and_tokens_are_the_same(
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("stops", [("bc", frozenset()), ("", frozenset(b"bc"))])
-def test_stops_count_behind_the_minimum(
-    tmp_path: Path, size: int, stops: tuple[str, frozenset[int]]
-) -> None:
+def test_stops_count_late(tmp_path: Path, size: int, stops: tuple[str, frozenset[int]]) -> None:
     for minimum, text, num_tokens in ((0, "a", 2), (1, "a", 2), (2, "ab☃", 6), (6, TEXT, 8)):
         answer = StreamedAnswer(write_tokenizer(tmp_path), *stops, min_tokens=minimum)
         assert (answer.read(run_of(size)).text, answer.num_tokens) == (text, num_tokens)
@@ -84,7 +79,6 @@ def cut(pieces: list[str], stops: list[str]) -> tuple[str, bool]:
 
 
 def slow_twin(text: str, stops: list[str]) -> tuple[str, bool]:
-    """Check every beginning of the text."""
     for end in range(1, len(text) + 1):
         ended = [stop for stop in stops if text[:end].endswith(stop)]
         if ended:

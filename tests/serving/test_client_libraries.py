@@ -24,13 +24,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the newest releases of the libraries."""
     return make_environment(tmp_path_factory.mktemp("clients") / "venv", *LIBRARIES)
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Where the command serves."""
     command = [sys.executable, "-m", "mars_runtime", "serve", "--port", "0", "--checkpoint", MODEL]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -41,9 +39,7 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_client_library_gets_what_the_endpoint_answers(
-    python: Path, address: str, library: str
-) -> None:
+def test_a_library_gets_the_same_answers(python: Path, address: str, library: str) -> None:
     ask = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": LENGTH}
     answer = httpx.post(f"{address}/v1/chat/completions", json={"model": MODEL, **ask}, timeout=120)
     whole = answer.json()["choices"][0]["message"]["content"]

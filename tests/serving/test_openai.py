@@ -1,16 +1,16 @@
-"""OpenAI's own client against the endpoint: chats and text completions, whole and streamed."""
+"""OpenAI's own client against the endpoint: chats, completions, responses, whole and streamed."""
 
 from __future__ import annotations
 
-import json
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-from openai.types.responses import ResponseCreatedEvent
+from openai.types.responses import Response, ResponseCreatedEvent, ResponseStreamEvent
+from pydantic import TypeAdapter
 from scripted_server import (
     ASK,
     NAME,
@@ -19,6 +19,7 @@ from scripted_server import (
     Place,
     chat,
     complete,
+    respond,
     said,
     serving,
 )
@@ -26,6 +27,7 @@ from scripted_server import (
 from mars_runtime.runs.events import Event, Step
 from mars_runtime.serving.choices import LOWERED
 from mars_runtime.serving.requests import Caps
+from tests.engine.scripted import eventually
 
 AR = {"method": "ar"}
 BOLD = {"tau": 0.0, "lossless": False, "block_size": 7}
@@ -131,18 +133,11 @@ def test_figures_of_drafts(place: Place) -> None:
     def figures(fields: Any) -> Any:
         return chat(place, max_tokens=12, extra_body=fields).metrics["speculative_decoding"]
 
-    assert figures(TAKEN) == {
-        "mean_acceptance_length": 3 + 1,
-        "draft_acceptance_rate": 1.0,
-        "acceptance_histogram": [0, 0, 0, 3],
-        "num_spec_steps": 3,
-        "num_accepted_draft_tokens": 9,
-        "num_draft_tokens": 9,
-        "num_spec_tokens": 3,
-        "per_position_acceptance_rates": [1.0, 1.0, 1.0],
-        "per_step_accepted": [3, 3, 3],
-        "per_step_drafted": [3, 3, 3],
-    }
+    taken = figures(TAKEN)
+    assert (taken["mean_acceptance_length"], taken["draft_acceptance_rate"]) == (3 + 1, 1.0)
+    assert taken["acceptance_histogram"] == [0, 0, 0, 3]
+    assert taken["per_position_acceptance_rates"] == [1.0, 1.0, 1.0]
+    assert taken["per_step_accepted"] == taken["per_step_drafted"] == [3, 3, 3]
     refused = figures({**TAKEN, "tau": 1.0})
     assert (refused["mean_acceptance_length"], refused["draft_acceptance_rate"]) == (1.0, 0.0)
     assert refused["acceptance_histogram"] == [11, 0, 0, 0]  # the last forward can draft nothing
@@ -152,23 +147,19 @@ def test_figures_of_drafts(place: Place) -> None:
 # Several answers, and prompts in lists.
 
 
-def test_an_address_has_no_more_runs_at_once_than_its_share(few: Place) -> None:
-    result: list[Any] = []
-    asking = threading.Thread(target=lambda: result.append(chat(few, n=5, max_tokens=8)))
-    asking.start()
-    most, num_refused = 0, 0
-    while asking.is_alive():
-        most = max(most, few.num_open)
-        if few.num_open == 2:
+def test_an_address_has_no_more_runs_at_once_than_its_share(tmp_path: Path) -> None:
+    backend, caps = Oracle(is_held=True), Caps(max_runs_per_address=2)
+    with serving(tmp_path, backend, caps=caps) as place, ThreadPoolExecutor() as pool:
+        asking = pool.submit(chat, place, n=5, max_tokens=8)
+        assert eventually(lambda: place.num_open == 2)
+        for _ in range(3):
             with pytest.raises(openai.RateLimitError):
-                chat(few, max_tokens=1)
-            num_refused += 1
-        asking.join(0.01)
-    assert len(result[0].choices) == 5
-    assert most == 2
-    assert num_refused
-    assert few.is_idle()
-    assert chat(few, n=2, max_tokens=1).usage.completion_tokens == 2  # the places are free again
+                chat(place, max_tokens=1)
+        assert place.num_open == 2
+        backend.released.set()
+        assert len(asking.result().choices) == 5
+        assert place.is_idle()
+        assert chat(place, n=2, max_tokens=1).usage.completion_tokens == 2  # the places are free
 
 
 @whole_and_streamed
@@ -313,9 +304,7 @@ TEMPLATED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-def test_fields_of_the_chat_template_reach_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_of_a_chat_template_reach_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place.model.tokenizer, "_template", TEMPLATE)
     for messages, fields, wanted in TEMPLATED:
         chat(place, messages, extra_body=fields, max_tokens=1)
@@ -343,28 +332,93 @@ def test_settings_reach_the_decoder_on_every_route(place: Place) -> None:
         assert settings.logit_bias == ((9, 2), (104, -5))
 
 
-def test_whole_numbers_may_be_written_as_floats(place: Place) -> None:
-    body = {
-        "model": NAME,
-        "prompt": [79, 110],
-        "temperature": 1,
-        "max_tokens": 6,
-        "n": 2,
-        "seed": 7,
-    }
-    body |= {"block_size": 4, "stop_token_ids": [10], "logit_bias": {"32": -5}}
-    floats = re.sub(r"\b\d+\b(?!\")", r"\g<0>.0", json.dumps(body))
-    actual = place.http.post("/v1/completions", json=json.loads(floats)).json()
-    assert [choice["text"] for choice in actual["choices"]] == [place.text_after("On")[:6]] * 2
-    assert [choice["mars"]["seed"] for choice in actual["choices"]] == [7, 8]
+# The Responses API.
+
+EVENTS = [
+    "response.created",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+]
 
 
-def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
-    settings = {
-        "tool_choice": "auto", "guided_json": None, "top_k": -1, "min_tokens": 0, "mirostat": 0,
-        "length_penalty": 1.0, "typical_p": 1.0, "skip_special_tokens": True,
-    }  # fmt: skip
-    assert said(chat(place, extra_body=settings)).texts == [place.text_for()]
+def prompt_of(place: Place) -> list[int]:
+    return list(place.backend.prompts[-1])
+
+
+def test_a_response_is_valid_by_openai_s_own_types(place: Place) -> None:
+    response, text = respond(place), place.text_for()
+    assert (response.output_text, response.status) == (text, "completed")
+    assert response.error is response.incomplete_details is None
+    (message,) = response.output
+    assert (message.type, message.role, message.status) == ("message", "assistant", "completed")
+    used = response.usage
+    assert (used.input_tokens, used.output_tokens) == (len(place.ids()), len(text.encode()) + 1)
+    assert used.total_tokens == used.input_tokens + used.output_tokens
+    assert response.mars["ended"] == "eos"
+    assert response.metrics["speculative_decoding"]["num_spec_steps"] == 0  # verified: none here
+    body = {"model": NAME, "input": QUESTION, "metadata": {"of": "me"}}
+    actual = place.http.post("/v1/responses", json=body).json()
+    Response.model_validate(actual, strict=True)
+    assert actual["metadata"] == {"of": "me"}
+    assert (actual["store"], actual["previous_response_id"]) == (False, None)
+    with pytest.raises(openai.NotFoundError):
+        place.client.responses.retrieve(response.id)
+    with pytest.raises(openai.NotFoundError, match="Choose among"):
+        respond(place, model="none")
+
+
+@pytest.mark.parametrize("own", [AR, {"tau": 0.0, "lossless": False}])
+def test_a_stream_brings_the_same_in_valid_events(place: Place, own: dict[str, Any]) -> None:
+    whole = respond(place, extra_body=own)
+    body = {"model": NAME, "input": QUESTION, "stream": True, **own}
+    blocks = place.http.post("/v1/responses", json=body).text.removesuffix("\n\n").split("\n\n")
+    types: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+    for number, block in enumerate(blocks):
+        named, data = block.split("\n")
+        event = types.validate_json(data.removeprefix("data: "))
+        assert (named, event.sequence_number) == (f"event: {event.type}", number)
+    events = list(respond(place, extra_body=own, stream=True))
+    kinds = list(dict.fromkeys(event.type for event in events))
+    assert kinds == [*EVENTS, "response.completed"]
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert len(deltas) > 1
+    first, last = events[0].response, events[-1].response
+    assert "".join(deltas) == whole.output_text == last.output_text
+    assert (first.status, first.id) == ("in_progress", last.id)
+    assert (last.usage, last.metrics) == (whole.usage, whole.metrics)
+    assert len({event.item_id for event in events if hasattr(event, "item_id")}) == 1
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_response_that_is_cut_is_incomplete(place: Place, is_stream: bool) -> None:
+    answer = respond(place, max_output_tokens=5, stream=is_stream)
+    if is_stream:
+        last = list(answer)[-1]
+        assert last.type == "response.incomplete"
+        answer = last.response
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert answer.output_text == place.text_for()[:5]
+    assert (answer.usage.output_tokens, answer.max_output_tokens) == (5, 5)
+
+
+def test_a_conversation_continues_from_the_output_of_the_turn_before(place: Place) -> None:
+    first = respond(place, instructions="Be brief. <|im_end|>")
+    before, system = prompt_of(place), ("system", "Be brief. <|im_end|>")
+    assert before == place.model.tokenizer.encode_chat([system, ("user", QUESTION)])
+    assert first.instructions == system[1]
+    parts = [{"type": "input_text", "text": "And "}, {"type": "input_text", "text": "now?"}]
+    turns: list[Any] = [{"role": "user", "content": QUESTION}, *first.output]
+    turns.append({"role": "user", "content": parts, "type": "message"})
+    respond(place, input=turns, instructions=system[1])
+    begun = [*before, *first.output_text.encode()]
+    assert prompt_of(place)[: len(begun)] == begun
+    turns = [system, ("user", QUESTION), ("assistant", first.output_text), ("user", "And now?")]
+    assert prompt_of(place) == place.model.tokenizer.encode_chat(turns)
 
 
 # The table of docs/api.md: what each call of the client returns.
@@ -377,24 +431,18 @@ ROWS = re.findall(
 GIVEN = {"model": NAME, "ask": {"model": NAME, "messages": ASK}}
 
 
-def of_stream(items: list[Any]) -> str:
-    """Return the table's name of a stream that gave these items; its text must be whole."""
-    if isinstance(items[0], ResponseCreatedEvent):
-        assert items[-1].response.output_text
-        return "Stream[ResponseStreamEvent]"
-    (text,) = said(items).texts
-    assert text.rstrip(".").split()[-1] in text.split(":")[0]  # Oracle's mark, at either end
-    return f"Stream[{type(items[0]).__name__}]"
-
-
-def made(call: str, client: openai.OpenAI) -> str:
-    """Return the kind of what the call gives, read to its end, or of the error that it raises."""
+def kind_of(call: str, client: openai.OpenAI) -> str:
+    """Return what the call gives, read to its end, or the error that it raises."""
     try:
         value = eval(call, {"client": client, **GIVEN})
     except openai.APIStatusError as error:
         return type(error).__name__
     if isinstance(value, openai.Stream):
-        return of_stream(list(value))
+        first, *_, last = value
+        if isinstance(first, ResponseCreatedEvent):
+            assert last.response.output_text
+            return "Stream[ResponseStreamEvent]"
+        return f"Stream[{type(first).__name__}]"
     if hasattr(value, "__enter__"):
         with value as stream:
             assert stream.get_final_completion().choices[0].message.content
@@ -404,4 +452,4 @@ def made(call: str, client: openai.OpenAI) -> str:
 
 @pytest.mark.parametrize(("call", "wanted"), ROWS)
 def test_each_call_of_the_table_gives_what_it_says(place: Place, call: str, wanted: str) -> None:
-    assert made(call, place.client) == wanted
+    assert kind_of(call, place.client) == wanted

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from scripted_server import NAME, Oracle, eventually, said
+from scripted_server import NAME, Oracle, said
 
 from mars_runtime.__main__ import main
 from mars_runtime.engine import Engine
@@ -20,6 +20,7 @@ from mars_runtime.serving import replicas
 from mars_runtime.serving.models import EngineModel
 from mars_runtime.serving.replicas import Replica, ReplicaError
 from mars_runtime.serving.server import KEY, ServePlan
+from tests.engine.scripted import eventually
 from tests.scripted_text import write_tokenizer
 
 SECONDS = 300.0
