@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
@@ -26,9 +25,8 @@ from mars_runtime.model.native.library import (
     is_compiled,
     open_library,
 )
-from mars_runtime.model.native.model import NativeModel, Tell, unsupported
-from mars_runtime.model.native.weights import not_finite
-from mars_runtime.model.quantized import GroupedMatrix, Weight, can_quantize, dense_weights
+from mars_runtime.model.native.model import NativeModel, Tell, check_supported
+from mars_runtime.model.quantized import GroupedMatrix, Weight
 from mars_runtime.model.transformer import Transformer
 from mars_runtime.system.machine import cache_folder
 
@@ -55,38 +53,42 @@ def build_model(
     tell: Tell = lambda share: None,
 ) -> Model:
     """weights: named as in transformers. dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is
-    bf16 on CUDA; on a CPU it leaves integer weights unchanged and uses ``dense_dtype`` for others.
-    adapter: acts only on tokens ``mask_id``. tell: called with the share packed so far. Raises
-    CheckpointError.
+    bf16 on CUDA; on a CPU it leaves integer weights unchanged and quantises others to int8, or is
+    fp32 if the native forward pass is not available. adapter: acts only on tokens ``mask_id``.
+    tell: called with the share packed so far. Raises CheckpointError.
     """
+    if dtype not in ("auto", *DTYPES, *BITS):
+        raise CheckpointError(
+            f"The dtype must be auto, fp32 or bf16 (or int8 or int4 on a CPU), got {dtype!r}."
+        )
     if dtype in BITS and device.type != "cpu":
         raise CheckpointError(f"The dtype {dtype} needs a CPU: choose bf16 on a GPU.")
-    has_integers = False
-    if dtype == "auto" and device.type == "cpu":
-        # Only the first layer is checked, because each access maps a weight's file into memory.
-        first = [weights.get(name) for name in _first_layer(config)]
-        has_integers = any(isinstance(weight, GroupedMatrix) for weight in first)
-        dtype = dtype if has_integers else dense_dtype(config)
-    if dtype in BITS or has_integers:
-        return _quantised(config, weights, BITS.get(dtype), adapter, mask_id, tell)
-    _require_numbers(weights)
+    if device.type == "cpu" and dtype not in DTYPES:
+        try:
+            check_supported(config)
+            library = native_library()
+        except CompileError as error:
+            if dtype in BITS:
+                raise CheckpointError(
+                    f"{error} Without it, choose fp32 instead of {dtype}."
+                ) from error
+            _log.warning("%s The model runs in PyTorch in fp32, which is exact but slower.", error)
+        else:
+            return NativeModel(
+                *(config, weights, library),
+                bits=BITS.get(dtype),
+                adapter=adapter,
+                mask_id=mask_id,
+                tell=tell,
+            )
+    default = torch.bfloat16 if device.type == "cuda" else torch.float32
     return Transformer(
-        config,
-        dense_weights(weights),
+        *(config, weights),
         device=device,
-        dtype=choose_dtype(dtype, device),
+        dtype=DTYPES.get(dtype, default),
         adapter=adapter,
         mask_id=mask_id,
     )
-
-
-def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    if dtype not in DTYPES:
-        also = " (or int8 or int4 on a CPU)"
-        raise CheckpointError(f"The dtype must be auto, fp32 or bf16{also}, got {dtype!r}.")
-    return DTYPES[dtype]
 
 
 def has_native() -> bool:
@@ -95,32 +97,6 @@ def has_native() -> bool:
     except CompileError:
         return False
     return True
-
-
-def why_not_native(config: ModelConfig) -> str | None:
-    """Return why the native forward pass cannot compute this model, or None."""
-    reason = unsupported(config)
-    if reason is None:
-        try:
-            native_library()
-        except CompileError as error:
-            reason = str(error)
-    return reason
-
-
-def dense_dtype(config: ModelConfig) -> str:
-    """Return int8 if the native forward pass can run the model, otherwise fp32. Logs why not."""
-    reason = why_not_native(config)
-    if reason is None:
-        return "int8"
-    # A missing compiler is worth a warning, because the user can install one.
-    log = _log.info if unsupported(config) else _log.warning
-    log("%s Dense weights are computed in fp32, which is exact but slower.", reason)
-    return "fp32"
-
-
-def _first_layer(config: ModelConfig) -> list[str]:
-    return [name for name in expected_names(config) if name.startswith("model.layers.0.")]
 
 
 COMPILING = "Compiling the native forward pass, once on this machine…"
@@ -162,49 +138,6 @@ def _folder() -> Path:
     return cache_folder() / "native"
 
 
-def _quantised(
-    config: ModelConfig,
-    weights: Mapping[str, Weight],
-    bits: int | None,
-    adapter: Adapter | None,
-    mask_id: int | None,
-    tell: Tell,
-) -> Model:
-    """bits: of the layer matrices; None leaves integer ones and quantises dense ones to 8 bits."""
-    reason = why_not_native(config)
-    if reason is None:
-        return NativeModel(
-            config,
-            weights,
-            native_library(),
-            bits=bits,
-            adapter=adapter,
-            mask_id=mask_id,
-            tell=tell,
-        )
-    _require_numbers(weights)
-    is_int8 = can_quantize()
-    if bits is not None and not is_int8:
-        raise CheckpointError(
-            f"The dtype int{bits} needs an x86 CPU or a C++ compiler: choose fp32 on this machine."
-        )
-    _log.warning(
-        "%s The model runs in PyTorch with its %s kernels, which is slower.",
-        reason,
-        "int8" if is_int8 else "fp32",
-    )
-    return Transformer(
-        config, dense_weights(weights), is_int8=is_int8, adapter=adapter, mask_id=mask_id
-    )
-
-
-def _require_numbers(weights: Mapping[str, Weight]) -> None:
-    for name, weight in weights.items():
-        is_good = weight.isfinite().all() if isinstance(weight, Tensor) else weight.is_finite()
-        if not is_good:
-            raise not_finite(name)
-
-
 LEAST_COSINE = 0.98  # minimum cosine similarity between the library's and PyTorch's logits
 NUM_TOKENS = 40  # enough to fill more than one block of the KV cache
 
@@ -236,7 +169,7 @@ def check_library(library: Any) -> None:
             if values.dim() == 2:
                 weights[name] = GroupedMatrix.quantize(values / 4, 8 if "embed" in name else bits)
         tokens = torch.randint(0, config.vocab_size, (1, NUM_TOKENS), generator=generator)
-        plain = Transformer(config, dense_weights(weights))
+        plain = Transformer(config, weights)
         native = NativeModel(config, weights, library)
         expected = plain.logits(plain.hidden(tokens, plain.new_cache(1, 64)), slice(None))
         logits = native.logits(native.hidden(tokens, native.new_cache(1, 64)), slice(None))

@@ -253,7 +253,7 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
 
 
 def checked_weight(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
-    """Raises CheckpointError if the weight is missing or has a wrong shape."""
+    """Raises CheckpointError if the weight is missing, has a wrong shape or is not finite."""
     expected = expected_shape(name, config)
     if name not in weights:
         raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")
@@ -263,4 +263,6 @@ def checked_weight(weights: Mapping[str, Any], name: str, config: ModelConfig) -
             f"The weight {name} has shape {tuple(weight.shape)}, but config.json requires "
             f"{expected}: fetch the checkpoint again."
         )
+    if not weight.isfinite().all():
+        raise CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
     return weight

@@ -167,7 +167,14 @@ def proposals_from_logits(
     if broken:
         raise DecodeError(NO_NUMBER, tuple(broken))
     return [
-        [_proposal(slot, width, metric, is_drawn) for slot in slots]
+        [
+            proposal_of(
+                [(int(slot[width + i]), slot[i]) for i in range(width)],
+                *(metric, slot[-1]),
+                (int(slot[2 * width]), slot[2 * width + 1]) if is_drawn else None,
+            )
+            for slot in slots
+        ]
         for slots, metric in zip(numbers, metrics, strict=True)
     ]
 
@@ -211,21 +218,23 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
             slot.index_add_(0, ids, to_device(addition.amounts, device))
 
 
-def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
-    """slot: probabilities, ids, (sampled id, its probability), (certainty)."""
-    ranked = [
-        (int(slot[width + i]), slot[i]) for i in range(width) if slot[i]
-    ]  # forbidden ids have probability 0
-    token, confidence = ranked[0]
-    if is_drawn:
-        token, confidence = int(slot[2 * width]), slot[2 * width + 1]
-    runners_up = tuple([pair for pair in ranked if pair[0] != token][:NUM_RUNNERS_UP])
-    runner_up = runners_up[0][1] if runners_up else 0.0
+def proposal_of(
+    ranked: Sequence[tuple[int, float]],
+    metric: Metric,
+    certainty: float,
+    drawn: tuple[int, float] | None = None,
+) -> Proposal:
+    """ranked: ids and probabilities, the best first; forbidden ids have probability 0. drawn: the
+    sampled one, which may not be among them.
+    """
+    pairs = [pair for pair in ranked if pair[1]]
+    token, confidence = drawn or pairs[0]
+    others = tuple([pair for pair in pairs if pair[0] != token][:NUM_RUNNERS_UP])
     if metric == "margin":
-        confidence = max(0.0, confidence - runner_up)
+        confidence = max(0.0, confidence - (others[0][1] if others else 0.0))
     elif metric == "entropy":
-        confidence = slot[-1]
-    return Proposal(token, confidence, runners_up)
+        confidence = certainty
+    return Proposal(token, confidence, others)
 
 
 def certainty(probabilities: Tensor, num_allowed: int) -> Tensor:

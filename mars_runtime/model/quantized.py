@@ -1,25 +1,15 @@
-"""Integer matrices: ``GroupedMatrix`` for the native forward pass, with a scale for 32 weights as
-in GGUF files; ``Int8Matrix`` for PyTorch's fbgemm kernels (x86 only) if there is none.
-
-With ``Int8Matrix`` a product does not depend on other tokens, but attention over one token and over
-several differs in the last bits, and rounding amplifies this: few lossless answers differ from AR.
-"""
+"""Quantised matrices with one scale for 32 weights, as in GGUF files."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 GROUP_SIZE = 32
 MIN_SCALE = 1e-30  # minimum scale, so that a group of equal entries is not divided by zero
-ENGINE = "fbgemm"
-_OPS: Any = torch.ops.quantized  # Any, because PyTorch's types do not list these operators
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,17 +53,13 @@ class GroupedMatrix:
             grouped += self.minimums.unsqueeze(2)
         return grouped.view(rows, columns)
 
-    def rows(self, index: Tensor) -> GroupedMatrix:
-        minimums = None if self.minimums is None else self.minimums.index_select(0, index)
-        values, scales = self.values.index_select(0, index), self.scales.index_select(0, index)
-        return GroupedMatrix(values, scales, minimums, self.bits)
+    def rows(self, index: Tensor | slice) -> GroupedMatrix:
+        minimums = None if self.minimums is None else self.minimums[index]
+        return GroupedMatrix(self.values[index], self.scales[index], minimums, self.bits)
 
-    def ordered(self, order: Tensor) -> GroupedMatrix:
-        return self.rows(order)
-
-    def is_finite(self) -> bool:
+    def isfinite(self) -> Tensor:
         minimums = self.scales if self.minimums is None else self.minimums
-        return bool(self.scales.isfinite().all() and minimums.isfinite().all())
+        return self.scales.isfinite() & minimums.isfinite()
 
     @classmethod
     def cat(cls, matrices: Sequence[GroupedMatrix]) -> GroupedMatrix:
@@ -111,57 +97,3 @@ class GroupedMatrix:
 
 
 Weight = Tensor | GroupedMatrix
-
-
-def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
-    return {
-        name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
-        for name, weight in weights.items()
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Int8Matrix:
-    """weight: int8 [out, in]. step, zero: scale and zero point for inputs from -1 to 1."""
-
-    weight: Tensor
-    packed: Any
-    step: float
-    zero: int
-
-
-def can_quantize() -> bool:
-    return ENGINE in torch.backends.quantized.supported_engines
-
-
-def quantize(matrix: Tensor) -> Int8Matrix:
-    """Quantise an fp32 matrix [in, out], each output scaled by its largest entry."""
-    transposed = matrix.t().contiguous()
-    scales = transposed.abs().amax(1).clamp_min_(MIN_SCALE) / 127
-    weight = (transposed / scales.unsqueeze(1)).round_().to(torch.int8)
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = ENGINE
-    try:
-        with warnings.catch_warnings():
-            # Deprecation warnings are ignored, because there is no other interface to the kernels.
-            warnings.simplefilter("ignore")
-            zeros = torch.zeros(len(scales), dtype=torch.long)
-            make: Any = torch._make_per_channel_quantized_tensor
-            packed = _OPS.linear_prepack(make(weight, scales.double(), zeros, 0), None)
-    finally:
-        torch.backends.quantized.engine = before
-    # Without VNNI the kernel adds two products in 16 bits. Inputs of 7 bits keep that sum in range.
-    half = 127 if torch.cpu._is_vnni_supported() else 63
-    return Int8Matrix(weight, packed, 1 / half, half + 1)
-
-
-def multiply(x: Tensor, matrix: Int8Matrix) -> Tensor:
-    """Return x @ matrix for fp32 x [N, in], each row of x scaled by its largest entry."""
-    largest = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(MIN_SCALE)
-    linear = _OPS.linear_with_input_q_dq_qweight_dq_output_fp32
-    product: Tensor = linear(x.div(largest), matrix.step, matrix.zero, matrix.packed)
-    return product.mul_(largest)
-
-
-def add_product(total: Tensor, x: Tensor, matrix: Int8Matrix) -> Tensor:
-    return total.add_(multiply(x, matrix))

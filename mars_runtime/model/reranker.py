@@ -8,7 +8,6 @@ the next. ``native/rank.h`` is the native version. Related: the samplers of arXi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.model.forward import MaskGroup
+from mars_runtime.model.threads import one_thread
 from mars_runtime.model.transfers import to_device
 
 ROWS_AT_ONCE = 4096
@@ -125,17 +125,6 @@ def _mask_steps(
                 [group.row * slots + _slot_before(group, position) for group in live], device
             ),
         )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """After a small matrix product, idle threads would keep spinning."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _slot_before(group: MaskGroup, position: int) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -103,6 +104,17 @@ CHECK_SECONDS = 2.0
 def limit_threads() -> None:
     if torch.get_num_threads() > num_cores():
         torch.set_num_threads(num_cores())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For small operations, between which other threads would only spin."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class TorchThreads(Threads):

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,13 +22,12 @@ from mars_runtime.model.captured import Bucket, CapturedForward, GraphRecorder, 
 from mars_runtime.model.config import ModelConfig, checked_weight
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata, chosen
 from mars_runtime.model.predictions import Rank
-from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
+from mars_runtime.model.quantized import GroupedMatrix, Weight
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
 from mars_runtime.model.threads import TorchThreads
 from mars_runtime.model.transfers import to_device
 from mars_runtime.runs.events import Proposal
 
-Matrix = Tensor | Int8Matrix
 CAPACITY_STEP = 512  # captured caches have a multiple of so many slots, for reuse
 MAX_IDLE = 2  # unused caches that are stored for reuse, enough for a race of two lanes
 
@@ -46,18 +44,18 @@ class Layer:
     """
 
     attention_norm: Tensor
-    projection: Matrix
+    projection: Tensor
     projection_bias: Tensor | None
     head_norms: Tensor | None
-    output: Matrix
+    output: Tensor
     feed_norm: Tensor
-    gate_up: Matrix
-    down: Matrix
+    gate_up: Tensor
+    down: Tensor
 
 
 class Transformer(CausalModel):
-    """Weights are named as in transformers, and copied. is_int8: 8-bit matrices, on a CPU with
-    fp32. adapter: acts only on tokens ``mask_id``. Raises CheckpointError.
+    """Weights are named as in transformers, and copied. adapter: acts only on tokens ``mask_id``.
+    Raises CheckpointError.
     """
 
     record: Record | None = None  # of CUDA graphs; None on a CPU
@@ -65,19 +63,14 @@ class Transformer(CausalModel):
     def __init__(
         self,
         config: ModelConfig,
-        weights: Mapping[str, Tensor],
+        weights: Mapping[str, Weight],
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        is_int8: bool = False,
         adapter: Adapter | None = None,
         mask_id: int | None = None,
     ) -> None:
         self.config = config
-        self._is_int8 = is_int8
-        # The operations are chosen once here, because a choice in every layer would cost time.
-        self._multiply: Any = multiply if is_int8 else torch.mm
-        self._add_product: Any = add_product if is_int8 else Tensor.addmm_
         self.device = torch.device(device)
         self.dtype = dtype
         if self.device.type == "cuda":
@@ -112,7 +105,7 @@ class Transformer(CausalModel):
 
     @property
     def arithmetic(self) -> str:
-        return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
+        return str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
         """If forward passes are captured, an unused cache of the same size is reused, with those
@@ -192,7 +185,7 @@ class Transformer(CausalModel):
 
     def _logits(self, x: Tensor) -> Tensor:
         normed = self._norm(x.flatten(0, 1), self._final_norm)
-        return cast(Tensor, self._multiply(normed, self._head).view(*x.shape[:2], -1))
+        return torch.mm(normed, self._head).view(*x.shape[:2], -1)
 
     def _run(self, tokens: Tensor, window: Window, branches: Branches | None = None) -> Tensor:
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
@@ -206,25 +199,24 @@ class Transformer(CausalModel):
             if layer.head_norms is not None:
                 self._norm_heads(projected, layer.head_norms)
             mixed = attend(projected, index, window, self.config)
-            self._add_product(x, mixed, layer.output)
+            x.addmm_(mixed, layer.output)
             if masks is not None:
                 masks.add(x, mixed, index, "o")
             normed = self._norm(x, layer.feed_norm)
-            both = self._multiply(normed, layer.gate_up)
+            both = torch.mm(normed, layer.gate_up)
             if masks is not None:
                 masks.add(both, normed, index, "gate_up")
             gate, up = both.chunk(2, dim=-1)
             inner = F.silu(gate).mul_(up)
-            self._add_product(x, inner, layer.down)
+            x.addmm_(inner, layer.down)
             if masks is not None:
                 masks.add(x, inner, index, "down")
         return x.view(*tokens.shape, -1)
 
     def _project(self, x: Tensor, layer: Layer) -> Tensor:
-        if layer.projection_bias is None or self._is_int8:
-            projected: Tensor = self._multiply(x, layer.projection)
-            return projected if layer.projection_bias is None else projected + layer.projection_bias
-        return torch.addmm(layer.projection_bias, x, cast(Tensor, layer.projection))
+        if layer.projection_bias is None:
+            return torch.mm(x, layer.projection)
+        return torch.addmm(layer.projection_bias, x, layer.projection)
 
     def _norm_heads(self, projected: Tensor, weight: Tensor) -> None:
         heads, dim = weight.shape
@@ -236,13 +228,10 @@ class Transformer(CausalModel):
             x.copy_(F.rms_norm(x, (dim,), None, self.config.rms_norm_eps).mul_(weight))
 
     def weights(self) -> Iterator[Tensor]:
-        yield from (self._embedding, self._final_norm)
-        matrices: list[Matrix | None] = [self._head]
+        yield from (self._embedding, self._final_norm, self._head)
         for layer in self._layers:
-            matrices += [getattr(layer, name) for name in Layer.__slots__]
-        for part in matrices:
-            if part is not None:
-                yield part.weight if isinstance(part, Int8Matrix) else part
+            parts = (getattr(layer, name) for name in Layer.__slots__)
+            yield from (part for part in parts if part is not None)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """On a CPU ``F.rms_norm`` runs seven small operations; dividing by the vector's length
@@ -310,18 +299,17 @@ class Transformer(CausalModel):
         return torch.cat(norms)
 
     def _take(self, name: str) -> Tensor:
-        weight: Tensor = checked_weight(self._weights, name, self.config)
-        return weight.to(device=self.device, dtype=self.dtype)
+        weight: Weight = checked_weight(self._weights, name, self.config)
+        dense = weight.dense() if isinstance(weight, GroupedMatrix) else weight
+        return dense.to(device=self.device, dtype=self.dtype)
 
     def _take_norm(self, name: str) -> Tensor:
         weight = self._take(name)
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
-    def _matrix(self, weight: Tensor) -> Matrix:
+    def _matrix(self, weight: Tensor) -> Tensor:
         """Return [out, in] as [in, out]. On a CPU the memory is transposed too; otherwise a product
         with 5 rows can take twice as long.
         """
         transposed = weight.t()
-        if self._is_int8:
-            return quantize(transposed)
         return transposed.contiguous() if self.device.type == "cpu" else transposed

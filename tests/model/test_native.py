@@ -26,7 +26,7 @@ from native_models import (
 from mars_runtime.cache import PackedKVCache
 from mars_runtime.errors import DecodeError
 from mars_runtime.model.adapter import Adapter, Update
-from mars_runtime.model.build import build_model, check_library, dense_weights, native_library
+from mars_runtime.model.build import build_model, check_library, native_library
 from mars_runtime.model.config import (
     CheckpointError,
     RopeScaling,
@@ -35,7 +35,7 @@ from mars_runtime.model.config import (
 )
 from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.library import CompileError, LayerStruct
-from mars_runtime.model.native.model import NativeModel, unsupported
+from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.native.weights import LOW_BITS, LayerWeights
 from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix
 from mars_runtime.model.transformer import Transformer
@@ -60,7 +60,7 @@ def relative_error(actual: torch.Tensor, wanted: torch.Tensor) -> float:
 def test_logits_are_those_of_the_same_weights_in_fp32_up_to_8_bits(name: str, bits: int) -> None:
     config = STRETCHED if name == "stretched" else CONFIGS[name]
     weights = random_weights(config, bits)
-    plain = Transformer(config, dense_weights(weights))
+    plain = Transformer(config, weights)
     native = NativeModel(config, weights, library_for("this processor"))
     ids = ids_of(2, 70)
     actual = native.forward(ids, native.new_cache(2, 80), slice(None))
@@ -87,7 +87,7 @@ def test_an_adapter_moves_masks_as_in_the_plain_forward_and_nothing_else(bits: i
     weights, adapter = random_weights(LLAMA, bits), random_adapter(LLAMA)
     native = native_model("llama", bits, has_adapter=True)
     plain, exact = (
-        Transformer(LLAMA, dense_weights(weights), adapter=item, mask_id=MASK_ID)
+        Transformer(LLAMA, weights, adapter=item, mask_id=MASK_ID)
         for item in (as_kept(adapter), adapter)
     )
     bare = native_model("llama", bits)
@@ -161,10 +161,11 @@ def test_what_does_not_fit_or_does_not_exist_is_refused() -> None:
 def test_shapes_it_can_not_run_go_to_the_plain_forward(change, caplog) -> None:
     config = replace(LLAMA, **change)
     weights = {name: torch.randn(expected_shape(name, config)) for name in expected_names(config)}
-    model = build_model(config, weights, device=CPU, dtype="int8")
+    model = build_model(config, weights, device=CPU)
     assert isinstance(model, Transformer)
     assert "multiples of 32" in caplog.text
-    assert unsupported(LLAMA) is None
+    with pytest.raises(CheckpointError, match="multiples of 32"):
+        build_model(config, weights, device=CPU, dtype="int8")
 
 
 def test_weights_are_converted_to_the_bits_that_are_asked_for() -> None:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model, random_adapter, random_weights
 
-from mars_runtime.model.build import dense_weights
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.predictions import proposals_from_logits
 from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
@@ -101,7 +100,7 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     plain = native.predict(hidden, slice(0, 5), PLAIN)
     actual = native.predict(hidden, slice(0, 5), RANKED)
     config = CONFIGS["llama"]
-    weights = dense_weights(random_weights(config, 8))
+    weights = random_weights(config, 8)
     adapter = random_adapter(config, sampler_width=width)
     table = weights["model.embed_tokens.weight"]
     tables = Tables.of(adapter.sampler, lambda ids: table[ids], config.vocab_size)
@@ -131,9 +130,7 @@ def test_a_native_group_is_ranked_alike_in_any_company() -> None:
 def test_the_plain_model_ranks_too_if_it_is_given_a_group() -> None:
     config = CONFIGS["llama"]
     adapter = random_adapter(config, sampler_width=32)
-    model = Transformer(
-        config, dense_weights(random_weights(config, 8)), adapter=adapter, mask_id=MASK_ID
-    )
+    model = Transformer(config, random_weights(config, 8), adapter=adapter, mask_id=MASK_ID)
     hidden = model.hidden(FED, model.new_cache(2, 8))
     plain = model.predict(hidden, slice(0, 5), PLAIN)
     actual = model.predict(hidden, slice(0, 5), RANKED)

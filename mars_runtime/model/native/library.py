@@ -249,7 +249,6 @@ _STRUCTS = (MatrixStruct, LayerStruct, ModelStruct, FeedStruct, SamplerStruct, P
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
     "mars_sizes": (c_int64, [c_int64]),
-    "mars_quantise": (c_int64, [c_void_p, *[c_int64] * 5, c_void_p]),
     "mars_new": (c_void_p, [POINTER(ModelStruct)]),
     "mars_free": (None, [c_void_p]),
     "mars_hidden": (c_int64, [c_void_p, POINTER(FeedStruct), c_void_p]),

@@ -26,30 +26,26 @@ from mars_runtime.model.native.weights import (
     TILE,
     Arena,
     LayerWeights,
-    Matrix,
     Weights,
     packed_bytes,
 )
-from mars_runtime.model.predictions import NO_NUMBER, NUM_RUNNERS_UP, Penalty
+from mars_runtime.model.predictions import NO_NUMBER, NUM_BEST, Penalty, proposal_of
 from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix, Weight
 from mars_runtime.model.reranker import Tables
-from mars_runtime.model.threads import Threads
+from mars_runtime.model.threads import Threads, one_thread
 from mars_runtime.runs.events import Proposal
-from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
-BEST = NUM_RUNNERS_UP + 1  # candidates per slot, as in ``rank.h``
 
 
-def unsupported(config: ModelConfig) -> str | None:
-    """Return why the native forward pass cannot run this model, or None."""
+def check_supported(config: ModelConfig) -> None:
+    """Raise CompileError if the native forward pass cannot run this model."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
     if any(size % GROUP_SIZE for size in sizes):
-        return (
+        raise c.CompileError(
             f"The native forward pass needs hidden, intermediate and head sizes that are multiples "
             f"of {GROUP_SIZE}, got {', '.join(map(str, sizes))}."
         )
-    return None
 
 
 Tell = Callable[[float], None]
@@ -81,19 +77,8 @@ class NativeModel(CausalModel):
         self.ceiling: int | None = None
         self._library = library
         self._rotations = torch.empty(0, config.head_dim)
-        unpacked = Weights(config, weights, bits, adapter)
-        self._pinned: list[Any] = []  # objects that must live because the library uses their memory
-        tables = _tables(unpacked, adapter, config)
-        state_bytes = packed_bytes(_state(tables)) if tables else 0
-        self._arena = Arena(unpacked.most_bytes + state_bytes, library)
-        bits_used: set[int] = set()
-        layers = self._layers(unpacked, bits_used, tell)
-        self._bits = sorted(bits_used)
-        spec = self._spec(unpacked, layers, adapter, mask_id, tables)
-        self._model = library.mars_new(ctypes.byref(spec))
-        # The model is not freed at exit, because a thread may still be running a forward pass.
-        weakref.finalize(self, library.mars_free, self._model).atexit = False
-        self._ranks = tables is not None
+        with one_thread():
+            self._pack(Weights(config, weights, bits, adapter), adapter, mask_id, tell)
         # The forbidden ids of the latest call: in the caller's order, and in ascending order.
         self._forbidden: tuple[Tensor, Tensor] | None = None
 
@@ -153,41 +138,31 @@ class NativeModel(CausalModel):
 
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
         states = chosen(hidden, head)
-        return self._logits(states, self.num_threads)
+        rows, slots = states.shape[:2]
+        out = torch.empty(rows, slots, self.config.vocab_size)
+        self._library.mars_logits(
+            self._model, self.num_threads, states.data_ptr(), rows * slots, out.data_ptr()
+        )
+        return out
 
     def predict(
         self, hidden: Tensor, head: Tensor | slice, sampling: SamplingMetadata
     ) -> list[list[Proposal]]:
         """The logits of greedy rows are never stored, and only masks of such rows are reranked."""
         states = chosen(hidden, head)
-        return self._predict(states, sampling, self.num_threads)
-
-    def _logits(self, states: Tensor, num_threads: int) -> Tensor:
-        rows, slots = states.shape[:2]
-        out = torch.empty(rows, slots, self.config.vocab_size)
-        self._library.mars_logits(
-            self._model, num_threads, states.data_ptr(), rows * slots, out.data_ptr()
-        )
-        return out
-
-    def _predict(
-        self, states: Tensor, sampling: SamplingMetadata, num_threads: int
-    ) -> list[list[Proposal]]:
         drawing = [row for row, draw in enumerate(sampling.draws) if draw]
         if not drawing:
-            return self._greedy(states, sampling, num_threads)
+            return self._greedy(states, sampling)
         predictions: dict[int, list[Proposal]] = {}
         broken: list[int] = []
         greedy = [row for row in range(len(states)) if row not in drawing]
-        for rows in (greedy, drawing):
-            if not rows:
-                continue
+        for rows in filter(None, (greedy, drawing)):
             selected, metadata = states[rows], sampling.of(rows)
             try:
                 if rows is greedy:
-                    slots = self._greedy(selected, metadata, num_threads)
+                    slots = self._greedy(selected, metadata)
                 else:
-                    slots = metadata.proposals(self._logits(selected, num_threads))
+                    slots = metadata.proposals(self.logits(selected, slice(0, selected.shape[1])))
                 predictions.update(zip(rows, slots, strict=True))
             except DecodeError as error:
                 broken += [rows[index] for index in error.rows]
@@ -195,45 +170,33 @@ class NativeModel(CausalModel):
             raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
         return [predictions[row] for row in range(len(states))]
 
-    def _greedy(
-        self, states: Tensor, sampling: SamplingMetadata, num_threads: int
-    ) -> list[list[Proposal]]:
+    def _greedy(self, states: Tensor, sampling: SamplingMetadata) -> list[list[Proposal]]:
         # ctypes arrays, because each operation on a tensor takes microseconds.
         rows, slots = states.shape[:2]
         count = rows * slots
         groups = sampling.groups if self._ranks else ()
-        ids, probabilities = (c_int32 * (BEST * count))(), (c_float * (BEST * count))()
+        ids, probabilities = (c_int32 * (NUM_BEST * count))(), (c_float * (NUM_BEST * count))()
         entropies = (c_float * count)() if "entropy" in sampling.metrics else None
         is_finite = (c_bool * count)()
         forbidden = self._rising(sampling.forbidden)
         num_forbidden = forbidden.shape[0]  # len() of a tensor is slow
         self._library.mars_predict(
-            self._model,
-            num_threads,
-            states.data_ptr(),
-            count,
-            num_forbidden,
-            forbidden.data_ptr(),
-            _changes(sampling.penalties, slots),
-            len(groups),
-            _numbers(groups, slots),
-            ids,
-            probabilities,
-            entropies,
-            is_finite,
+            *(self._model, self.num_threads, states.data_ptr(), count),
+            *(num_forbidden, forbidden.data_ptr(), _changes(sampling.penalties, slots)),
+            *(len(groups), _numbers(groups, slots)),
+            *(ids, probabilities, entropies, is_finite),
         )
         if not all(is_finite):
             broken = {slot // slots for slot, is_good in enumerate(is_finite) if not is_good}
             raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
         max_entropy = math.log(max(self.config.vocab_size - num_forbidden, 2))
-        proposals = [
-            _proposal(
-                *(ids[first : first + BEST], probabilities[first : first + BEST]),
-                *(0.0 if entropies is None else entropies[slot], max_entropy),
-                sampling.metrics[slot // slots],
-            )
-            for slot, first in enumerate(range(0, BEST * count, BEST))
-        ]
+        proposals = []
+        for slot, first in enumerate(range(0, NUM_BEST * count, NUM_BEST)):
+            end = first + NUM_BEST
+            ranked = list(zip(ids[first:end], probabilities[first:end], strict=True))
+            certainty = 1.0 - entropies[slot] / max_entropy if entropies else 0.0
+            metric = sampling.metrics[slot // slots]
+            proposals.append(proposal_of(ranked, metric, min(1.0, max(0.0, certainty))))
         return [proposals[row * slots : (row + 1) * slots] for row in range(rows)]
 
     def _rising(self, forbidden: Tensor) -> Tensor:
@@ -247,14 +210,26 @@ class NativeModel(CausalModel):
     def weights(self) -> Iterator[Tensor]:
         yield from (part for part in self._pinned if isinstance(part, Tensor))
 
-    def _layers(self, unpacked: Weights, bits_used: set[int], tell: Tell) -> Any:
+    def _pack(
+        self, unpacked: Weights, adapter: Adapter | None, mask_id: int | None, tell: Tell
+    ) -> None:
+        self._pinned: list[Any] = []  # objects that must live because the library uses their memory
+        tables = _tables(unpacked, adapter, self.config)
+        state_bytes = packed_bytes(_state(tables)) if tables else 0
+        self._arena = Arena(unpacked.most_bytes + state_bytes)
         layers = (c.LayerStruct * self.config.num_layers)()
+        bits: set[int] = set()
         for index, layer in enumerate(unpacked.layers()):
             layers[index] = self._layer(layer)
-            bits_used |= {matrix.bits for matrix in layer.base()}
+            bits |= {matrix.bits for matrix in layer.base()}
             tell((index + 1) / (self.config.num_layers + 1))
         self._pinned.append(layers)
-        return layers
+        self._bits = sorted(bits)
+        spec = self._spec(unpacked, layers, adapter, mask_id, tables)
+        self._model = self._library.mars_new(ctypes.byref(spec))
+        # The model is not freed at exit, because a thread may still be running a forward pass.
+        weakref.finalize(self, self._library.mars_free, self._model).atexit = False
+        self._ranks = tables is not None
 
     def _spec(
         self,
@@ -320,7 +295,7 @@ class NativeModel(CausalModel):
             *(self._pin(table.scales) for table in both),
         )
 
-    def _matrix(self, matrix: Matrix) -> c.MatrixStruct:
+    def _matrix(self, matrix: GroupedMatrix) -> c.MatrixStruct:
         outs, ins = matrix.shape
         return c.MatrixStruct(self._pin(self._arena.put(matrix)), matrix.bits, outs, ins)
 
@@ -385,16 +360,3 @@ def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
         slot.num_added = len(addition.ids)
         slot.ids, slot.amounts = addition.ids.data_ptr(), addition.amounts.data_ptr()
     return slots
-
-
-def _proposal(
-    ids: list[int], probabilities: list[float], entropy: float, max_entropy: float, metric: Metric
-) -> Proposal:
-    # Forbidden tokens have probability 0 and are left out.
-    pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]
-    token, confidence = pairs[0]
-    if metric == "margin":
-        confidence -= pairs[1][1] if len(pairs) > 1 else 0.0
-    elif metric == "entropy":
-        confidence = min(1.0, max(0.0, 1.0 - entropy / max_entropy))
-    return Proposal(token, confidence, tuple(pairs[1:]))

@@ -1,6 +1,5 @@
 // The functions that library.py calls.
 #include "forward.h"
-#include "quantise.h"
 #include "predict.h"
 
 #ifdef _WIN32
@@ -17,13 +16,6 @@ EXPORTED int64_t mars_sizes(int64_t which) {
   const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed),
                            sizeof(Sampler), sizeof(Penalty)};
   return sizes[which];
-}
-
-// Returns 1 if a number is not finite.
-EXPORTED int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
-                      int64_t num_threads, uint8_t* out) {
-  Matrix shape{nullptr, bits, outs, ins};
-  return run_quantise(rows, (Kind)kind, shape, (int)num_threads, out) ? 0 : 1;
 }
 
 EXPORTED void* mars_new(const Spec* spec) {

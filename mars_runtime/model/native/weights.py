@@ -7,8 +7,7 @@ memory at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +16,6 @@ from torch import Tensor
 from mars_runtime.cache import huge_memory
 from mars_runtime.model.adapter import Adapter, Update
 from mars_runtime.model.config import (
-    CheckpointError,
     ModelConfig,
     checked_weight,
     expected_names,
@@ -26,64 +24,16 @@ from mars_runtime.model.config import (
 from mars_runtime.model.quantized import GROUP_SIZE, GroupedMatrix, Weight
 
 LOW_BITS = 4  # number of bits per weight in an adapter's matrices
-KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""The dtypes that the library can quantise, with their numbers in ``Kind`` of ``quantise.h``."""
+PIECE = 1 << 18  # number of weights to convert at once, so that intermediate results fit a cache
 
 
-def not_finite(name: str) -> CheckpointError:
-    return CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
+def _quantized(dense: Tensor, bits: int) -> GroupedMatrix:
+    pieces = torch.split(dense, _rows_at_once(dense.shape[1]))
+    return GroupedMatrix.cat([GroupedMatrix.quantize(piece, bits) for piece in pieces])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DenseRows:
-    """Dense weights [out, in], quantised to ``bits`` when they are packed. parts: weights whose
-    rows are concatenated. order: int64 [out], of the packed rows. name: for error messages.
-    """
-
-    parts: tuple[Tensor, ...]
-    bits: int
-    name: str
-    order: Tensor | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return sum(len(part) for part in self.parts), self.parts[0].shape[1]
-
-    def rows(self, index: Tensor) -> GroupedMatrix:
-        """The matrix must have a single part."""
-        (part,) = self.parts
-        return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
-
-    def ordered(self, order: Tensor) -> DenseRows:
-        return replace(self, order=order)
-
-    def pack_into(self, target: Tensor, library: Any) -> None:
-        """Raises CheckpointError for weights that are not finite."""
-        parts = [_readable(part) for part in self.parts]
-        starts = [
-            torch.arange(len(part)) * part.stride(0) * part.element_size() + part.data_ptr()
-            for part in parts
-        ]
-        addresses = torch.cat(starts)
-        if self.order is not None:
-            addresses = addresses[self.order]
-        failed = library.mars_quantise(
-            addresses.data_ptr(),
-            KINDS[parts[0].dtype],
-            self.bits,
-            *self.shape,
-            torch.get_num_threads(),
-            target.data_ptr(),
-        )
-        if failed:
-            raise not_finite(self.name)
-
-
-Matrix = GroupedMatrix | DenseRows
-
-
-def _readable(part: Tensor) -> Tensor:
-    return (part if part.dtype in KINDS else part.float()).contiguous()
+def _rows_at_once(width: int) -> int:
+    return -(-PIECE // (width * PAIR)) * PAIR
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +43,16 @@ class LayerWeights:
     """
 
     attention_norm: Tensor
-    qkv: Matrix
+    qkv: GroupedMatrix
     qkv_bias: Tensor | None
     head_norms: Sequence[Tensor]
-    output: Matrix
+    output: GroupedMatrix
     feed_norm: Tensor
-    gate_up: Matrix
-    down: Matrix
+    gate_up: GroupedMatrix
+    down: GroupedMatrix
     low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
 
-    def base(self) -> tuple[Matrix, ...]:
+    def base(self) -> tuple[GroupedMatrix, ...]:
         return self.qkv, self.output, self.gate_up, self.down
 
 
@@ -161,46 +111,33 @@ class Weights:
             head_norms=[self._plain(name) for name in norms],
             output=self._matrix(f"{attention}o_proj.weight"),
             feed_norm=self._plain(f"{prefix}post_attention_layernorm.weight"),
-            gate_up=gate_up.ordered(order),
+            gate_up=gate_up.rows(order),
             down=self._matrix(f"{feed}down_proj.weight"),
             low={part: _low_rank(part, update, order) for part, update in updates.items()},
         )
 
-    def _joined(self, names: list[str]) -> Matrix:
+    def _joined(self, names: list[str]) -> GroupedMatrix:
         matrices = [self._matrix(name) for name in names]
-        dense = [matrix for matrix in matrices if isinstance(matrix, DenseRows)]
-        if len(dense) == len(names) and len({matrix.parts[0].dtype for matrix in dense}) == 1:
-            return replace(dense[0], parts=tuple(matrix.parts[0] for matrix in dense))
-        grouped = [_grouped(matrix) for matrix in matrices]
-        if len({matrix.bits for matrix in grouped}) > 1:
-            return GroupedMatrix.quantize(torch.cat([matrix.dense() for matrix in grouped]), 8)
-        return GroupedMatrix.cat(grouped)
+        if len({matrix.bits for matrix in matrices}) > 1:
+            return _quantized(torch.cat([matrix.dense() for matrix in matrices]), 8)
+        return GroupedMatrix.cat(matrices)
 
-    def _matrix(self, name: str, bits: int | None = None) -> Matrix:
+    def _matrix(self, name: str, bits: int | None = None) -> GroupedMatrix:
         """bits: None for a weight of a layer; else those to use if the weight is dense."""
         weight: Weight = checked_weight(self._source, name, self._config)
         common = self._bits
+        if isinstance(weight, GroupedMatrix):
+            has_layout = weight.bits == 4 or weight.minimums is None
+            if not has_layout or (bits is None and common not in (None, weight.bits)):
+                weight = weight.dense()
         if isinstance(weight, Tensor):
-            return DenseRows((weight,), bits or common or 8, name)
-        if not weight.is_finite():
-            raise not_finite(name)
-        is_odd = weight.bits == 8 and weight.minimums is not None
-        if is_odd or (common not in (None, weight.bits) and bits is None):
-            return GroupedMatrix.quantize(weight.dense(), bits or common or 8)
+            weight = _quantized(weight, bits or common or 8)
         return weight
 
     def _plain(self, name: str) -> Tensor:
         weight: Weight = checked_weight(self._source, name, self._config)
         dense = weight if isinstance(weight, Tensor) else weight.dense()
-        if not dense.isfinite().all():
-            raise not_finite(name)
         return dense.to(torch.float32, copy=True).contiguous()
-
-
-def _grouped(matrix: Matrix) -> GroupedMatrix:
-    if isinstance(matrix, GroupedMatrix):
-        return matrix
-    return matrix.rows(torch.arange(len(matrix.parts[0])))
 
 
 def feed_order(size: int) -> Tensor:
@@ -223,47 +160,45 @@ TILE, PAIR = 16, 32
 class Arena:
     """One block of memory for all packed matrices. Only pages that are written are allocated."""
 
-    def __init__(self, num_bytes: int, library: Any) -> None:
+    def __init__(self, num_bytes: int) -> None:
         self._memory = huge_memory(num_bytes)
         self._used = 0
-        self._library = library
 
-    def put(self, matrix: Matrix) -> Tensor:
+    def put(self, matrix: GroupedMatrix) -> Tensor:
         """Pack a matrix after the previous ones; return a uint8 view."""
-        end = self._used + packed_bytes(matrix)
-        view = self._memory[self._used : end]
-        self._used = end
-        if isinstance(matrix, DenseRows):
-            matrix.pack_into(view, self._library)
-        else:
-            view.copy_(pack(matrix).flatten())
-        return view
+        begin, (outs, ins) = self._used, matrix.shape
+        rows = _rows_at_once(ins)
+        for first in range(0, outs, rows):
+            packed = pack(matrix.rows(slice(first, first + rows))).flatten()
+            self._memory[self._used : self._used + len(packed)] = packed
+            self._used += len(packed)
+        return self._memory[begin : self._used]
 
 
 def bytes_of(outs: int, ins: int, bits: int) -> int:
     return -(-outs // PAIR) * (ins // GROUP_SIZE) * (640 if bits == 4 else 1088)
 
 
-def packed_bytes(matrix: Matrix) -> int:
+def packed_bytes(matrix: GroupedMatrix) -> int:
     return bytes_of(*matrix.shape, matrix.bits)
 
 
 def pack(matrix: GroupedMatrix) -> Tensor:
     """Return uint8 [pairs of tiles, groups, 2, bytes per group]."""
     outs, ins = matrix.shape
-    padding = -outs % PAIR
-    values = F.pad(matrix.values, (0, 0, 0, padding))
-    tiles = values.view(-1, TILE, ins // GROUP_SIZE, GROUP_SIZE // 4, 4).permute(0, 2, 3, 1, 4)
+    padding, groups = -outs % PAIR, ins // GROUP_SIZE
+    values = F.pad(matrix.values, (0, 0, 0, padding)).view(torch.uint8).view(-1, groups, GROUP_SIZE)
     parts = [matrix.scales]
     if matrix.bits == 4:
-        numbers = tiles[:, :, :4] | (tiles[:, :, 4:] << 4)
+        numbers = values[:, :, :16] | (values[:, :, 16:] << 4)
         none = torch.zeros_like(matrix.scales)
         parts.append(none if matrix.minimums is None else matrix.minimums)
     else:
-        numbers = (tiles.to(torch.int16) + 128).to(torch.uint8)
-    columns = [numbers.flatten(2)]
+        numbers = values ^ 128  # the integers plus 128
+    words = numbers.view(torch.int32).view(-1, TILE, groups, numbers.shape[2] // 4)
+    columns = [words.permute(0, 2, 3, 1).contiguous().view(torch.uint8).flatten(2)]
     for part in parts:
-        halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, ins // GROUP_SIZE).transpose(1, 2)
+        halves = F.pad(part, (0, 0, 0, padding)).view(-1, TILE, groups).transpose(1, 2)
         columns.append(halves.to(torch.float16).contiguous().view(torch.uint8))
     blocks = torch.cat(columns, 2)
     return blocks.view(-1, 2, *blocks.shape[1:]).transpose(1, 2).contiguous()

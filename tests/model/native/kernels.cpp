@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "forward.h"
-#include "quantise.h"
 #include "predict.h"
 
 static int num_failures = 0;
@@ -132,22 +131,28 @@ struct Packed {
   std::vector<uint8_t> bytes;
   std::vector<double> plain;  // [outs, ins]
 
-  static Packed of(const std::vector<float>& dense, int outs, int ins, int bits, Kind kind = FP32) {
+  static Packed of(const std::vector<float>& dense, int outs, int ins, int bits) {
     Packed p;
     p.matrix = {nullptr, bits, outs, ins};
-    int pairs = (outs + 31) / 32;
-    // Prefetches run ahead of the data.
-    p.bytes.resize((size_t)pairs * p.matrix.groups() * p.matrix.group_step());
-    std::vector<uint16_t> shorter(dense.size());
-    std::vector<const void*> rows;
-    for (size_t i = 0; i < dense.size(); i++) {
-      uint32_t word;
-      memcpy(&word, &dense[i], 4);
-      shorter[i] = kind == BF16 ? (uint16_t)(word >> 16) : nearest_half(dense[i]);
-    }
+    int groups = p.matrix.groups(), is_four = bits == 4, numbers = is_four ? 256 : 512;
+    p.bytes.resize((size_t)(outs + 31) / 32 * groups * p.matrix.group_step());
     for (int o = 0; o < outs; o++)
-      rows.push_back(kind == FP32 ? (const void*)&dense[(size_t)o * ins] : &shorter[(size_t)o * ins]);
-    check(run_quantise(rows.data(), kind, p.matrix, 2, p.bytes.data()), "quantise");
+      for (int g = 0; g < groups; g++) {
+        const float* x = &dense[(size_t)o * ins + 32 * g];
+        float low = *std::min_element(x, x + 32), high = *std::max_element(x, x + 32);
+        float minimum = is_four ? low : 0;
+        float scale = std::max(is_four ? (high - low) / 15 : std::max(high, -low) / 127, 1e-30f);
+        uint8_t* at = &p.bytes[((o / 32 * groups + g) * 2 + o / 16 % 2) * p.matrix.group_bytes()];
+        for (int j = 0; j < 32; j++) {
+          int number = (int)std::nearbyint((x[j] - minimum) / scale);
+          uint8_t& byte = at[64 * (j % (is_four ? 16 : 32) / 4) + 4 * (o % 16) + j % 4];
+          if (is_four) byte |= std::min(number, 15) << (j < 16 ? 0 : 4);
+          else byte = (uint8_t)(number + 128);
+        }
+        uint16_t halves[] = {nearest_half(scale), nearest_half(minimum)};
+        memcpy(at + numbers + 2 * (o % 16), &halves[0], 2);
+        if (is_four) memcpy(at + 288 + 2 * (o % 16), &halves[1], 2);
+      }
     p.matrix.data = p.bytes.data();
     p.decode();
     return p;
@@ -171,27 +176,6 @@ struct Packed {
       }
   }
 };
-
-static void check_quantiser() {
-  Random random{3};
-  for (int bits : {4, 8})
-    for (Kind kind : {FP32, BF16, FP16}) {
-      int outs = 37, ins = 64;
-      auto dense = random.many(outs * ins);
-      for (int k = 0; k < 32; k++) dense[k] = 0;
-      Packed packed = Packed::of(dense, outs, ins, bits, kind);
-      for (int o = 0; o < outs; o++)
-        for (int k = 0; k < ins; k++) {
-          const float* group = &dense[o * ins + k / 32 * 32];
-          double step = bits == 8 ? 0 : *std::max_element(group, group + 32) - *std::min_element(group, group + 32);
-          if (bits == 8)
-            for (int i = 0; i < 32; i++) step = std::max(step, (double)std::fabs(group[i]));
-          step /= bits == 8 ? 127 : 15;
-          // Half a step, and what the scale, the minimum and a short float lose.
-          check_near("quantised", packed.plain[o * ins + k], dense[o * ins + k], 0.52 * step + 0.008);
-        }
-    }
-}
 
 // A row as the library rounds it to 8 bits.
 static std::vector<double> in_eight_bits(const std::vector<double>& x) {
@@ -569,7 +553,7 @@ static void run_forwards(int count, int width) {
 int main(int argc, char** argv) {
   if (argc == 3) return run_forwards(atoi(argv[1]), atoi(argv[2])), 0;
   printf("path %s\n", SIMD_NAME);
-  check_halves(), check_lanes(), check_quantiser(), check_products(), check_attention();
+  check_halves(), check_lanes(), check_products(), check_attention();
   check_forward(), check_ranking();
   return num_failures > 100 ? 100 : num_failures;
 }
