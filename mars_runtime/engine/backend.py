@@ -175,9 +175,7 @@ class CheckpointBackend(Backend):
         from mars_runtime.engine.costs import stored_costs
 
         prompt, all_settings = self.warm_up_alone()
-        fewer = [rows for rows in (1, 2, 4, 8) if rows < self._room.num_rows]
-        rows = [*fewer, self._room.num_rows]
-        self.costs = stored_costs(self._checkpoint, rows, self._check_stopped)
+        self.costs = stored_costs(self._checkpoint, self._room.num_rows, self._check_stopped)
         all_settings = [choice for choice in all_settings if not choice.facts.is_alone]
         batch = self.batch()
         live = list(range(min(len(all_settings), self._room.num_rows)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from statistics import median
@@ -23,6 +23,7 @@ SHORT_STEP_SECONDS = 0.02  # MANY is used only if a step of one token takes less
 MANY = (*range(1, 10), 12, 16)  # tokens to time with one row; costs in between are interpolated
 FEW = (1, 2, 3, 4, 6, 8, 16)  # the same for a slow model
 BATCH = (1, 2, 4, 8)  # tokens per row to time with several rows
+FEWER_ROWS = (1, 2, 4, 8)  # numbers of rows to time besides the largest
 MASKED = (1, 3, 7)  # numbers of masks for which the additional cost is measured
 BUDGET_SECONDS = 1.2  # for one row, half of it for more rows, after the minimum number of rounds
 ROUNDS = range(3, 16)  # minimum and maximum number of rounds
@@ -34,7 +35,7 @@ Shape = tuple[int, int]
 
 def stored_costs(
     checkpoint: Checkpoint,
-    rows: Sequence[int],
+    num_rows: int,
     before_step: Callable[[], None] = lambda: None,
 ) -> ForwardCosts:
     """Return the costs that this machine measured at an earlier start, or measure and store them.
@@ -42,10 +43,10 @@ def stored_costs(
     Costs that other load distorted are used but not stored. ``before_step`` may raise to stop.
     """
     with steady_threads(checkpoint.model.threads):
-        name = f"costs/{_digest(checkpoint, rows)}.json"
+        name = f"costs/{_digest(checkpoint, num_rows)}.json"
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             return ForwardCosts.from_dict(json.loads((cache_folder() / name).read_bytes()))
-        costs = measure_costs(checkpoint, rows, before_step)
+        costs = measure_costs(checkpoint, num_rows, before_step)
         if costs.spread > MOST_SPREAD:
             return costs
         with suppress(OSError, OutputError):
@@ -55,9 +56,9 @@ def stored_costs(
     return costs
 
 
-def _digest(checkpoint: Checkpoint, rows: Sequence[int]) -> str:
+def _digest(checkpoint: Checkpoint, num_rows: int) -> str:
     model, threads = checkpoint.model, checkpoint.model.threads
-    shapes = (MANY, FEW, BATCH, MASKED, tuple(rows), CONTEXT_TOKENS, ROUNDS)
+    shapes = (MANY, FEW, BATCH, MASKED, FEWER_ROWS, num_rows, CONTEXT_TOKENS, ROUNDS)
     described = (
         *(device_name(model.device), versions(), threads.fixed if threads else None, shapes),
         *(type(model).__name__, model.arithmetic, model.config, checkpoint.name),
@@ -67,21 +68,22 @@ def _digest(checkpoint: Checkpoint, rows: Sequence[int]) -> str:
 
 def measure_costs(
     checkpoint: Checkpoint,
-    rows: Sequence[int] = (1,),
+    num_rows: int = 1,
     before_step: Callable[[], None] = lambda: None,
 ) -> ForwardCosts:
-    """Return the costs for each number of rows.
+    """Return the costs for up to ``num_rows`` rows.
 
     All shapes are timed in turn, so that other load affects them alike, and the minima count. The
     one-token step, unit of all costs, does not follow the longest: a processor may be slower then.
     """
     with steady_threads(checkpoint.model.threads):
+        rows = [*(fewer for fewer in FEWER_ROWS if fewer < num_rows), num_rows]
         times = {number: _times(checkpoint, number, before_step) for number in rows}
     measured = {
         number: {shape: min(seconds) for shape, seconds in shapes.items()}
         for number, shapes in times.items()
     }
-    single = times[min(rows)][1, 0]
+    single = times[1][1, 0]
     return ForwardCosts(
         depth=checkpoint.block_size,
         rho={number: _rising(_plain(minima)) for number, minima in measured.items()},

@@ -43,7 +43,7 @@ CHECKPOINT = SimpleNamespace(block_size=8, model=SimpleNamespace(threads=None))
 def test_tokens_and_masks_are_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_Timer", Timer)
     monkeypatch.setattr(costs, "MASKED", (1, 3, 7))
-    actual = costs.measure_costs(CHECKPOINT, (1, 4))  # type: ignore[arg-type]
+    actual = costs.measure_costs(CHECKPOINT, 4)  # type: ignore[arg-type]
     assert (actual.depth, actual.seconds) == (8, 2.0)
     assert actual.rho[1][:4] == pytest.approx((1.0, 1.1, 1.2, 1.3))
     assert actual.masks[1] == pytest.approx((0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55))
@@ -82,15 +82,15 @@ def test_costs_are_measured_once_per_machine(
     checkpoint = load_checkpoint("mars-tiny")
     monkeypatch.setattr(costs, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(costs, "MOST_SPREAD", math.inf)  # The machine of the tests may be busy.
-    first = costs.stored_costs(checkpoint, (1, 2))
+    first = costs.stored_costs(checkpoint, 2)
     (file,) = tmp_path.glob("costs/*.json")
     monkeypatch.setattr(costs, "_Timer", Timer)
     if damage is None:
-        assert costs.stored_costs(checkpoint, (1, 2)) == first
+        assert costs.stored_costs(checkpoint, 2) == first
     else:
         file.write_text(damage)
-        assert costs.stored_costs(checkpoint, (1, 2)).seconds == 2.0
-    assert costs.stored_costs(checkpoint, (1, 4)).seconds == 2.0  # other shapes, another file
+        assert costs.stored_costs(checkpoint, 2).seconds == 2.0
+    assert costs.stored_costs(checkpoint, 4).seconds == 2.0  # other shapes, another file
 
 
 class BusyTimer(Timer):
@@ -111,7 +111,7 @@ def test_costs_of_a_busy_machine_are_not_stored(
     monkeypatch.setattr(costs, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(costs, "_Timer", timer)
     monkeypatch.setattr(costs, "ROUNDS", range(8, 9))
-    costs.stored_costs(load_checkpoint("mars-tiny"), (1,))
+    costs.stored_costs(load_checkpoint("mars-tiny"), 1)
     assert bool(list(tmp_path.glob("costs/*.json"))) == is_stored
 
 

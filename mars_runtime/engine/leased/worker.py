@@ -194,6 +194,6 @@ def open_checkpoint(checkpoint: Checkpoint) -> CheckpointBackend:
     with torch.inference_mode():
         backend = CheckpointBackend(checkpoint, keeps=False)
         backend.warm_up_alone()
-        backend.costs = stored_costs(checkpoint, (1,))
+        backend.costs = stored_costs(checkpoint, 1)
         backend.synchronize()
     return backend

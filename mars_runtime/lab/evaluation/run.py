@@ -52,8 +52,7 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
         del threads  # the argument only makes the cache depend on the number of threads
-        fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
-        return measure_costs(checkpoint, (*fewer, num_rows))
+        return measure_costs(checkpoint, num_rows)
 
     def decode_batch(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
         if settings.facts.is_alone:
