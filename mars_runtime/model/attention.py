@@ -24,12 +24,10 @@ MAX_CACHED_WIDTH = 64  # tokens per row of a cached causal bias; prefill usually
 
 @dataclass(slots=True)
 class Window:
-    """What every layer of one forward pass uses.
-
-    turn_queries, turn_stored: rotations of queries, complex [R*Q, 1, D/2], and of keys and values,
-    [R*Q, 2*Hkv, D/2]. keys, values: per layer, the slots to read, [R, Hkv, T, D]. targets: per
-    layer, the slots to write, [R, Q, 2*Hkv, D], or all slots, [R*capacity, 2*Hkv, D], to be indexed
-    with ``slot_ids``.
+    """turn_queries, turn_stored: rotations of queries, complex [R*Q, 1, D/2], and of keys and
+    values, [R*Q, 2*Hkv, D/2]. keys, values: per layer, the slots to read, [R, Hkv, T, D]. targets:
+    per layer, the slots to write, [R, Q, 2*Hkv, D], or all slots, [R*capacity, 2*Hkv, D], to be
+    indexed with ``slot_ids``.
     """
 
     num_rows: int
@@ -44,8 +42,6 @@ class Window:
 
 
 class Positions:
-    """Cached tables of rotations and causal biases, which depend on positions only."""
-
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         self._config = config
         self._dtype = dtype
@@ -95,10 +91,8 @@ class Positions:
         context: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Return the window for rows at different cursors or with branches.
-
-        cursors: int64 [R], on the device; the host does not wait for it. context: number of slots
-        that attention reads; every row whose result is used must have cursor + Q <= context.
+        """cursors: int64 [R], on the device; the host does not wait for it. context: number of
+        slots that attention reads; every row whose result is used must have cursor + Q <= context.
         """
         self.extend(cache.capacity)
         num_rows = len(cursors)
@@ -120,7 +114,7 @@ class Positions:
         )
 
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
-        """Return the bias [R, 1, Q * group, T], which hides slots from tokens."""
+        """Return [R, 1, Q * group, T]."""
         slot = torch.arange(end, device=self._device)
         ends = slots
         if branches is not None and branches.ends is not None:
@@ -135,8 +129,8 @@ class Positions:
         return bias.repeat_interleave(self._config.group, dim=1).unsqueeze(1)
 
     def _causal(self, num_queries: int, end: int) -> Tensor:
-        """Return the bias [Q * group, end]. One table per ``num_queries`` is enough: the last
-        columns of a longer one are the same.
+        """Return [Q * group, end]: the last columns of a longer table, which is cached for each
+        width.
         """
         is_cached = num_queries <= MAX_CACHED_WIDTH
         bias = self._biases.get(num_queries)
@@ -178,10 +172,8 @@ def _readable(
 
 
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
-    """Write keys and values into the cache, then compute attention.
-
-    projected: [R*Q, (Hq + 2*Hkv) * D], queries and keys in ``rotary_order``. Returns [R*Q, Hq * D],
-    with the heads in ``packed_order``.
+    """Write keys and values into the cache. projected: [R*Q, (Hq + 2*Hkv) * D], queries and keys in
+    ``rotary_order``. Returns [R*Q, Hq * D], with the heads in ``packed_order``.
     """
     rows, queries, heads, dim = (
         window.num_rows,
@@ -208,12 +200,12 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Order features so that i and i + D/2, which are rotated together, are adjacent."""
+    """Features i and i + D/2, which are rotated together, become adjacent."""
     return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
 
 
 def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
-    """Order the query heads by index in the group, then by key-value head."""
+    """Query heads by index in the group, then by key-value head."""
     return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
 
 

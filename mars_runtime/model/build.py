@@ -1,8 +1,4 @@
-"""Choose the implementation of a model from its weights, the device and the requested dtype.
-
-On a CPU, integer weights and (in 8 bits) dense ones use the native forward pass, which is compiled
-when it is first needed. If that fails, PyTorch computes, and the log explains why.
-"""
+"""Choose the implementation of a model by its weights, the device and the requested dtype."""
 
 from __future__ import annotations
 
@@ -52,10 +48,10 @@ def build_model(
     mask_id: int | None = None,
     tell: Tell = lambda share: None,
 ) -> Model:
-    """weights: named as in transformers. dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is
-    bf16 on CUDA; on a CPU it leaves integer weights unchanged and quantises others to int8, or is
-    fp32 if the native forward pass is not available. adapter: acts only on tokens ``mask_id``.
-    tell: called with the share packed so far. Raises CheckpointError.
+    """dtype: fp32, bf16, auto, or on a CPU int8 or int4. auto is bf16 on CUDA; on a CPU it leaves
+    integer weights unchanged and quantises others to int8, or is fp32 if the native forward pass is
+    not available. adapter: acts only on tokens ``mask_id``. tell: called with the share packed so
+    far. Raises CheckpointError.
     """
     if dtype not in ("auto", *DTYPES, *BITS):
         raise CheckpointError(
@@ -104,9 +100,7 @@ _lock = threading.Lock()
 
 
 def native_library() -> Any:
-    """Return the checked library; the first call may compile it, which takes up to a minute. Raises
-    CompileError.
-    """
+    """The first call may compile the library, which takes up to a minute. Raises CompileError."""
     with _lock:
         library = _library()
     if isinstance(library, CompileError):
@@ -125,7 +119,6 @@ def _library() -> Any:
 
 
 def must_compile(device: torch.device, dtype: str) -> bool:
-    """Return whether ``build_model`` would compile the library first."""
     if device.type != "cpu" or dtype in DTYPES:
         return False
     try:
@@ -156,8 +149,8 @@ CHECKED = ModelConfig(
 
 @torch.inference_mode()
 def check_library(library: Any) -> None:
-    """Raise CompileError if the library's logits of small random models differ too much from
-    PyTorch's, or if those of a token depend on the others.
+    """Compare the logits of small random models with PyTorch's, and those of a token alone with
+    those in a sequence. Raises CompileError.
     """
     generator = torch.Generator().manual_seed(0)
     for bits, has_head_norms in product((4, 8), (False, True)):

@@ -1,9 +1,9 @@
-"""Replay forward passes as CUDA graphs, one graph per bucket of rows, tokens and context.
+"""Replay the layers of forward passes as CUDA graphs, one graph per bucket of rows, tokens and
+context.
 
-A replay launches all kernels of a capture at once on the same memory. Inputs are padded to the next
-larger bucket. Padding tokens write their keys and values to slots that no row reads: after the
-tokens of their own row, or, in rows that are all padding, into the last slots. Only the layers are
-captured: the host launches the rest while the device still runs them.
+Inputs are padded to the next larger bucket. Padding tokens write their keys and values to slots
+that no row reads: after the tokens of their own row, or, in rows that are all padding, into the
+last slots. The host launches the rest of a pass while the device still runs the layers.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Bucket(NamedTuple):
 
 
 class GraphRecorder:
-    """Records functions as CUDA graphs in one memory pool: they never run at the same time, and
-    each copies its result out of the pool. After a failed capture, functions run without graphs,
-    and one warning reports the reason. Raises torch.cuda.OutOfMemoryError.
+    """All graphs share a memory pool: they never run at the same time, and each copies its result
+    out of the pool. After a failed capture, functions run without graphs. Raises
+    torch.cuda.OutOfMemoryError.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -96,7 +96,7 @@ class GraphRecorder:
 
 
 class CapturedForward:
-    """The recorded forward passes of one KV cache, with the memory that they read and write."""
+    """The recorded forward passes of one KV cache."""
 
     def __init__(
         self, rows: int, capacity: int, hidden_size: int, dtype: torch.dtype, device: torch.device
@@ -112,7 +112,7 @@ class CapturedForward:
         self._replays: dict[Bucket, Callable[[], None]] = {}
 
     def bucket(self, num_rows: int, num_tokens: int, cursors: Sequence[int]) -> Bucket | None:
-        """Return the bucket of a forward pass, or None if none fits its tokens and the cache."""
+        """Return None if no bucket fits the tokens and the cache."""
         fitting = [size for size in TOKENS if size >= num_tokens]
         if not fitting or max(cursors) + fitting[0] > self._capacity:
             return None
@@ -131,9 +131,8 @@ class CapturedForward:
         make_run: Callable[[], Run],
         record: Record,
     ) -> Tensor:
-        """Run a forward pass; record it if it is the first in its bucket. tokens: [R, Q], on the
-        host. Returns states [R, Q, hidden] as a view that the next forward pass on this cache
-        overwrites.
+        """tokens: [R, Q], on the host. Returns states [R, Q, hidden] as a view that the next
+        forward pass on this cache overwrites.
         """
         rows, width = tokens.shape
         self._send(bucket, tokens, cursors, branches)
@@ -161,7 +160,6 @@ class CapturedForward:
         self._numbers[:size].copy_(source[:size], non_blocking=True)
 
     def _fill(self, bucket: Bucket, run: Run) -> None:
-        """The recorded function."""
         cursors, (tokens, *parts) = _split(self._numbers, bucket)
         states = run(tokens, cursors, Branches(*parts), bucket.context)
         self._out(bucket).copy_(states)
@@ -172,9 +170,7 @@ class CapturedForward:
 
 
 def _split(numbers: Tensor, bucket: Bucket) -> tuple[Tensor, Tensor]:
-    """Return views of a buffer: cursors [R], and [5, R, Q]: the token ids, then the parts of
-    ``Branches``.
-    """
+    """Return views: cursors [R], and [5, R, Q]: the token ids, then the parts of ``Branches``."""
     rows, width = bucket.num_rows, bucket.num_tokens
     parts = numbers[rows : rows + 5 * rows * width]
     return numbers[:rows], parts.view(5, rows, width)

@@ -1,6 +1,4 @@
-"""The configuration of a model, read from ``config.json``. Unsupported settings that would change
-the arithmetic are rejected.
-"""
+"""The configuration of a model. Settings that would change the arithmetic are rejected."""
 
 from __future__ import annotations
 
@@ -34,7 +32,6 @@ class MemoryShortError(CheckpointError):
 
 @contextmanager
 def memory_for(name: str) -> Iterator[None]:
-    """Raise MemoryShortError if memory runs out while a checkpoint is loaded."""
     try:
         yield
     except Exception as error:
@@ -47,7 +44,7 @@ def memory_for(name: str) -> Iterator[None]:
 
 
 def printable(name: str) -> str:
-    """Shorten a name from an untrusted file and escape control characters."""
+    """Shorten an untrusted name and escape its control characters."""
     short = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
     return short if short.isprintable() else repr(short)
 
@@ -64,8 +61,8 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """rope_scaling: of Llama 3, or a divisor for each of the head_dim / 2 frequencies, as in GGUF
-    files. qk_norm: of each head, before rotation.
+    """rope_scaling: of Llama 3, or a divisor for each of the head_dim / 2 frequencies, as in GGUF.
+    qk_norm: of each head, before rotation.
     """
 
     vocab_size: int
@@ -99,7 +96,6 @@ class ModelConfig:
 
     @property
     def group(self) -> int:
-        """Number of query heads that share a key-value head."""
         return self.num_heads // self.num_kv_heads
 
     def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
@@ -162,8 +158,8 @@ def _reject_unsupported_settings(config: Mapping[str, Any], *, has_bias: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Return the rotary base and scaling, from ``rope_scaling``, else ``rope_parameters``, else the
-    top level (transformers 5, ``convert_rope_params_to_dict``).
+    """From ``rope_scaling``, else ``rope_parameters``, else the top level (transformers 5,
+    ``convert_rope_params_to_dict``).
     """
     rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(rope, Mapping):

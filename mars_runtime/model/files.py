@@ -35,8 +35,8 @@ _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
-    """Return the safetensors files of ``folder``, sorted; decompress them if needed, also a file
-    that is older than its archive. Thread-safe, also for processes. Raises CheckpointError.
+    """Return the safetensors files, sorted; decompress those that are missing or older than their
+    archive. Thread-safe, also for processes. Raises CheckpointError.
     """
     files = {file.name: file for file in folder.glob(pattern)}
     for archive in folder.glob(pattern + ARCHIVE):
@@ -48,9 +48,7 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
 
 
 def weight_names(folder: Path) -> list[str]:
-    """Return ``model.safetensors``, else the files that its index names, as in transformers
-    (``_get_resolved_checkpoint_files``). Raises CheckpointError.
-    """
+    """As in transformers (``_get_resolved_checkpoint_files``). Raises CheckpointError."""
     index = folder / INDEX
     if is_stored(folder, WEIGHTS):
         return [WEIGHTS]
@@ -71,7 +69,7 @@ def weight_names(folder: Path) -> list[str]:
 
 
 def chosen_weights(folder: Path) -> list[Path]:
-    """Return the files of ``weight_names``, decompressed if needed. Raises CheckpointError."""
+    """Raises CheckpointError."""
     files: list[Path] = []
     for name in weight_names(folder):
         found = weight_files(folder, name)
@@ -84,13 +82,13 @@ def chosen_weights(folder: Path) -> list[Path]:
 
 
 def is_stored(folder: Path, pattern: str) -> bool:
-    """Return whether a folder has such a file, plain or compressed."""
+    """Plain or compressed."""
     return any(any(folder.glob(pattern + suffix)) for suffix in ("", ARCHIVE))
 
 
 def gguf_at(path: Path) -> Path | None:
-    """Return the GGUF file at ``path`` or in that folder, or None. It is recognised by its first
-    bytes, or by its suffix so that a damaged file is reported. Raises CheckpointError for several.
+    """A GGUF file is recognised by its first bytes, or by its suffix so that a damaged file is
+    reported. Raises CheckpointError for several in a folder.
     """
     if path.is_file():
         return path if path.suffix.lower() == ".gguf" or _has_magic(path) else None
@@ -149,7 +147,6 @@ def _decompressed(archive: Path) -> Path:
 
 
 def _decompress(archive: Path, file: Path) -> None:
-    """Write a temporary file, then rename it, so that no reader sees an incomplete file."""
     bytes_left = MAX_EXPANSION * check_regular(archive)
     with (
         tempfile.TemporaryDirectory(dir=file.parent, prefix=".partial-") as folder,
@@ -177,7 +174,7 @@ def sha256_of(path: Path) -> str:
 
 
 def fingerprint(weight_files: Iterable[Path]) -> str:
-    """Return a short hash of the names and SHA-256 sums of weight files."""
+    """Hash the names and SHA-256 sums of weight files."""
     return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
 
 
@@ -191,9 +188,7 @@ def has_content(path: Path, size: int, sha256: str) -> bool:
 
 
 def check_sums(folder: Path) -> None:
-    """Verify a folder against its ``SHA256SUMS``, if any. Raises CheckpointError if a file differs
-    or a weight file is not listed.
-    """
+    """Raises CheckpointError if a file differs from its sum or a weight file has none."""
     if not (folder / SUMS).exists():
         return
     sums = read_sums(folder)
@@ -211,7 +206,7 @@ def check_sums(folder: Path) -> None:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file by name. Raises CheckpointError."""
+    """Raises CheckpointError."""
     path = folder / SUMS
     try:
         lines = read_text(path).splitlines()

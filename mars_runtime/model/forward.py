@@ -1,4 +1,4 @@
-"""The interface of models, and the inputs of a forward pass: token layout and slots to read."""
+"""The interface of models, and the inputs of a forward pass."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CausalModel(ABC):
 
     @abstractmethod
     def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
-        """Return the logits [R, S, V] of the slots ``head``, int64 [R, S] or a slice of Q."""
+        """head: the slots to read, int64 [R, S] or a slice of Q. Returns [R, S, V]."""
 
     @abstractmethod
     def predict(
@@ -76,14 +76,12 @@ class Branches:
 
     @classmethod
     def of_block(cls, num_pending: int, size: int) -> Branches:
-        """Causal tokens, then a block that attends to itself in both directions. Cached: do not
-        modify.
-        """
+        """Causal tokens, then a block that attends to itself in both directions. Do not modify."""
         return _block(num_pending, size)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """One row per layout, padded to ``num_fed`` tokens, on the host. Cached: do not modify."""
+        """Padded to ``num_fed`` tokens, on the host. Do not modify."""
         return _branches(tuple(layouts), num_fed)
 
     @property
@@ -97,9 +95,8 @@ class Branches:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A row of ``num_pending`` real tokens, then groups of masks of these sizes. The last group
-    belongs to the last pending token, the one before it to the token before, and so on. Padding
-    extends the last group.
+    """Real tokens, then groups of masks. The last group belongs to the last pending token, the one
+    before it to the token before, and so on. Padding extends the last group.
     """
 
     num_pending: int
@@ -156,9 +153,7 @@ class MaskGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingMetadata:
-    """forbidden: int64 ids that are never emitted. metrics: one per row. draws, penalties: one per
-    row or None, or empty.
-    """
+    """forbidden: int64 ids. draws, penalties: one per row or None, or empty."""
 
     forbidden: Tensor
     metrics: Sequence[Metric]
@@ -167,12 +162,11 @@ class SamplingMetadata:
     penalties: Sequence[Penalty | None] = ()
 
     def proposals(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
-        """Return the predictions of logits [R, S, V]. ``groups`` are ignored."""
+        """``groups`` are ignored."""
         rows = self.metrics, self.draws, self.penalties
         return proposals_from_logits(logits, self.forbidden, *rows, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
-        """Select rows, renumbered from 0."""
         return replace(
             self,
             metrics=[self.metrics[row] for row in rows],
@@ -183,7 +177,6 @@ class SamplingMetadata:
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """Return the states [R, S, H] at the slots ``head``."""
     if isinstance(head, slice):
         is_all = head.start == 0 and head.stop == hidden.shape[1]
         return (hidden if is_all else hidden[:, head]).contiguous()

@@ -1,9 +1,8 @@
-"""Read a checkpoint from a GGUF file: shape, weights and tokenizer, with transformers' names.
+"""Read a checkpoint from a GGUF file (ggml-org/ggml, docs/gguf.md), with transformers' names.
 
-A metadata key that would change the computation is rejected, and so is a pre-tokenizer that is not
-listed here, because its token ids would silently be wrong. The reader of the gguf package takes
-seconds for a vocabulary and never ends for some damaged lengths, so this module parses the header
-itself. Source: ggml-org/ggml, docs/gguf.md.
+Metadata that would change the computation is rejected, and so is a pre-tokenizer that is not listed
+here, because its token ids would silently be wrong. The reader of the gguf package takes seconds
+for a vocabulary and never ends for some damaged lengths, so this module parses the header itself.
 """
 
 from __future__ import annotations
@@ -80,9 +79,7 @@ _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: to
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """Weights in Q4_0, Q4_1 and Q8_0 stay quantised. tokenizer, tokenizer_config: the arguments of
-    ``Tokenizer``.
-    """
+    """tokenizer, tokenizer_config: the arguments of ``Tokenizer``."""
 
     config: ModelConfig
     weights: Mapping[str, Tensor | GroupedMatrix]
@@ -167,7 +164,7 @@ def _config(file: GgufFile) -> ModelConfig:
 
 
 def _value(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
-    """Return a metadata value; numbers must be positive, and a ``float`` may be whole."""
+    """Numbers must be positive, and a ``float`` may be whole."""
     value = values.get(key, default)
     if value is None:
         raise GgufError(f"lacks {key}")
@@ -201,7 +198,7 @@ def _reject_unsupported_keys(
 
 
 def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, ...] | None:
-    """Return divisors of the rotary frequencies, in files of Llama 3.1 and later."""
+    """Return the divisors of the rotary frequencies, in files of Llama 3.1 and later."""
     tensor = tensors.get(DIVISORS)
     if tensor is None:
         return None
@@ -245,7 +242,6 @@ def _transformers_name(name: str) -> str:
 
 
 def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
-    """Types that no forward pass supports become fp32."""
     if tensor.type in _TENSOR_TYPES:
         flat = torch.from_numpy(np.array(tensor.data).reshape(-1))
         return flat.view(_TENSOR_TYPES[tensor.type]).view(tensor.shape)
@@ -282,9 +278,7 @@ def _grouped(tensor: GgufTensor) -> GroupedMatrix:
 
 
 def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
-    """Invert ``LlamaModel.permute`` of llama.cpp's convert_hf_to_gguf.py: GGUF stores the two
-    features that are rotated together next to each other, transformers in the halves of the head.
-    """
+    """Invert ``LlamaModel.permute`` of llama.cpp's convert_hf_to_gguf.py."""
     rows, row_bytes = tensor.data.shape
     pairs = tensor.data.reshape(num_heads, rows // num_heads // 2, 2, row_bytes)
     return replace(tensor, data=pairs.swapaxes(1, 2).reshape(rows, row_bytes))
@@ -301,14 +295,12 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """metadata: numbers, strings, lists of strings, and numpy arrays of numbers."""
-
     metadata: Mapping[str, Any]
     tensors: Mapping[str, GgufTensor]
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Map a file into memory and parse its header. Raises GgufError or OSError."""
+        """Raises GgufError or OSError."""
         if path.stat().st_size < 24:
             raise GgufError("is too short to be a GGUF file")
         data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
@@ -321,7 +313,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """Reads consecutive values; raises GgufError, struct.error or ValueError past the end."""
+    """Raises GgufError, struct.error or ValueError past the end."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self.data = data
@@ -329,7 +321,6 @@ class _Cursor:
         self.at = 0
 
     def number(self, form: str) -> Any:
-        """form: a format character of the module ``struct``."""
         (value,) = struct.unpack_from(f"<{form}", self._bytes, self.at)
         self.at += struct.calcsize(f"<{form}")
         return value
@@ -476,9 +467,7 @@ _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arguments of ``Tokenizer``. Every token that is not plain text is an added token;
-    unused ones are left out.
-    """
+    """Every token that is not plain text is an added token; unused ones are left out."""
 
     def value(name: str, default: Any = None) -> Any:
         return metadata.get(f"tokenizer.ggml.{name}", default)

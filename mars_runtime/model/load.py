@@ -1,7 +1,4 @@
-"""Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
-
-Code in a checkpoint is never run and pickled weights are never opened.
-"""
+"""Load a checkpoint. Code in it is never run and pickled weights are never opened."""
 
 from __future__ import annotations
 
@@ -78,7 +75,7 @@ def load_checkpoint(
     registry_path: Path = REGISTRY,
     progress: Progress = lambda sentence: None,
 ) -> Checkpoint:
-    """Load a checkpoint; download it first if necessary. Raises CheckpointError, or its subclass
+    """Download the checkpoint first if necessary. Raises CheckpointError, or its subclass
     MemoryShortError if memory runs out.
 
     checkpoint: as for ``resolve``, or its source. device, dtype: as for ``choose_device`` and
@@ -135,8 +132,6 @@ def _load(source: Source, device: str, dtype: str, progress: Progress) -> Checkp
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """spec, spec_config: the arguments of ``Tokenizer``."""
-
     config: ModelConfig
     weights: Mapping[str, Weight]
     spec: Mapping[str, Any]
@@ -167,7 +162,6 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
-    """If ``entry`` lists a checksum, the file must match it."""
     if entry is not None and entry.gguf is not None and not is_intact(entry.gguf):
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
@@ -185,13 +179,13 @@ def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, 
 
 
 def chosen_dtype(source: Source, device: torch.device, dtype: str) -> str:
-    """Return ``dtype``; on a CPU, auto is the one in the registry, if there is one."""
+    """On a CPU, auto is the dtype in the registry, if there is one."""
     is_auto = dtype == "auto" and device.type == "cpu"
     return (source.entry.dtype if is_auto and source.entry else None) or dtype
 
 
 def choose_device(device: str) -> torch.device:
-    """Return auto (CUDA if available), cpu, cuda, cuda:1 ... Raises CheckpointError."""
+    """device: auto (CUDA if available), cpu, cuda, cuda:1 ... Raises CheckpointError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -208,9 +202,7 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """The mask token is the adapter's, the registry's, or an unused one. Raises CheckpointError if
-    the tokenizer does not fit the model.
-    """
+    """Raises CheckpointError if the tokenizer does not fit the model."""
     mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
     tokenizer = Tokenizer(parts.spec, parts.spec_config, mask=mask, system=system, name=str(path))
@@ -231,7 +223,7 @@ def _tokenizer(
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """The weights in safetensors files by name. Each is mapped into memory on access."""
+    """Weights in safetensors files by name. Each access maps a file into memory."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files: dict[str, tuple[Path, str]] = {}
@@ -328,9 +320,8 @@ def _with_its_head(weights: FileWeights, config: ModelConfig) -> ModelConfig:
 
 
 class Drafts:
-    """Loads and caches the draft checkpoints of one target. Thread-safe. A name must be in the
-    registry and its files on this machine: a visitor cannot make the server download or read
-    anything else.
+    """Cached draft checkpoints of one target. Thread-safe. A visitor cannot make the server
+    download or read anything that is not in the registry and on this machine.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
@@ -340,7 +331,6 @@ class Drafts:
         self._loaded: dict[str, Checkpoint] = {}
 
     def load(self, name: str = "") -> Checkpoint:
-        """An empty name means the target's default draft."""
         known = registry(self._registry_path)
         name = name or default_draft(self._target.name, self._registry_path)
         if not name:

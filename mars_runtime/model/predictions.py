@@ -45,7 +45,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Values to add to the logits of one slot. ids: int32 [N], ascending. amounts: fp32 [N]."""
+    """Added to the logits of one slot. ids: int32 [N], ascending. amounts: fp32 [N]."""
 
     ids: Tensor
     amounts: Tensor
@@ -58,9 +58,7 @@ class Addition:
         vocab_size: int,
         banned: Collection[int] = (),
     ) -> Addition:
-        """Return the logit bias minus the penalties on the tokens of ``answer`` and of ``banned``
-        (infinite).
-        """
+        """The logit bias minus the penalties on ``answer``; ``banned`` tokens get -inf."""
         bias = [pair for pair in settings.logit_bias if pair[0] < vocab_size]
         written, counts = np.unique(np.array(answer, np.int64), return_counts=True)
         penalties = settings.presence_penalty + settings.frequency_penalty * counts
@@ -77,9 +75,8 @@ class Penalty:
     """The repetition penalty (arXiv 1909.05858, section 4.1, without its temperature; as in
     transformers), then ``additions``, one for each slot, or empty.
 
-    first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
-    None without a repetition penalty. known: for each slot, the number of text tokens before the
-    predicted position.
+    first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER.
+    known: for each slot, the number of text tokens before the predicted position.
     """
 
     factor: float
@@ -98,10 +95,8 @@ class Penalty:
         eos_ids: frozenset[int] = frozenset(),
         positions: Sequence[int] = (),
     ) -> Penalty | None:
-        """Return the changes for a row with this text, which includes drafts, or None.
-
-        num_prompt: prompt tokens, which additive penalties and ``min_tokens`` do not count.
-        positions: that slots predict; for masks they differ from ``known``.
+        """text: with drafts. num_prompt: prompt tokens, which additive penalties and ``min_tokens``
+        do not count. positions: that slots predict; for masks they differ from ``known``.
         """
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
@@ -180,7 +175,7 @@ def proposals_from_logits(
 
 
 def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest values of [..., V] and their indices, equal values in any order.
+    """Return the largest values of [..., V] and their indices, equal values in any order.
 
     They are in the ``count`` strips with the largest maxima, so a large V needs one pass for the
     maxima and a search in a few strips.
@@ -197,7 +192,7 @@ def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    """Change fp32 logits [R, H, V] in place."""
+    """Changes fp32 logits [R, H, V]."""
     device = table.device
     for logits, penalty in zip(table, penalties, strict=True):
         if penalty is None:
@@ -238,7 +233,7 @@ def proposal_of(
 
 
 def certainty(probabilities: Tensor, num_allowed: int) -> Tensor:
-    """Return 1 - H / ln V of each slot as [..., 1], clamped to 0..1 against rounding."""
+    """Return 1 - H / ln V, [..., 1], clamped against rounding."""
     entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
     value: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
     return value.clamp_(0.0, 1.0)
@@ -272,10 +267,9 @@ def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
 def filtered(
     table: Tensor, top_ps: Tensor | None, top_ks: Sequence[int], min_ps: Tensor | None
 ) -> Tensor:
-    """Return logits [R, H, V] with -inf for the tokens that must not be sampled.
-
-    The order is that of transformers' ``generate``: top_k, then top_p of the rest, renormalised,
-    then min_p relative to the best token. Each filter includes ties.
+    """Return logits [R, H, V] with -inf for the tokens that must not be sampled. As in
+    transformers' ``generate``: top_k, then top_p of the rest, renormalised, then min_p relative to
+    the best token. Each filter includes ties.
     """
     if top_ks:
         table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
@@ -288,9 +282,7 @@ def filtered(
 
 
 def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
-    """Return which tokens are among the k most probable of their slot, with ties. A k below 1
-    allows all.
-    """
+    """A k below 1 allows all."""
     _, slots, size = table.shape
     most = min(max(1, *top_ks), size)
     best = table.topk(most).values
@@ -301,9 +293,7 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 
 
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
-    """Return which tokens are the most probable ones until their sum reaches ``top_ps`` [R], with
-    ties.
-    """
+    """Return the most probable tokens until their sum reaches ``top_ps`` [R], with ties."""
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values
     is_in = ranked.cumsum(-1) - ranked < top_ps.float().view(-1, 1, 1)
@@ -313,8 +303,8 @@ def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
 
 
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
-    """Return Gumbel noise [..., V], the same on every device: a counter-based hash (the finaliser
-    of splitmix64) of seed, position and token id.
+    """Return noise [..., V], the same on every device: a counter-based hash (the finaliser of
+    splitmix64) of seed, position and token id.
     """
     tokens = torch.arange(vocab_size, device=positions.device)
     key = mix(mix(seeds + 1).bitwise_xor(positions))

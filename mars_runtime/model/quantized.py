@@ -14,10 +14,8 @@ MIN_SCALE = 1e-30  # minimum scale, so that a group of equal entries is not divi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedMatrix:
-    """scales * values + minimums, [out, in], with one scale per 32 entries of a row.
-
-    values: uint8 from 0 to 15 for 4 bits, int8 for 8 bits. scales, minimums: fp32 [out, in/32].
-    Raises ValueError if shapes or dtypes do not fit.
+    """scales * values + minimums, [out, in]. values: uint8 from 0 to 15 for 4 bits, int8 for 8
+    bits. scales, minimums: fp32 [out, in/32].
     """
 
     values: Tensor
@@ -46,7 +44,7 @@ class GroupedMatrix:
         return self.values.shape[0], self.values.shape[1]
 
     def dense(self) -> Tensor:
-        """Return fp32, rounded after each operation as GGUF's reference code does."""
+        """Rounded after each operation as in GGUF's reference code."""
         rows, columns = self.shape
         grouped = self.values.view(rows, -1, GROUP_SIZE) * self.scales.unsqueeze(2)
         if self.minimums is not None:
@@ -63,7 +61,7 @@ class GroupedMatrix:
 
     @classmethod
     def cat(cls, matrices: Sequence[GroupedMatrix]) -> GroupedMatrix:
-        """Concatenate rows. Raises ValueError if ``bits`` differ."""
+        """Raises ValueError if ``bits`` differ."""
         bits = {matrix.bits for matrix in matrices}
         if len(bits) != 1:
             raise ValueError(
@@ -82,8 +80,8 @@ class GroupedMatrix:
 
     @classmethod
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
-        """Quantise [out, in], where in is a multiple of 32: with 4 bits from the minimum to the
-        maximum of a group, as in Q4_1, with 8 bits symmetrically, as in Q8_0.
+        """[out, in], where in is a multiple of 32: with 4 bits from the minimum to the maximum of a
+        group, as in Q4_1, with 8 bits symmetrically, as in Q8_0.
         """
         grouped = dense.float().view(len(dense), -1, GROUP_SIZE)
         if bits == 8:

@@ -1,7 +1,4 @@
-"""The checkpoints that can be loaded by name. ``source.py`` finds their files.
-
-Only the operator can name another Hub repository: visitors choose from a fixed list.
-"""
+"""The checkpoints that load by name. Visitors choose from these; the operator may add others."""
 
 from __future__ import annotations
 
@@ -24,8 +21,6 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel that contains a GGUF file. size: in bytes."""
-
     package: str
     version: str
     size: int
@@ -34,7 +29,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Gguf:
-    """A GGUF file in the Hub repository ``hub``, and perhaps in a wheel. size: in bytes."""
+    """size: in bytes. hub: its repository."""
 
     file: str
     size: int
@@ -56,9 +51,9 @@ class Gguf:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """path, adapter: folders, relative to the registry's; the adapter may not exist yet. gguf: used
-    if there is no ``path``. hub, revision: used if there is neither. mask_token: an existing token
-    to use as mask. draft: the default draft model. dtype: on a CPU, set if published figures depend
-    on it. is_small_enough: for the CPU of any machine.
+    if there is no ``path``. hub: used if there is neither. mask_token: an existing token. draft:
+    the default draft model. dtype: on a CPU, if published figures depend on it. is_small_enough:
+    for the CPU of any machine.
     """
 
     name: str
@@ -90,7 +85,7 @@ _ENTRIES = TypeAdapter(list[Entry], config=ConfigDict(strict=True, extra="forbid
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
-    """Return the entries by name, in order. Raises CheckpointError."""
+    """Raises CheckpointError."""
     try:
         entries = _ENTRIES.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
@@ -106,7 +101,6 @@ def default_draft(name: str, path: Path = REGISTRY) -> str:
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
-    """Find an entry by name or Hub id."""
     known = registry(path)
     return known.get(name) or next((entry for entry in known.values() if entry.hub == name), None)
 

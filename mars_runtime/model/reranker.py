@@ -34,14 +34,14 @@ class SamplerWeights:
 
 @dataclass(frozen=True, slots=True)
 class QuantizedTable:
-    """One row per token in 8 bits: values int8 [V, width], scales [V, 1]."""
+    """values: int8 [V, width]. scales: [V, 1]."""
 
     values: Tensor
     scales: Tensor
 
     @classmethod
     def of(cls, matrix: Tensor, embed: Embed, vocab_size: int) -> QuantizedTable:
-        """Multiply all embeddings by ``matrix`` [H, width] and quantise the products."""
+        """Quantise the products of all embeddings and ``matrix`` [H, width]."""
         values, scales = [], []
         for ids in torch.arange(vocab_size, device=matrix.device).split(ROWS_AT_ONCE):  # type: ignore[no-untyped-call]
             dense = embed(ids) @ matrix
@@ -55,9 +55,7 @@ class QuantizedTable:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The products of all embeddings with both layers, and the half of W1 for hidden states,
-    [width, H].
-    """
+    """The products of all embeddings with both layers, and W1 for hidden states, [width, H]."""
 
     previous: QuantizedTable
     candidate: QuantizedTable
@@ -78,9 +76,8 @@ class Reranker:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
 
     def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
-        """Rerank the candidates of all masks in place. states: [R, S, H], before the final norm.
-        best, ids: [R, S, C], the probabilities of the candidates, highest first, and their int64
-        ids.
+        """Changes best and ids, [R, S, C]: probabilities, highest first, and int64 ids. states: [R,
+        S, H], before the final norm.
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
@@ -100,9 +97,7 @@ class Reranker:
     def _ranked(
         self, prepared: Tensor, previous: Tensor, ids: Tensor, probabilities: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Redistribute the total probability by scores. Returns the new probabilities, highest
-        first, and the order of the candidates.
-        """
+        """Redistribute the total probability by scores; also return the order of the candidates."""
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
         scores = probabilities.log() + candidates.mul_(inner.unsqueeze(1)).sum(-1)
@@ -114,8 +109,8 @@ class Reranker:
 def _mask_steps(
     groups: Sequence[MaskGroup], slots: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield all first masks, all second masks ...: int64 [N], [N], the slots of the masks and of
-    the predictions before them, counted across all rows.
+    """Yield all first masks, all second masks ...: the slots, int64 [N], of the masks and of the
+    predictions before them, counted across all rows.
     """
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]

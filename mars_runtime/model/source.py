@@ -30,14 +30,14 @@ PATTERNS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A Hub repository. revision: a commit or branch; None for the branch main."""
+    """revision: a commit or branch; None for main."""
 
     id: str
     revision: str | None = None
 
     @property
     def folder(self) -> Path | None:
-        """The newest complete snapshot in the cache of the Hub's client, or None."""
+        """The newest complete snapshot in the cache of the Hub's client."""
         from huggingface_hub import snapshot_download
 
         options = {"revision": self.revision or "main", **PATTERNS}
@@ -60,10 +60,10 @@ def _is_complete(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """name: for people. given: what ``resolve`` was called with. path: the folder or GGUF file,
-    which may not exist yet. entry: the registry's, for ``path``. adapter: its folder. base: that an
-    unlisted adapter names. origins: where files can be downloaded; missing: those that have to be.
-    Only a downloaded adapter tells its base, so the base may be missing then.
+    """given: what ``resolve`` was called with. path: the folder or GGUF file, which may not exist
+    yet. entry: the registry's, for ``path``. adapter: its folder. base: that an unlisted adapter
+    names; missing until the adapter is downloaded. origins: where files can be downloaded; missing:
+    those that have to be.
     """
 
     name: str
@@ -78,17 +78,15 @@ class Source:
 
     @property
     def is_chat(self) -> bool:
-        """Whether this is a general chat model: not a listed checkpoint of this repository, nor an
-        unlisted folder.
-        """
+        """False for listed checkpoints of this repository and unlisted folders."""
         if self.base or self.entry is None:
             return bool(self.base or self.origins)
         return self.entry.path is None
 
 
 def resolve(name_or_path: str, registry_path: Path = REGISTRY) -> Source:
-    """Find a checkpoint by a name in the registry, a Hub id (``owner/name``), a folder or a GGUF
-    file. An adapter brings the base that it names. Raises CheckpointError.
+    """Find a name in the registry, a Hub id (``owner/name``), a folder or a GGUF file. An adapter
+    brings the base that it names. Raises CheckpointError.
     """
     source = _find(name_or_path, registry_path)
     if source.adapter is None or source.adapter != source.path:

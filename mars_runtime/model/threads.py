@@ -51,14 +51,12 @@ class CoreTimes(NamedTuple):
         return None if idle is None else cls(time.perf_counter(), idle, time.process_time())
 
     def num_free(self, end: CoreTimes) -> int:
-        """Count cores that were idle or used by this process until ``end``."""
+        """Count cores that were idle or used by this process."""
         free = (end.idle - self.idle + end.own - self.own) / (end.clock - self.clock)
         return max(1, int(free + TOLERANCE))
 
 
 class Threads:
-    """fixed: if set, the number of threads to use."""
-
     def __init__(self, read: Callable[[], CoreTimes | None] = CoreTimes.now) -> None:
         self.fixed: int | None = None
         self._read = read
@@ -136,9 +134,8 @@ class TorchThreads(Threads):
 
 @torch.inference_mode()
 def shared_from(model: Any, most: int) -> int | None:
-    """Return the width from which 1 and ``most`` threads compute equal bits, or None.
-
-    Changes PyTorch's number of threads.
+    """Return the width from which 1 and ``most`` threads compute equal bits, or None. Changes
+    PyTorch's number of threads.
     """
     cache = model.new_cache(max(rows for rows, _ in GRID), max(width for _, width in GRID))
     generator = torch.Generator().manual_seed(0)

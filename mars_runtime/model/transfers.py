@@ -1,4 +1,4 @@
-"""Copy numbers from the host to a device without waiting for it."""
+"""Copy numbers from the host to a device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Return ``values`` (numbers or a tensor) as a tensor on ``device``. On CUDA the copy is
-    enqueued from pinned memory, so the host does not wait.
+    """values: numbers or a tensor. The host does not wait for CUDA, which copies from pinned
+    memory.
     """
     source = values if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
     if source.device == device or device.type == "cpu":

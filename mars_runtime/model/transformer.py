@@ -40,7 +40,7 @@ def _recycle(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
 @dataclass(frozen=True, slots=True)
 class Layer:
     """Matrices are [in, out]. head_norms: of query, then key heads, [Hq + Hkv, D], in
-    ``rotary_order``, or None.
+    ``rotary_order``.
     """
 
     attention_norm: Tensor
@@ -54,9 +54,7 @@ class Layer:
 
 
 class Transformer(CausalModel):
-    """Weights are named as in transformers, and copied. adapter: acts only on tokens ``mask_id``.
-    Raises CheckpointError.
-    """
+    """Weights are copied. adapter: acts only on tokens ``mask_id``. Raises CheckpointError."""
 
     record: Record | None = None  # of CUDA graphs; None on a CPU
 
@@ -108,9 +106,7 @@ class Transformer(CausalModel):
         return str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
-        """If forward passes are captured, an unused cache of the same size is reused, with those
-        that were captured on it.
-        """
+        """May reuse a dropped cache, with the forward passes that were captured on it."""
         if self.record is None:
             shape = self.config.cache_shape(rows, capacity)
             return BlockKVCache(shape, dtype=self.dtype, device=self.device)
@@ -167,7 +163,6 @@ class Transformer(CausalModel):
         return states
 
     def _forward_on(self, cache: BlockKVCache) -> Run:
-        """Return the function to record."""
         memory = cache.uncaptured()
         self._positions.extend(memory.capacity)
 
@@ -234,8 +229,8 @@ class Transformer(CausalModel):
             yield from (part for part in parts if part is not None)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """On a CPU ``F.rms_norm`` runs seven small operations; dividing by the vector's length
-        needs three: ``hypot`` adds eps, and the stored weight is multiplied by sqrt(H).
+        """On a CPU ``F.rms_norm`` runs seven small operations, this three: ``hypot`` adds eps, and
+        the stored weight is multiplied by sqrt(H).
         """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
@@ -276,9 +271,7 @@ class Transformer(CausalModel):
         )
 
     def _projection(self, name: str) -> Tensor:
-        """Return the query, key and value weights as one matrix, reordered for ``attend``. name:
-        with {} in place of the letter.
-        """
+        """Return the query, key and value weights as one matrix, reordered for ``attend``."""
         config = self.config
         turn = rotary_order(config.head_dim)
         parts = {key: self._take(name.format(key)) for key in "qkv"}
@@ -308,8 +301,8 @@ class Transformer(CausalModel):
         return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Tensor:
-        """Return [out, in] as [in, out]. On a CPU the memory is transposed too; otherwise a product
-        with 5 rows can take twice as long.
+        """Transpose to [in, out]. On a CPU the memory is transposed too; otherwise a product with 5
+        rows can take twice as long.
         """
         transposed = weight.t()
         return transposed.contiguous() if self.device.type == "cpu" else transposed

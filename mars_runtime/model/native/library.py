@@ -42,12 +42,12 @@ CHECKSUM = ".sha256"
 
 
 class CompileError(RuntimeError):
-    """The compiled library is not available. The message is one sentence."""
+    """The native forward pass is not available. The message is one sentence."""
 
 
 def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
-    """Return the library for this machine; compile it into ``folder`` if necessary. Of several
-    processes one compiles, the others wait. Raises CompileError.
+    """Compile the library into ``folder`` if necessary. Of several processes one compiles, the
+    others wait. Raises CompileError.
 
     targets: alternative flags that select a processor; the first that the compiler accepts are
     used. A library without its checksum is compiled again: a damaged one would crash the process.
@@ -86,7 +86,6 @@ def is_compiled(folder: Path) -> bool:
 
 
 def _name(compiler: Compiler, targets: Sequence[Flags]) -> str:
-    """Contains a hash of everything that the library depends on."""
     parts = [str(FLAGS), str(targets), str(compiler), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
     parts += [source.read_text(encoding="utf-8") for source in sources]
@@ -94,7 +93,6 @@ def _name(compiler: Compiler, targets: Sequence[Flags]) -> str:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether the library exists and matches its checksum."""
     try:
         checksum = path.with_suffix(CHECKSUM).read_text(encoding="ascii")
         return path.is_file() and checksum == _checksum(path)
@@ -118,7 +116,7 @@ def find_compiler() -> Compiler:
 
 
 def own_targets() -> tuple[Flags, ...]:
-    """Alternative flags that select this processor, the best first."""
+    """Alternative flags, the best first."""
     if platform.machine() not in ("arm64", "aarch64"):
         return ("-march=native",), ("-mcpu=native",), ()
     if not IS_MAC:
@@ -157,7 +155,7 @@ def _compiler_version(compiler: Compiler) -> str:
 
 
 def _processor() -> str:
-    """Describe the processor's features: machines may share a cache folder."""
+    """Machines may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
@@ -169,7 +167,6 @@ def _processor() -> str:
 
 @cache
 def _sysctl() -> str:
-    """Return the features of a Mac's processor, or ""."""
     if not IS_MAC:
         return ""
     names = ("machdep.cpu", "hw.optional")
@@ -261,7 +258,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def open_library(path: Path) -> Any:
-    """Load the library at ``path`` and declare its functions. Raises CompileError."""
+    """Raises CompileError."""
     try:
         library = ctypes.CDLL(str(path))
         for name, (result, arguments) in _FUNCTIONS.items():

@@ -1,5 +1,5 @@
-"""A model that runs its forward pass as one call of the compiled library. The result for a token
-does not depend, to the last bit, on the other rows and tokens (tests/test_law_bitwise.py).
+"""A forward pass as one call of the compiled library. The result for a token does not depend, to
+the last bit, on the other rows and tokens (tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_THREADS = 64
 
 
 def check_supported(config: ModelConfig) -> None:
-    """Raise CompileError if the native forward pass cannot run this model."""
+    """Raises CompileError."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
     if any(size % GROUP_SIZE for size in sizes):
         raise c.CompileError(
@@ -52,9 +52,7 @@ Tell = Callable[[float], None]
 
 
 class NativeModel(CausalModel):
-    """bits: as for ``weights.Weights``. adapter: acts only on tokens ``mask_id``. tell: called
-    during packing with the share done. Raises CheckpointError.
-    """
+    """As for ``build_model``; bits: as for ``weights.Weights``. Raises CheckpointError."""
 
     is_bitwise = True
 
@@ -300,7 +298,7 @@ class NativeModel(CausalModel):
         return c.MatrixStruct(self._pin(self._arena.put(matrix)), matrix.bits, outs, ins)
 
     def _pin(self, tensor: Tensor) -> int:
-        """Keep a tensor alive as long as the model, and return its address."""
+        """Keep a tensor alive as long as the model; return its address."""
         self._pinned.append(tensor)
         return tensor.data_ptr()
 
@@ -322,13 +320,13 @@ def _padded(tensor: Tensor, dim: int) -> Tensor:
 
 
 def _rotations(config: ModelConfig, length: int) -> Tensor:
-    """Return [length, dim]: the cosines of each position, then the sines."""
+    """[length, dim]: the cosines of each position, then the sines."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Any:
-    """Return ``MaskGroup`` structures of ``rank.h``: 3 int32 each."""
+    """``MaskGroup`` structures of ``rank.h``: 3 int32 each."""
     numbers = [
         number
         for group in groups
@@ -341,8 +339,8 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Any:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` structures (``predict.h``), one for each slot, or None. They
-    point into tensors of ``penalties``, which must live as long.
+    """Return ``Penalty`` structures (``predict.h``), one for each slot, or None. They point into
+    tensors of ``penalties``.
     """
     if not any(penalties):
         return None

@@ -1,7 +1,5 @@
-"""Prepare a checkpoint's weights for the native forward pass: quantise, fuse and pack them.
-
-``product.h`` describes the layout. Layers are packed one by one, so only one unpacked layer is in
-memory at a time.
+"""Quantise, fuse and pack a checkpoint's weights. ``product.h`` describes the layout. Only one
+unpacked layer is in memory at a time.
 """
 
 from __future__ import annotations
@@ -38,9 +36,7 @@ def _rows_at_once(width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """head_norms: of query and key heads, or empty. low: the matrices a and b of an adapter, by
-    part.
-    """
+    """head_norms: of query and key heads, or empty. low: the matrices a and b of an adapter."""
 
     attention_norm: Tensor
     qkv: GroupedMatrix
@@ -57,10 +53,8 @@ class LayerWeights:
 
 
 class Weights:
-    """Those of a layer are read when they are accessed. Raises CheckpointError.
-
-    bits: of the layer matrices. None leaves quantised matrices unchanged and uses 8 for dense ones.
-    Dense embeddings and output heads always use 8.
+    """bits: of the layer matrices. None leaves quantised matrices unchanged and uses 8 for dense
+    ones. Dense embeddings and output heads always use 8. Raises CheckpointError.
     """
 
     def __init__(
@@ -91,7 +85,6 @@ class Weights:
         )
 
     def layers(self) -> Iterator[LayerWeights]:
-        """Yield one by one, so that the caller can free a layer before reading the next."""
         for index, updates in enumerate(self._updates):
             yield self._layer(index, updates)
 
@@ -165,7 +158,6 @@ class Arena:
         self._used = 0
 
     def put(self, matrix: GroupedMatrix) -> Tensor:
-        """Pack a matrix after the previous ones; return a uint8 view."""
         begin, (outs, ins) = self._used, matrix.shape
         rows = _rows_at_once(ins)
         for first in range(0, outs, rows):
