@@ -1,8 +1,7 @@
-"""The files of a checkpoint or an adapter: weights (safetensors or GGUF) and checksums.
+"""The files of a checkpoint or an adapter: weights (safetensors or GGUF) and JSON.
 
 ``NAME.safetensors.xz`` is decompressed when its folder is first used: next to the archive, or to
-the cache folder if the archive's folder is read-only. A folder with ``SHA256SUMS`` (written with
-``sha256sum``, for decompressed files) is loaded only if all its files match.
+the cache folder if the archive's folder is read-only.
 """
 
 from __future__ import annotations
@@ -26,12 +25,10 @@ ARCHIVE = ".xz"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-SUMS = "SHA256SUMS"
 ADAPTER = "adapter.json"  # a folder that contains this file is an adapter
 ADAPTER_FILES = "adapter*.safetensors"
 GGUF_MAGIC = b"GGUF"
 MAX_EXPANSION = 8  # of an archive; for weights the ratio is below 2
-_SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
@@ -175,54 +172,9 @@ def sha256_of(path: Path) -> str:
 
 def fingerprint(weight_files: Iterable[Path]) -> str:
     """Hash the names and SHA-256 sums of weight files."""
-    return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
-
-
-def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
+    lines = "".join(f"{sha256_of(path)}  {path.name}\n" for path in weight_files)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
 def has_content(path: Path, size: int, sha256: str) -> bool:
     return path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256
-
-
-def check_sums(folder: Path) -> None:
-    """Raises CheckpointError if a file differs from its sum or a weight file has none."""
-    if not (folder / SUMS).exists():
-        return
-    sums = read_sums(folder)
-    weights = {file.name: file for file in weight_files(folder)}
-    for name in sorted(weights.keys() - sums.keys()):
-        raise _sum_error(weights[name], f"is not listed in {SUMS}", folder)
-    for name, expected in sums.items():
-        path = weights.get(name, folder / name)
-        try:
-            is_intact = sha256_of(path) == expected
-        except OSError as error:
-            raise _sum_error(path, f"is listed in {SUMS} but cannot be read", folder) from error
-        if not is_intact:
-            raise _sum_error(path, f"is damaged or was changed after {SUMS} was written", folder)
-
-
-def read_sums(folder: Path) -> dict[str, str]:
-    """Raises CheckpointError."""
-    path = folder / SUMS
-    try:
-        lines = read_text(path).splitlines()
-    except (OSError, ValueError) as error:
-        raise _sum_error(path, "cannot be read", folder) from error
-    matches = [_SUM.fullmatch(line) for line in lines]
-    if not matches or None in matches:
-        raise _sum_error(path, "is damaged", folder)
-    return {match[2]: match[1] for match in matches if match}
-
-
-def _sum_error(path: Path, fault: str, folder: Path) -> CheckpointError:
-    archive = folder / (path.name + ARCHIVE)
-    remedy = (
-        f"delete it, and the next start decompresses {archive.name} again"
-        if archive.exists()
-        else f"restore the checkpoint, or write {SUMS} again if you changed the files yourself"
-    )
-    return CheckpointError(f"{path} {fault}: {remedy}.")

@@ -30,7 +30,6 @@ from mars_runtime.model.config import (
 from mars_runtime.model.fetch import Progress, download, is_intact
 from mars_runtime.model.files import (
     ADAPTER_FILES,
-    check_sums,
     chosen_weights,
     read_json,
     weight_files,
@@ -142,7 +141,6 @@ class _Parts:
 
 
 def _read_folder(folder: Path) -> _Parts:
-    check_sums(folder)
     raw = read_json(folder / "config.json")
     files = tuple(chosen_weights(folder))
     config, weights = _weights(folder, files, ModelConfig.from_dict(raw))
@@ -174,7 +172,6 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
     if folder is None:
         return None, []
-    check_sums(folder)
     return Adapter.load(folder, config), weight_files(folder, ADAPTER_FILES)
 
 

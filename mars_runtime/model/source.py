@@ -12,7 +12,6 @@ from mars_runtime.model.files import (
     ADAPTER,
     ADAPTER_FILES,
     ARCHIVE,
-    SUMS,
     gguf_at,
     has_adapter,
     is_stored,
@@ -22,7 +21,7 @@ from mars_runtime.model.files import (
 from mars_runtime.model.registry import REGISTRY, Entry, Gguf, entry_of, registry, unlisted_entry
 
 PATTERNS: dict[str, Any] = {
-    "allow_patterns": ["*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}", SUMS],
+    "allow_patterns": ["*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}"],
     "ignore_patterns": "*/*",  # a pattern without a slash also matches in subfolders
 }
 """The files of a Hub repository that are downloaded."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.files import SUMS, check_sums, weight_files
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, Entry, registry
 
@@ -138,67 +134,3 @@ def test_a_registry_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> Non
     with pytest.raises(CheckpointError, match="restore it") as caught:
         registry(tmp_path / "registry.json")
     assert is_sentence(caught.value)
-
-
-BUNDLED = sorted({name for entry in registry().values() for name in (entry.path, entry.adapter)
-                  if name})  # fmt: skip
-READ = {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-        "adapter.json"}  # fmt: skip
-
-
-def copy_of(name: str, folder: Path) -> Path:
-    weight_files(REGISTRY.parent / name)  # decompressed
-    return Path(shutil.copytree(REGISTRY.parent / name, folder / name))
-
-
-def flip(path: Path, rng: random.Random) -> None:
-    content = bytearray(path.read_bytes())
-    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("name", BUNDLED)
-def test_what_is_bundled_agrees_with_its_sums_and_all_that_is_read_has_one(name: str) -> None:
-    folder = REGISTRY.parent / name
-    check_sums(folder)
-    listed = {line.split()[1] for line in (folder / SUMS).read_text().splitlines()}
-    names = {path.name for path in folder.iterdir()}
-    assert listed >= {item for item in names if item in READ or item.endswith(".safetensors")}
-
-
-def test_a_flipped_bit_is_refused_in_any_file(tmp_path: Path) -> None:
-    folder, rng = copy_of("mars-tiny", tmp_path), random.Random(1)
-    for line in (folder / SUMS).read_text().splitlines():
-        path = folder / line.split()[1]
-        whole = path.read_bytes()
-        flip(path, rng)
-        with pytest.raises(CheckpointError, match=f"{path.name} is damaged"):
-            check_sums(folder)
-        path.write_bytes(whole)
-    check_sums(folder)
-
-
-def test_damaged_sums_are_refused(tmp_path: Path) -> None:
-    folder, rng = copy_of("mars-tiny", tmp_path), random.Random(2)
-    whole = (folder / SUMS).read_bytes()
-    for _ in range(20):
-        flip(folder / SUMS, rng)
-        with pytest.raises(CheckpointError):
-            check_sums(folder)
-        (folder / SUMS).write_bytes(whole)
-    (folder / SUMS).write_text(f"{hashlib.sha256(b'').hexdigest()}  ../secret\n")
-    with pytest.raises(CheckpointError, match=f"{SUMS} is damaged"):
-        check_sums(folder)
-    (folder / SUMS).unlink()
-    check_sums(folder)  # a folder without sums is not checked
-
-
-def test_a_file_that_is_gone_and_weights_that_came_are_refused(tmp_path: Path) -> None:
-    folder = copy_of("ar-tiny", tmp_path)
-    (folder / "more.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"more\.safetensors is not listed"):
-        check_sums(folder)
-    (folder / "more.safetensors").unlink()
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json is listed .* cannot be read"):
-        check_sums(folder)
