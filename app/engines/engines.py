@@ -72,7 +72,7 @@ class LoadedModel:
 
     @property
     def advice(self) -> str:
-        """Return a warning if a missing compiler makes this checkpoint slow, otherwise ""."""
+        """A warning if a missing compiler makes this checkpoint slow, otherwise ""."""
         if self.is_bitwise:
             return ""
         from mars_runtime.model.native.library import CompileError, find_compiler
@@ -87,7 +87,6 @@ class LoadedModel:
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether results are bitwise independent of the other positions in the forward pass."""
         return self.checkpoint.model.is_bitwise
 
 
@@ -103,7 +102,7 @@ class State(Enum):
 
 class CheckpointLoad:
     """One attempt to load a checkpoint, which starts at once. Its daemon thread cannot block the
-    exit of the process. bring: downloads and loads the checkpoint, and calls ``finish``.
+    exit of the process. bring: downloads and loads, and calls ``finish``.
     """
 
     def __init__(
@@ -130,7 +129,6 @@ class CheckpointLoad:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the checkpoint was loaded and its engine has failed since."""
         return self.served is not None and not self.served.engine.is_alive
 
     @property
@@ -142,16 +140,12 @@ class CheckpointLoad:
 
     @property
     def trouble(self) -> str:
-        """Why the checkpoint cannot decode now, in one sentence; empty if it can."""
         if self.served is None:
             return self.failure or self.situation
         return DEAD if self.is_dead else ""
 
     def wait(self, timeout: float | None = None) -> LoadedModel | None:
-        """Return the loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
-
-        Raises UnavailableError if loading failed.
-        """
+        """Return None after ``timeout`` seconds. Raises UnavailableError if loading failed."""
         try:
             return self._future.result(timeout)
         except NotYet:
@@ -178,12 +172,9 @@ class CheckpointLoad:
 
 @dataclass(slots=True)
 class CheckpointRecord:
-    """What the app knows about a checkpoint.
-
-    load: the latest attempt to load it; None if there is none or it was unloaded.
-    requested: when it was last requested or loaded. num_users: of active ``kept`` blocks.
-    was_absent: whether its files were missing when the app started, for a candidate, or the native
-        library was.
+    """load: the latest attempt; None if there is none or it was unloaded. requested: when it was
+    last requested or loaded. num_users: of active ``kept`` blocks. was_absent: whether its files
+    were missing when the app started, for a candidate, or the native library was.
     """
 
     entry: Entry
@@ -199,7 +190,7 @@ class CheckpointRecord:
 
     @property
     def is_usable(self) -> bool:
-        """Whether a visitor can get it: loading has not failed, and it is not downloaded now."""
+        """Whether loading has not failed, and it is not downloaded now."""
         return self.state is not State.FAILED and (not self.was_absent or self.was_loaded)
 
     @property
@@ -233,16 +224,14 @@ class Engines:
 
     @property
     def default(self) -> str:
-        """The checkpoint for visitors who have not chosen one: the configured default, or a
-        substitute while the configured default is being downloaded or if it is unavailable.
-        """
+        """The configured default, or a substitute while that is downloaded or unavailable."""
         usable = [record for record in self._candidates if record.is_usable]
         return (usable or self._candidates[-1:])[0].entry.name
 
     @property
     def _candidates(self) -> list[CheckpointRecord]:
-        """The candidates for the default checkpoint in order of preference: the configured default,
-        a chat model if the configured default is on the Hub, and a bundled checkpoint.
+        """In order of preference: the configured default, a chat model if that is on the Hub, and a
+        bundled checkpoint.
         """
         wanted, *others = self._records.values()
         is_on_hub = wanted.entry.hub is not None
@@ -251,7 +240,7 @@ class Engines:
         return [wanted, *chat[:1], *bundled[:1]]
 
     def entry(self, checkpoint: object) -> Entry:
-        """Return the entry of a checkpoint. Raises RefusalError if it is not listed."""
+        """Raises RefusalError if it is not listed."""
         if not isinstance(checkpoint, str) or checkpoint not in self._records:
             raise RefusalError("checkpoint", UNLISTED)
         return self._records[checkpoint].entry
@@ -261,27 +250,22 @@ class Engines:
         return self.entry(checkpoint if is_listed else self.default)
 
     def limits(self, checkpoint: object) -> Limits:
-        """Return the limits of requests to a checkpoint. Raises RefusalError."""
+        """Raises RefusalError."""
         settings, entry = self.settings, self.entry(checkpoint)
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
 
     def open(self) -> None:
-        """Start loading the checkpoint that visitors get first, and start downloading the
-        candidates that are preferred to it.
-        """
+        """Start loading the default, and downloading the candidates that are preferred to it."""
         candidates = [record.entry.name for record in self._candidates]
         for name in reversed(candidates[: candidates.index(self.default) + 1]):
             self.begin(name)
 
     def arrival(self) -> CheckpointLoad | None:
-        """Return the ``CheckpointLoad`` of the configured default checkpoint while visitors get a
-        substitute, otherwise None.
-        """
+        """Return the load of the configured default while visitors get a substitute."""
         record = self._records[self.wanted]
         return record.load if record.was_absent or record.state is State.FAILED else None
 
     def latest(self, name: object) -> CheckpointLoad | None:
-        """Return the latest attempt to load a checkpoint; None if there is none."""
         record = self._records.get(name) if isinstance(name, str) else None
         return None if record is None else record.load
 
@@ -312,7 +296,7 @@ class Engines:
 
     @contextmanager
     def kept(self, name: str) -> Iterator[None]:
-        """Prevent a checkpoint from being unloaded inside the ``with`` block."""
+        """Prevent a checkpoint from being unloaded meanwhile."""
         record = self._record(name)
         with self._lock:
             record.num_users += 1
@@ -333,10 +317,10 @@ class Engines:
         return "" if record is not None and record.was_loaded else f"{name} is not loaded."
 
     def before_serving(self) -> None:
-        """Hook that is called once, just before the page is served."""
+        """Called just before the page is served."""
 
     def close(self) -> None:
-        """Close all engines and their runs. Does not wait for checkpoints that still load."""
+        """Does not wait for checkpoints that still load."""
         for record in self._records.values():
             _close(record.load)
 
@@ -369,7 +353,7 @@ class Engines:
             load.finish(served)
 
     def _compile(self, source: Source, record: CheckpointRecord, load: CheckpointLoad) -> None:
-        """Compile the native library if it is missing. Visitors get a substitute meanwhile."""
+        """Visitors get a substitute while the native library is compiled."""
         from mars_runtime.model.build import COMPILING, has_native, must_compile
         from mars_runtime.model.load import choose_device, chosen_dtype
 
@@ -382,9 +366,7 @@ class Engines:
             load.say(f"Loading {record.entry.name}…")
 
     def _load_when_it_fits(self, entry: Entry, source: Source, progress: Progress) -> LoadedModel:
-        """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
-        wait until one is idle.
-        """
+        """If memory is short, unload an idle checkpoint, or wait until one is idle."""
         until = time.monotonic() + MAX_WAIT_SECONDS
         while True:
             try:
@@ -431,8 +413,8 @@ class Engines:
 
 
 def read_entries(chosen: str, offered: str = "", offline: bool = False) -> dict[str, Entry]:
-    """Return the entries of the checkpoints that visitors may load, by name: ``chosen`` first, then
-    ``offered`` (``AppSettings``). Raises AppSettingsError.
+    """Return the entries that visitors may load: ``chosen`` first, then ``offered``
+    (``AppSettings``). Raises AppSettingsError.
     """
     known = registry()
     first = known.pop(chosen, None) or unlisted_entry(chosen)
@@ -478,7 +460,7 @@ def _is_idle(load: CheckpointLoad) -> bool:
 
 
 def check_memory(source: Source, device: str, dtype: str) -> None:
-    """Raise MemoryShortError if a checkpoint does not fit into the free memory of the device."""
+    """Raise MemoryShortError if a checkpoint does not fit into the free memory."""
     from mars_runtime.model.build import has_native
     from mars_runtime.model.load import choose_device, chosen_dtype
 
@@ -496,7 +478,7 @@ def check_memory(source: Source, device: str, dtype: str) -> None:
 
 
 def num_weights(path: Path) -> int:
-    """Return the number of weights of a checkpoint, or 0 for a damaged file."""
+    """Return 0 for a damaged file."""
     if path.is_file():
         return round(path.stat().st_size / GGUF_BYTES)
     return sum(map(_in_safetensors, chosen_weights(path)))

@@ -24,20 +24,15 @@ class GroupedMatrix:
     bits: int
 
     def __post_init__(self) -> None:
-        dtypes = {4: torch.uint8, 8: torch.int8}
-        if self.bits not in dtypes or self.values.dtype != dtypes[self.bits]:
-            raise ValueError(
-                f"values must be uint8 for 4 bits or int8 for 8 bits, got {self.values.dtype} for "
-                f"{self.bits} bits"
-            )
         rows, columns = self.values.shape
-        parts = [self.scales] if self.minimums is None else [self.scales, self.minimums]
-        for part in parts:
-            if part.shape != (rows, columns / GROUP_SIZE) or part.dtype != torch.float32:
-                raise ValueError(
-                    f"got scales or minimums of {part.dtype} {tuple(part.shape)} for a matrix of "
-                    f"{rows} x {columns}, which needs float32 ({rows}, {columns / GROUP_SIZE:g})"
-                )
+        scales = [part for part in (self.scales, self.minimums) if part is not None]
+        kinds = {(part.dtype, *part.shape) for part in scales}
+        dtype = {4: torch.uint8, 8: torch.int8}.get(self.bits)
+        if self.values.dtype != dtype or kinds != {(torch.float32, rows, columns / GROUP_SIZE)}:
+            raise ValueError(
+                f"values of {self.values.dtype} {rows} x {columns} with {self.bits} bits and "
+                f"scales and minimums {sorted(map(str, kinds))} do not fit"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:

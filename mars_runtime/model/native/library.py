@@ -171,8 +171,8 @@ def _sysctl() -> str:
         return ""
     names = ("machdep.cpu", "hw.optional")
     try:
-        return subprocess.run(["sysctl", *names], capture_output=True, text=True, timeout=60).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        return _run(["sysctl", *names], 60).stdout
+    except CompileError:
         return ""
 
 
