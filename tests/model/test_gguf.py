@@ -90,6 +90,7 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"attention__head_count_kv": 3}, "must be a multiple of num_key_value_heads"),
     ({"attention__head_count": 5}, r"rope\.dimension_count = 16, but only the head size, 12,"),
     ({"rope__freq_base": 0.0}, "has llama.rope.freq_base = 0.0, which must be a positive"),
+    ({"rope__freq_base": 1e-45}, "rope_theta in its header must be at least 1"),
     ({"rope__freq_base": [1e4, 1e4]}, "freq_base = .*, which must be a positive number"),
     ({"attention__layer_norm_rms_epsilon": None}, "lacks llama.attention.layer_norm_rms"),
     ({"rope__scaling__type": ["yarn"]}, r"rope\.scaling\.type = .* not supported"),
@@ -233,44 +234,10 @@ def test_keys_that_change_nothing_are_read_over(tmp_path, caplog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"context_length": 16}, "has a context of 16 tokens, but a short prompt"),
-        (
-            {"rope__freq_base": 1e-45},
-            "rope_theta in its header must be at least 1",
-        ),  # no number can turn these
-    ],
-)
-def test_what_cannot_decode_is_refused(tmp_path, change, sentence) -> None:
-    write_gguf(tmp_path / FILE, **change)
-    with pytest.raises(CheckpointError, match=sentence):
-        load_checkpoint(str(tmp_path / FILE), device="cpu")
-
-
-def test_control_characters_in_a_tensor_name_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    write_gguf(tmp_path / FILE)
-    content = (tmp_path / FILE).read_bytes()
-    name, evil = b"blk.0.ffn_gate.weight", b"\x1b]0;owned\x07\x1b[2J\x1b[31m"
-    evil = evil.ljust(len(name), b"!")
-    (tmp_path / FILE).write_bytes(content.replace(name, evil))
-    with pytest.raises(CheckpointError, match="weights") as caught:
-        read_gguf(tmp_path / FILE)
-    assert str(caught.value).isprintable()
-    twice = content.replace(name, evil).replace(b"blk.0.ffn_down.weight", evil)
-    (tmp_path / FILE).write_bytes(twice)
-    with pytest.raises(CheckpointError, match="twice") as caught:
-        read_gguf(tmp_path / FILE)
-    assert str(caught.value).isprintable()
-
-
-@pytest.mark.parametrize(
     ("names", "asked", "found"),
     [
         (["small.GGUF"], "small.GGUF", "small.GGUF"),
-        (["small"], "small", "small"),
         (["small.bin"], "small.bin", "small.bin"),
-        (["small.gguf"], "", "small.gguf"),
         (["blob", "README.md"], "", "blob"),
     ],
 )

@@ -38,8 +38,8 @@ class Processor:
 QUICKLY = "-O1"
 PROCESSORS = {
     "dotprod and i8mm": Processor(("-march=armv8.2-a+dotprod+i8mm",), "max", "NEON i8mm"),
-    "dotprod": Processor(("-mcpu=cortex-a76", QUICKLY), "cortex-a76", "NEON dotprod"),
-    "neither": Processor(("-march=armv8-a", QUICKLY), "cortex-a53", "portable"),
+    "dotprod": Processor(("-mcpu=cortex-a76",), "cortex-a76", "NEON dotprod"),
+    "neither": Processor(("-march=armv8-a",), "cortex-a53", "portable"),
 }
 
 
@@ -52,6 +52,7 @@ def compile_kernels(
         *compiler,
         *flags_kept,
         *flags,
+        QUICKLY,
         "-static",
         f"-I{SOURCES}",
         str(SOURCE),
@@ -86,7 +87,7 @@ def checked(command: list[str]) -> tuple[str, list[float]]:
 def portable(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """Logits of the portable kernels on this processor."""
     program = tmp_path_factory.mktemp("portable") / "kernels"
-    compile_kernels((QUICKLY,), program, host_compiler())
+    compile_kernels((), program, host_compiler())
     path, logits = checked([str(program)])
     assert path == "portable"
     return logits
@@ -104,9 +105,7 @@ def test_on_this_processor(target: str, tmp_path: Path, portable: list[float]) -
     if needed and needed not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
         pytest.skip(f"this processor has no {needed}")
     program = tmp_path / "kernels"
-    flags = TARGETS[target]
-    flags = ("-march=native",) if flags is None else (*flags, QUICKLY)
-    compile_kernels(flags, program, host_compiler())
+    compile_kernels(TARGETS[target] or ("-march=native",), program, host_compiler())
     path, logits = checked([str(program)])
     assert path == PATHS.get(target, path)
     assert_near(logits, portable)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import logging
-import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -100,16 +98,6 @@ def test_a_library_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None
     path.write_text("no library")
     with pytest.raises(CompileError, match=r"can't be opened .* set MARS_CACHE"):
         open_library(path)
-
-
-def test_a_disk_that_fills_up_is_a_sentence(compiler, tmp_path, monkeypatch) -> None:
-    def full(path: Path, text: str, encoding: str) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(CompileError, match="can't be stored"):
-        compile_library(tmp_path)
-    assert not list(tmp_path.glob("native-*.so"))
 
 
 def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(compiler: Path, tmp_path: Path) -> None:

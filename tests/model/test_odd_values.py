@@ -78,14 +78,6 @@ def test_any_odd_configuration_loads_or_is_a_sentence(folder, random_folder, cha
     check_loads_or_refuses(folder, spelled(raw, {(key,): text for key, text in changes.items()}))
 
 
-@pytest.mark.parametrize("text", ["", "null", NESTED, "\0"])
-def test_a_configuration_that_is_none_is_a_sentence(folder: Path, text: str) -> None:
-    (folder / "config.json").write_text(text)
-    with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(str(folder), device="cpu")
-    assert is_sentence(caught.value)
-
-
 LINES: list[dict[str, Any]] = json.loads(REGISTRY.read_text())
 PLACES: list[tuple[str | int, ...]] = [(n,) for n in range(len(LINES))]
 PLACES += [(n, key) for n, line in enumerate(LINES) for key in line]

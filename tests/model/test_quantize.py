@@ -67,10 +67,8 @@ def test_only_scales_and_minimums_can_be_no_numbers() -> None:
 
 def test_parts_that_do_not_fit_are_refused() -> None:
     good = matrix(2, 4)
-    with pytest.raises(ValueError, match="same number of bits"):
-        GroupedMatrix.cat([good, matrix(2, 8)])
     with pytest.raises(ValueError, match="bits"):
-        GroupedMatrix(good.values, good.scales, None, 8)
-    for scales in (good.scales[:, :1], good.scales.double()):
-        with pytest.raises(ValueError, match=r"scales or minimums .* for a matrix of 2 x 64"):
-            GroupedMatrix(good.values, scales, None, 4)
+        GroupedMatrix.cat([good, matrix(2, 8)])
+    for scales, bits in ((good.scales, 8), (good.scales[:, :1], 4), (good.scales.double(), 4)):
+        with pytest.raises(ValueError, match="do not fit"):
+            GroupedMatrix(good.values, scales, None, bits)

@@ -102,7 +102,7 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     config = CONFIGS["llama"]
     weights = random_weights(config, 8)
     adapter = random_adapter(config, sampler_width=width)
-    table = weights["model.embed_tokens.weight"]
+    table = weights["model.embed_tokens.weight"].dense()
     tables = Tables.of(adapter.sampler, lambda ids: table[ids], config.vocab_size)
     oracle = Reranker(tables, weights["model.norm.weight"], config.rms_norm_eps)
     head = {"rank": partial(oracle.rank, hidden, GROUPS)}

@@ -6,10 +6,6 @@ Skipped where the file is not on this machine.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +25,6 @@ from tests.helpers import tokens_of
 
 NAME = "mars-smollm2"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-KINDS_OF_DRAFTS = ((False, "last"), (False, "every"), (True, "every"))
 PROMPTS_OF_A_KIND, NEW_TOKENS, ROWS = 40, 48, 10
 TEXTS = (
     "Why is the sky blue?",
@@ -118,43 +113,6 @@ def test_fp32_gives_the_text_of_transformers_on_200_prompts(smollm2_file: Path) 
                 wrong.append((len(prompt), behind))
     print(json.dumps({"prompts": len(prompts), "different": wrong}))
     assert not wrong
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.usefixtures("smollm2_file")
-def test_lossless_is_ar_while_the_number_of_threads_changes() -> None:
-    """Of every part of every forward, in the middle of runs: 300 prompts, each with drafts of three
-    kinds."""
-    checkpoint = load_checkpoint(NAME, device="cpu")
-    encode = checkpoint.tokenizer.encode_prompt
-    prompts = [encode(task.prompt) for kind in tasks.KINDS for task in drawn(kind, 60)]
-    assert len({tuple(prompt) for prompt in prompts}) == 300
-    ar = DecodeSettings("ar", max_new_tokens=NEW_TOKENS)
-    lossless = DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=NEW_TOKENS)
-    ways = [
-        replace(lossless, lookup=lookup, mask_layout=mask_layout)
-        for lookup, mask_layout in KINDS_OF_DRAFTS
-    ]
-    counts = random.Random(0)
-    model = checkpoint.model
-
-    def change(way: DecodeSettings) -> DecodeSettings:
-        model.threads.fixed = counts.choice([1, 2, 3, 4])  # type: ignore[union-attr]
-        return way
-
-    def answer(prompt: list[int], settings: Callable[[], DecodeSettings]) -> list[int]:
-        return tokens_of(decode(model, checkpoint.tokenizer, [prompt], settings), 1)[0]
-
-    model.ceiling = 4  # type: ignore[union-attr]
-    different = []
-    for number, prompt in enumerate(prompts):
-        model.threads.fixed = 1  # type: ignore[union-attr]
-        wanted = answer(prompt, lambda: ar)
-        different += [
-            (number, way) for way in ways if answer(prompt, partial(change, way)) != wanted
-        ]
-    assert not different
 
 
 @torch.inference_mode()
