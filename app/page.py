@@ -21,7 +21,6 @@ from app.live.tab import (
     note_on,
     wire_links,
     wire_live,
-    wire_view_runs,
 )  # fmt: skip
 from app.review.review_tab import review_tab
 from app.throughput.tab import throughput_tab
@@ -65,7 +64,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         wire_live(page, tab, handlers.live)
         _wire_checkpoint(page, tab, arriving, footer, handlers.checkpoints, handlers.live, engines)
         wire_endpoints(engines, handlers.book)
-        wire_view_runs(tab, handlers.live)
         wire_links(page, tab, handlers.live, handlers.checkpoints)
     return page
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.engines.engines import LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
-from app.live.order import LiveOrder, LiveSteering, read_from_view, read_link
+from app.live.order import LiveOrder, LiveSteering, read_link
 from app.ui.controls import TITLES, read_controls, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.ui.stream import (
@@ -126,25 +126,6 @@ class LiveHandlers(TabHandlers[LiveRun]):
         except UnavailableError as error:
             return RefusalError("checkpoint", str(error))
         return None
-
-    def run_from_view(
-        self, session: str, posted: object, values: Mapping[str, Any], owner: str = ""
-    ) -> Iterator[tuple[str | None, str]]:
-        """Run what a view posted (``read_from_view``).
-
-        Yields pairs of a value and an empty error message. If the run cannot start, yields None and
-        the error message, and the page keeps showing the previous run.
-        """
-        try:
-            wanted = {**values, **read_from_view(posted)}
-            refusal = self.check(wanted)
-        except RefusalError as error:
-            refusal = error
-        if refusal is not None:
-            yield None, str(refusal)
-            return
-        for value in self.run(session, wanted, owner):
-            yield value, ""
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
         return read_link(query, self.engines.limits, self.engines.default)

@@ -43,16 +43,13 @@ LINKS = {"prompt": "prompt", "view": "lanes", "checkpoint": "checkpoint", "syste
 SHARED = tuple(name for name in POSTED if name in LINKS)
 """Controls of which a link has the values."""
 SET_BY_VIEW = tuple(name for name in SHARED if name not in ("prompt", "system"))
-"""When a view starts or shows a run, these controls are set to the values of the run. The view
-posts the prompt and the system prompt itself.
+"""When a view starts or shows a run, these controls are set to the values of the run. Run posts the
+prompt and the system prompt of the view's run.
 """
-HISTORY = "history"
-ORDERED = (*POSTED, HISTORY)
-"""The values that Run posts: the controls, and the conversation that the page stores."""
-FROM_VIEW = ("prompt", "checkpoint", "system", "given", HISTORY)
-OPTIONAL_FROM_VIEW = ("max_new_tokens", "view")
-"""Names of optional values in the JSON that a view posts. If present, they are used instead of the
-values of the page's controls.
+STORED = ("history", "given")
+ORDERED = (*POSTED, *STORED)
+"""The values that Run posts: the controls, and the earlier turns and given tokens, which the page
+stores.
 """
 BRANCH_TITLE = "branch"
 """Title of a lane that continues given tokens. The page shows the original run next to it."""
@@ -60,7 +57,6 @@ MAX_PACE = 1000.0
 """Slowest motion. With the value N, a run pauses after each pass for the time of N passes."""
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to start a new run."
-UNREADABLE_REQUEST = "This request is not valid. Press Run to start a new run."
 UNREADABLE = "The conversation is not valid. Press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
 """Earlier turns of the conversation by lane."""
@@ -151,23 +147,6 @@ class LiveOrder(LiveSteering):
     def titles(self) -> dict[str, str]:
         titles = {name: TITLES[name] for name in self.view}
         return {**titles, self.view[0]: BRANCH_TITLE} if self.given else titles
-
-
-def read_from_view(value: object) -> dict[str, Any]:
-    """Parse the JSON that a view posts in addition to the controls.
-
-    Returns the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
-    from, and optionally a token limit and methods. The values are not validated yet. Raises
-    RefusalError if the JSON is not an object.
-    """
-    try:
-        posted = json.loads(value) if isinstance(value, str) else None
-    except (ValueError, RecursionError):
-        posted = None
-    if not isinstance(posted, dict):
-        raise RefusalError("given", UNREADABLE_REQUEST)
-    request = {name: posted.get(name) for name in FROM_VIEW}
-    return request | {name: posted[name] for name in OPTIONAL_FROM_VIEW if name in posted}
 
 
 def read_link(

@@ -17,7 +17,7 @@ import gradio as gr
 
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers, offer
-from app.live.order import HISTORY, LINKS, ORDERED, POSTED, SET_BY_VIEW, SHARED, STEERED
+from app.live.order import LINKS, ORDERED, POSTED, SET_BY_VIEW, SHARED, STEERED, STORED
 from app.live.shared_runs import read_shared
 from app.ui.checkpoints import CheckpointHandlers
 from app.ui.controls import DEFAULTS, RACE, SHOWN, TITLES
@@ -36,11 +36,9 @@ from app.ui.views import Answer, ConversationView, ExplainView, RaceView
 from app.ui.wiring import (
     AT_ONCE,
     IN_BROWSER,
-    STREAMED,
     Field,
     owner_of,
     pass_prompt_to_view,
-    run_queue,
     run_script,
     session_of,
     wire_memory,
@@ -51,7 +49,9 @@ from mars_runtime.model.registry import Entry
 KNOWS_TASKS = "{} can only do tasks like these. Other prompts give nonsense."
 KNOWS_LANGUAGE = "This small model often gets facts wrong."
 ASK = f"(...values) => window.mars.runValues({json.dumps(ORDERED)}, values)"
-"""Script that runs when Run is pressed. It adds the page's conversation to the posted values."""
+"""Script that runs when Run is pressed. It posts the page's conversation with the controls, or the
+run that a view requests.
+"""
 FIRST_EXAMPLES = 4
 """Number of examples below the prompt. The others are under "More examples"."""
 SETTINGS_DO = (
@@ -203,6 +203,7 @@ def note_on(entry: Entry) -> str:
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     _wire_run(page, tab, handlers)
+    _wire_view_runs(tab)
     mode = [tab.controls[name] for name in ("lossless", "tau")]
     script = "(isLossless, tau) => window.mars.tauAfter(isLossless, tau)"
     chosen = mode[0].input(None, mode, mode[1:], js=script, **IN_BROWSER)
@@ -214,9 +215,9 @@ def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    history = gr.Textbox(visible="hidden", elem_id="history")
+    stored = {name: gr.Textbox(visible="hidden", elem_id=name) for name in STORED}
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
-    inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
+    inputs = {**{name: tab.controls[name] for name in POSTED}, **stored}
 
     def decode(session: str, values: Mapping[str, Any], owner: str) -> Iterator[tuple[Any, Any]]:
         remark: Any = handlers.remark(values["prompt"], values["checkpoint"])
@@ -226,6 +227,17 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
     outputs = [tab.race, tab.remark]
     handlers.wire(page, triggers, tab.buttons["stop"], inputs, outputs, decode, js=ASK)
+
+
+def _wire_view_runs(tab: LiveTab) -> None:
+    """When a view requests or shows a run, set the controls to its values, then press Run for a
+    requested one.
+    """
+    controls = [tab.controls[name] for name in SET_BY_VIEW]
+    script = f"(...now) => window.mars.valuesOfRun({json.dumps(SET_BY_VIEW)}, now)"
+    tab.race.submit(None, controls, controls, js=script, **IN_BROWSER).then(
+        None, js="() => window.mars.runRequested()", api_visibility="private"
+    )
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
@@ -260,39 +272,6 @@ def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
         **AT_ONCE,
     )
     tab.nearest.click(handlers.nearest, [prompt, checkpoint], [prompt], **AT_ONCE)
-
-
-def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire runs that a view starts. Also builds a hidden field with the request."""
-    posted = gr.Textbox(visible="hidden", elem_id="asked")
-
-    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
-        named = dict(zip(POSTED, values, strict=True))
-        remark: Any = ""
-        if posted == "":  # the view only set the controls and did not request a run
-            yield gr.skip(), gr.skip()
-            return
-        owner = owner_of(request)
-        for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
-            yield (gr.skip() if value is None else value), sentence or remark
-            remark = gr.skip()
-
-    # The controls are not outputs of the run: Gradio would update them for every yielded value.
-    controls = [tab.controls[name] for name in SET_BY_VIEW]
-    tab.race.submit(
-        None,
-        controls,
-        [posted, *controls],
-        js=f"(...now) => window.mars.asked({json.dumps(SET_BY_VIEW)}, now)",
-        **IN_BROWSER,
-    ).then(
-        run,
-        [posted, *(tab.controls[name] for name in POSTED)],
-        [tab.race, tab.remark],
-        **run_queue(handlers.engines.settings),
-        trigger_mode="multiple",
-        **STREAMED,
-    )
 
 
 def wire_links(

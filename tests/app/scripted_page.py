@@ -108,6 +108,7 @@ def controls(**changes: object) -> dict[str, object]:
         "checkpoint": "scripted",
         "system": "",
         "history": "",
+        "given": None,
         **changes,
     }
 

@@ -60,7 +60,7 @@ def test_a_branch_goes_on_from_a_token_and_the_next_run_is_plain(page: playwrigh
     over(page, lambda: page.click("#run"))
     original, whole = page.get_attribute(ROOT, "data-run"), lane(page)
     page.evaluate(ASK, [ROOT, "branch", {"lane": "mars", "token": 3, "id": 257}])
-    page.wait_for_selector("#remark :text('ends the text')")
+    page.wait_for_selector(".refused:has-text('ends the text')")
     assert page.get_attribute(ROOT, "data-run") == original
     page.fill("#prompt textarea", "typed since")
     ask(page, "branch", lane="mars", token=8, id=66)

@@ -15,7 +15,6 @@ from app.live.lanes import FOREIGN
 from app.live.order import (
     BRANCH_TITLE,
     MAX_TURNS,
-    UNREADABLE_REQUEST,
     read_given,
     read_history,
 )
@@ -40,12 +39,6 @@ def handlers(tmp_path: Path, backend: ScriptedBackend) -> Iterator[Handlers]:
     made.engines.close()
 
 
-def asked(**changes: object) -> str:
-    return json.dumps(
-        {"prompt": "Say hello.", "checkpoint": "scripted", "given": [72, 101], **changes}
-    )
-
-
 @pytest.mark.parametrize("value", [{}, [True], [1] * (MAX_NEW_TOKENS + 1)])
 def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
     """The last: more than any answer may have."""
@@ -58,32 +51,22 @@ def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
 def test_control_tokens_cannot_be_given(
     handlers: Handlers, backend: ScriptedBackend, token: int
 ) -> None:
-    values = controls(given=[72, token])
-    said = lines_of(last(handlers.live.run("a", values)))[1][0][1]["message"]
-    posted = asked(given=[72, token])
-    assert list(handlers.live.run_from_view("a", posted, controls())) == [(None, said)]
+    refusal = handlers.live.check(controls(given=[72, token]))
+    assert refusal is not None
+    assert refusal.field == "given"
     assert backend.num_forwards == 0
 
 
 def test_given_tokens_follow_the_prompt(handlers: Handlers, backend: ScriptedBackend) -> None:
-    values = controls(prompt="typed since", max_new_tokens=7, view="mars")
-    actual = list(handlers.live.run_from_view("a", asked(), values))
-    assert {sentence for _, sentence in actual} == {""}
-    trace = lane_trace(actual[-1][0], "mars")
-    assert trace.header.prompt == "Say hello."
+    values = controls(given=[72, 101], max_new_tokens=7, view=["mars"])
+    value = last(handlers.live.run("a", values))
+    assert lines_of(value)[0]["lanes"] == [{"lane": "mars", "title": BRANCH_TITLE}]
+    trace = lane_trace(value, "mars")
     assert backend.prompts[0] == trace.header.prompt_ids
     assert trace.header.given == (72, 101)
     assert trace.header.settings.max_new_tokens == 7
     assert folds.num_tokens(trace.events) == 7
     assert folds.text(trace) == "Helo, wor"
-
-
-def test_a_branch_is_one_lane_by_the_method_that_is_posted_with_it(handlers: Handlers) -> None:
-    value = list(handlers.live.run_from_view("a", asked(view=["mars"]), controls()))[-1][0]
-    assert lines_of(value)[0]["lanes"] == [{"lane": "mars", "title": BRANCH_TITLE}]
-    for posted in ("{", None, "[" * 9000):
-        actual = list(handlers.live.run_from_view("a", posted, controls()))
-        assert actual == [(None, UNREADABLE_REQUEST)]
 
 
 LIMITS = Limits(max_prompt_chars=100, max_new_tokens=8, block_size=8)

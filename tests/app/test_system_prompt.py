@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.api.runs import generate
 from app.handlers import Handlers
-from app.live.order import FROM_VIEW
 from app.ui.controls import RefusalError
 from mars_runtime.runs.trace import Header
 from mars_runtime.text import MAX_SYSTEM_CHARS, Tokenizer
@@ -73,14 +71,3 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(handlers: Handlers, brok
     values, sentence = handlers.live.linked({"system": broken, "tau": "0.5"})
     assert values == {"tau": 0.5}
     assert "system: " in sentence
-
-
-def test_a_run_from_a_view_has_that_of_the_run_on_show(handlers: Handlers) -> None:
-    assert "system" in FROM_VIEW
-    for posted, wanted in (({"system": BRIEF}, BRIEF), ({}, "")):  # the control holds another
-        request = json.dumps({"prompt": "Say hello.", "checkpoint": "scripted", **posted})
-        values = controls(system="Be long.", max_new_tokens=4)
-        *_, (value, sentence) = handlers.live.run_from_view("a", request, values)
-        assert sentence == ""
-        assert value is not None
-        assert lane_trace(value, "mars").header.system == wanted

@@ -19,7 +19,7 @@ interface SettingsDetail {
 }
 
 interface Order {
-  asked: string;
+  posted: Record<string, unknown> | null; // what Run posts instead of the page's values; null: set only the controls
   isKept?: boolean; // whether the values of the controls are restored later (giveBack in views/page/page.js)
   checkpoint: string;
   settings: Partial<Settings>;

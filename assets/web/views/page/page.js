@@ -13,7 +13,7 @@ import { openLink, queryOf } from "../../export/link.js";
 import { mountPins } from "../review/pins.js";
 import { mountBoxes } from "./boxes.js";
 import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
-import { questionOnShow, runValues, wantedOf } from "../conversation/view.js";
+import { questionOnShow, runValues as conversationValues, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
 const RUNS = {
@@ -44,7 +44,8 @@ export function mountPage() {
   mountTabs();
   Object.assign(window.mars, {
     answers: [...ANSWERED, "pin"],
-    asked,
+    valuesOfRun,
+    runRequested,
     giveBack,
     reset,
     restore,
@@ -337,7 +338,9 @@ function mountApi() {
 const ANSWERED = ["run", "branch"];
 
 /** @type {Order | null} */
-let ordered = null;
+let ordered = null; // the run to which the controls are set next
+/** @type {Order["posted"]} */
+let requested = null; // what Run posts next instead of the prompt and the conversation of the page
 
 /**
  * Returns the run that a view requests: prompt, checkpoint and given tokens of the displayed run, with settings and
@@ -353,11 +356,11 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   const names = run.lanes.map(({ method }) => method).filter((name) => name in METHODS);
   return {
     checkpoint,
-    asked: JSON.stringify({
+    posted: {
       ...{ prompt, checkpoint, system, given: [...from.givenIds(), ...continued] },
       history: Object.fromEntries(run.lanes.map(({ name, header }) => [name, header?.history || []])),
       ...(kind === "branch" ? { view: [main.method], history: { [main.method]: from.header?.history || [] } } : {}),
-    }),
+    },
     settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
     view: kind === "branch" || run.lanes.some(isFirst) ? null : names,
   };
@@ -391,7 +394,7 @@ function obeyed({ settings, facts }) {
 const settingsOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
   checkpoint,
   isKept,
-  asked: JSON.stringify({ prompt, checkpoint, given: [], history: "", max_new_tokens: limit }),
+  posted: { prompt, checkpoint, system: "", given: [], history: [], ...(limit ? { max_new_tokens: limit } : {}) },
   settings: factsOf(settings).obeys.length ? settings : {},
   view: factsOf(settings).isReference ? ["ar"] : [nameOf(settings), "ar"],
 });
@@ -422,20 +425,38 @@ function showLive(target) {
 }
 
 /**
- * Returns the request of the run to start, and the values of the controls for it. Called when the event of the race
- * view is triggered. If there is no requested run, returns "" as the request and, if the tour changed the controls,
- * their values from before the tour.
+ * Returns the values of the controls for the run of a view, or without one those from before the tour. Called when the
+ * event of the race view is triggered.
  * @param {string[]} names
  * @param {unknown[]} values
  */
-function asked(names, values) {
+function valuesOfRun(names, values) {
   if (!ordered) {
     const restored = valuesBefore || values;
     valuesBefore = null;
-    return ["", ...restored];
+    return restored;
   }
   if (ordered.isKept) valuesBefore ??= values;
-  return [ordered.asked, ...filled(ordered, names, values)];
+  return filled(ordered, names, values);
+}
+
+// Presses Run for the run that a view requests; called when the controls have its values.
+function runRequested() {
+  requested = ordered?.posted ?? null;
+  if (requested) document.getElementById("run")?.click();
+}
+
+/**
+ * Returns the values that Run posts; called when Run is pressed.
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+function runValues(names, values) {
+  const posted = requested;
+  requested = null;
+  return posted
+    ? names.map((name, i) => (name in posted ? posted[name] : values[i]))
+    : conversationValues(names, values);
 }
 
 /** @type {unknown[] | null} */
@@ -501,7 +522,7 @@ function fillIn(view, value) {
     if (!run) return;
     const main = mainLane(run);
     fillPrompt(headerOf(main).prompt);
-    ordered = { ...orderOf({ kind: "run", lane: main, token: 0, id: 0, settings: {} }, run), asked: "" };
+    ordered = { ...orderOf({ kind: "run", lane: main, token: 0, id: 0, settings: {} }, run), posted: null };
     start();
   });
 }
@@ -516,5 +537,5 @@ function ask(order, target) {
   start();
 }
 
-// Triggers the event of the race view (app/ui/views.py), which calls `asked`, sets the controls and starts the run.
+// Triggers the event of the race view (app/ui/views.py), which calls `valuesOfRun` and `runRequested`.
 const start = () => /** @type {(() => void) | undefined} */ (window.mars.start)?.();
