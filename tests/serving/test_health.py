@@ -273,7 +273,7 @@ def test_a_signal_ends_streams_with_a_sentence(server: tuple[subprocess.Popen[st
     process, address = server
     tale = [{"role": "user", "content": "Tell me a long tale of a cat."}]
     body = {"model": NAME, "messages": tale, "stream": True, "max_tokens": 400, "method": "ar"}
-    body |= {"temperature": 2.0, "seed": 10}  # or the tale ends before the signal
+    body |= {"ignore_eos": True, "n": 24}  # or the tale ends before the signal
     with httpx.stream("POST", f"{address}/chat/completions", json=body, timeout=60) as stream:
         lines = stream.iter_lines()
         next(lines)
