@@ -120,7 +120,7 @@ def test_unknown_and_missing_commands(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_reader_that_goes_away_is_no_traceback(folder: str) -> None:
     """As with ``| head -1``; in a narrow locale, too."""
     command = [sys.executable, "-m", "mars_runtime", "generate", "--checkpoint", folder]
-    command += ["--prompt", "Hello", "--max-new-tokens", "300", "--json"]
+    command += ["--dtype", "fp32", "--prompt", "Hello", "--max-new-tokens", "300", "--json"]
     environment, pipe = {**os.environ, "PYTHONIOENCODING": "ascii"}, subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe) as running:
         assert running.stdout is not None
