@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, steps_of, tokens_of
@@ -59,6 +60,22 @@ def test_a_draft_with_masks_drafts_several_tokens_per_forward_of_its_own() -> No
     assert [(len(step.guessed), step.num_draft_forwards) for step in steps][:2] == [(5, 1), (4, 1)]
     few = steps_of(run(counting, replace(AR_ENDS, masked="draft", block_size=5), block_size=2))
     assert few[0].num_draft_forwards == 3  # two at a time
+
+
+def test_a_draft_forgets_the_tokens_that_were_rejected() -> None:
+    """It errs after 9, and wherever its text does not count. The target drafts one token."""
+
+    def careful(prefix: tuple[int, ...]) -> list[float]:
+        is_counting = all(then == 3 + (last - 2) % 13 for last, then in pairwise(prefix))
+        return counting(prefix) if is_counting and prefix[-1] != 9 else stuttering(prefix)
+
+    def near(prefix: tuple[int, ...]) -> list[float]:
+        return peaked(3, 0.1) if prefix[-2:] == (1, 1) else counting(prefix)
+
+    way = replace(AR_ENDS, masked="target", block_size=7, max_new_tokens=14)
+    steps = steps_of(run(near, way, draft=careful))
+    assert [len(step.accepted) for step in steps] == [1, 5, 8]
+    assert [step.stop for step in steps] == ["threshold", "mismatch", "limit"]
 
 
 @settings(max_examples=40)
