@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from helpers import steps_of, tokens_of
-from law_checkpoints import BUNDLED, load, run, task_prompts, word_prompts
+from law_checkpoints import load, run, task_prompts, word_prompts
+from transformers import AutoModelForCausalLM, DynamicCache, MistralConfig
 
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -23,6 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lossless, few drafts": {"tau": 0.9, "block_size": 3, "lossless": True},
 }
 LIMIT = 24
+CUSTOM = {"custom_generate": str(REPOSITORY), "trust_remote_code": True}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,19 +38,10 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def sliding_cache() -> Any:
-    """A cache as for a model with a sliding window of 2 tokens."""
-    from transformers import DynamicCache, MistralConfig
-
-    return DynamicCache(config=MistralConfig(sliding_window=2, num_hidden_layers=1))
-
-
 class Theirs:
     """A checkpoint in transformers' class, decoded with the settings of the runtime."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        from transformers import AutoModelForCausalLM
-
         self.model = AutoModelForCausalLM.from_pretrained(checkpoint.path, dtype=torch.float32)
         tokenizer, size = checkpoint.tokenizer, checkpoint.model.config.vocab_size
         self.options = {
@@ -58,8 +52,7 @@ class Theirs:
         }
 
     def generate(self, prompt: Sequence[int], **options: Any) -> Any:
-        custom = {"custom_generate": str(REPOSITORY), "trust_remote_code": True}
-        given = {**custom, **self.options, "return_dict_in_generate": True, **options}
+        given = {**CUSTOM, **self.options, "return_dict_in_generate": True, **options}
         return self.model.generate(torch.tensor([prompt]), **given)
 
     def answer(self, prompt: Sequence[int], **options: Any) -> list[int]:
@@ -90,19 +83,14 @@ def check_same(checkpoint: Checkpoint, prompts: Any, settings: dict[str, Any]) -
     return num_tokens / num_forwards
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("name", BUNDLED[1:])
-def test_mars_tiny_writes_what_the_runtime_writes(name: str, settings: str) -> None:
-    assert check_same(load(name), task_prompts(name, 6), SETTINGS[settings]) > 1.5
-
-
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_random_weights_write_what_the_runtime_writes(
-    random_folder: Path, foreseeing: Checkpoint, settings: str
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_tokens_and_passes_are_those_of_the_runtime(
+    random_folder: Path, foreseeing: Checkpoint, settings: dict[str, Any]
 ) -> None:
     random = load(str(random_folder))
-    check_same(random, word_prompts(random, 8), SETTINGS[settings])
-    assert check_same(foreseeing, word_prompts(foreseeing, 8), SETTINGS[settings]) > 1
+    check_same(random, word_prompts(random, 8), settings)
+    assert check_same(foreseeing, word_prompts(foreseeing, 8), settings) > 1
+    assert check_same(load("mars-tiny"), task_prompts("mars-tiny", 6), settings) > 1.5
 
 
 @pytest.mark.parametrize(
@@ -126,8 +114,6 @@ def test_lossless_text_is_that_of_generate_with_any_logits_processor(
 def test_a_checkpoint_may_bring_it_along(
     foreseeing: Checkpoint, theirs: Theirs, tmp_path: Path
 ) -> None:
-    from transformers import AutoModelForCausalLM
-
     folder = shutil.copytree(foreseeing.path, tmp_path / "own")
     shutil.copytree(REPOSITORY / "custom_generate", folder / "custom_generate")
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
@@ -149,20 +135,6 @@ def test_a_conversation_goes_on_with_the_cache_of_its_last_turn(
             assert second == theirs.answer(longer, **settings)
 
 
-class Collected:
-    """A streamer that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.is_ended = False
-
-    def put(self, value: torch.Tensor) -> None:
-        self.tokens += value.flatten().tolist()
-
-    def end(self) -> None:
-        self.is_ended = True
-
-
 def test_a_streamer_gets_every_token_and_criteria_end_an_answer_within_a_pass(
     foreseeing: Checkpoint, theirs: Theirs
 ) -> None:
@@ -173,11 +145,17 @@ def test_a_streamer_gets_every_token_and_criteria_end_an_answer_within_a_pass(
         def is_stop(ids: torch.Tensor, scores: Any, stop: int = stop, **_: Any) -> torch.Tensor:
             return ids[:, -1] == stop
 
-        streamer = Collected()
+        put: list[torch.Tensor] = []
+        ended: list[bool] = []
+        streamer = SimpleNamespace(put=put.append, end=lambda ended=ended: ended.append(True))
         chosen = {"stopping_criteria": [is_stop], "streamer": streamer, **SETTINGS["bold"]}
         assert theirs.answer(prompt, **chosen) == whole[: whole.index(stop) + 1]
-        assert streamer.tokens == [*prompt, *whole[: whole.index(stop) + 1]]
-        assert streamer.is_ended
+        assert torch.cat([ids.flatten() for ids in put]).tolist() == [
+            *(*prompt, *whole[: whole.index(stop) + 1])
+        ]
+        assert ended == [True]
+        cut = theirs.generate(prompt, stopping_criteria=[is_stop], **SETTINGS["lossless"])
+        assert cut.cache.get_seq_length() < cut.sequences.shape[1]
         for limit in (1, 2, 5):
             assert theirs.answer(prompt, max_new_tokens=limit, **SETTINGS["bold"]) == whole[:limit]
 
@@ -198,6 +176,9 @@ def test_the_mask_is_found_or_given_and_never_written(
     assert theirs.answer(prompt, block_size=8, tau=0.0) == wanted
 
 
+SLIDING = DynamicCache(config=MistralConfig(sliding_window=2, num_hidden_layers=1))
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -207,7 +188,7 @@ def test_the_mask_is_found_or_given_and_never_written(
         ({"num_return_sequences": 2}, "one prompt without padding|num_return_sequences"),
         ({"attention_mask": torch.tensor([[0, 1, 1]])}, "one prompt without padding"),
         ({"cache_implementation": "static"}, "needs a DynamicCache, got StaticCache"),
-        ({"cache": sliding_cache()}, "cannot crop a cache with a DynamicSlidingWindowLayer"),
+        ({"cache": SLIDING}, "cannot crop a cache with a DynamicSlidingWindowLayer"),
     ],
 )
 def test_what_it_does_not_do_gets_a_sentence(

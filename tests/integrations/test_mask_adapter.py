@@ -13,8 +13,8 @@ from helpers import hf_config, hf_model, qwen3_config, steps_of, tokens_of
 from law_checkpoints import run
 from mask_adapter import attach
 from native_models import random_adapter
-from safetensors.torch import save_file
-from test_custom_generate import REPOSITORY, _own_modules
+from safetensors.torch import save
+from test_custom_generate import CUSTOM, _own_modules
 from tiny_tokenizer import write_tokenizer
 
 from mars_runtime.lab.benchmark.peer_process import dense_model
@@ -40,11 +40,10 @@ def write(adapter: Adapter, folder: Path, *, is_compressed: bool = False) -> Pat
     if adapter.sampler is not None:
         tensors["sampler.first.weight"] = adapter.sampler.first
         tensors["sampler.second.weight"] = adapter.sampler.second
-    path = folder / "adapter.safetensors"
-    save_file(tensors, path)
+    path, stored = folder / "adapter.safetensors", save(tensors)
     if is_compressed:
-        path.with_suffix(".safetensors.xz").write_bytes(lzma.compress(path.read_bytes()))
-        path.unlink()
+        path, stored = path.with_suffix(".safetensors.xz"), lzma.compress(stored)
+    path.write_bytes(stored)
     said = {"format": 1, "block_size": 8, "mask_token": "mask"}
     (folder / "adapter.json").write_text(json.dumps(said))
     return folder
@@ -96,7 +95,7 @@ def test_a_sampler_head_ranks_as_in_the_runtime(
         prompt = torch.randint(5, 90, (1, 8), generator=generator)
         answer = theirs.generate(
             prompt,
-            **{"custom_generate": str(REPOSITORY), "trust_remote_code": True},
+            **CUSTOM,
             **{"tau": 0.0, "block_size": 4, "max_new_tokens": 4, "suppress_tokens": sorted(never)},
         )
         cache = ours.new_cache(1, 12)
@@ -138,7 +137,7 @@ def test_the_chat_model_writes_what_the_runtime_writes(smollm2_file: Path) -> No
             events = run(checkpoint, [prompt], run_settings)
             answer = model.generate(
                 torch.tensor([prompt]),
-                **{"custom_generate": str(REPOSITORY), "trust_remote_code": True, **settings},
+                **{**CUSTOM, **settings},
                 max_new_tokens=16,
                 suppress_tokens=sorted(tokenizer.forbidden_ids),
                 eos_token_id=sorted(tokenizer.eos_ids),

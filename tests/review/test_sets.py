@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample_traces as samples
 
 from mars_runtime.__main__ import main
 from mars_runtime.files.paths import ASSETS
-from mars_runtime.review.sets import MAX_LINE, SetError, read_set
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import MAX_LINE, SetError, answer_of, read_set
 from mars_runtime.runs.trace import read_trace
 from mars_runtime.tasks import Task, check
 from tests.review.test_review_prompts import DEEP, is_sentence
 
-STUDY = ASSETS / "review" / "study.jsonl.xz"
 METHODS = ("--methods", "lossless,tau=0.3,B=4", "tau=0.3,B=4", "ar")
 
 
@@ -58,6 +59,15 @@ def test_an_answer_has_its_trace_and_checks(tmp_path: Path) -> None:
     assert sum(lossless["passes"]) == sum(len(e.rows[0].accepted) for e in trace.events[1:-1])
 
 
+def test_an_answer_that_was_cut_needs_a_marked_result() -> None:
+    task = Task("symbolic", "weekday", "", "", json.dumps({"result": "Monday"}))
+    verdicts = [
+        answer_of(samples.run(samples.Script("Monday", end=end)), Item("1", "", task=task), None)
+        for end in ("eos", "limit")
+    ]
+    assert [verdict["is_right"] for verdict in verdicts] == [True, False]
+
+
 def test_other_methods_and_prompts_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,31 +79,22 @@ def test_other_methods_and_prompts_are_refused(
     assert is_sentence(capsys.readouterr().err.strip())
 
 
-def test_the_verdicts_of_the_study_are_those_of_the_checkers() -> None:
-    lines = [json.loads(line) for line in lzma.decompress(STUDY.read_bytes()).splitlines()]
-    items = [(line, Task(**line["task"])) for line in lines if "task" in line]
-    assert len(items) == 20
-    for line, task in items:
+def test_the_study_is_a_set_with_mistakes_in_passes_of_several_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(lzma.decompress((ASSETS / "review" / "study.jsonl.xz").read_bytes()))
+    study, lines = read_set(path), lines_of(path)[1:]
+    first, second, plain = (method.settings for method in study.header.methods if method.settings)
+    assert (first.lossless, second.lossless, plain.method) == (True, False, "ar")
+    assert (first.tau, first.block_size, first.lookup) == (0.3, 4, False)
+    assert len(study.items) == 100
+    assert all(line["answers"][0]["is_same"] for line in lines)
+    assert sum(bool(line["answers"][1]["unlike_ar"]) for line in lines) >= 50
+    checked = [(line, Task(**line["task"])) for line in lines if "task" in line]
+    assert len(checked) == 20
+    for line, task in checked:
         for answer in line["answers"]:
             is_cut = answer["trace"][-1]["reason"] != "eos"
             assert answer["is_right"] == check(task, answer["text"], is_cut), line["id"]
-
-
-def test_the_study_has_mistakes_in_passes_of_several_tokens(tmp_path: Path) -> None:
-    path = tmp_path / "study.jsonl"
-    path.write_bytes(lzma.decompress(STUDY.read_bytes()))
-    study = read_set(path)
-    methods = [method.settings for method in study.header.methods if method.settings]
-    assert [(method.method, method.lossless) for method in methods] == [
-        ("mars", True),
-        ("mars", False),
-        ("ar", False),
-    ]
-    assert (methods[0].tau, methods[0].block_size, methods[0].lookup) == (0.3, 4, False)
-    assert len(study.items) == 100
-    items = lines_of(path)[1:]
-    assert all(line["answers"][0]["is_same"] for line in items)
-    assert sum(bool(line["answers"][1]["unlike_ar"]) for line in items) >= 50
 
 
 HEADER: dict[str, Any] = {

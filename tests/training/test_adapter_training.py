@@ -19,13 +19,8 @@ from tiny_base import write_answers, write_base
 
 from mars_runtime.__main__ import main
 from mars_runtime.lab.commands import UsageError
+from mars_runtime.lab.training.adapter import held_out
 from mars_runtime.lab.training.adapter.base import FrozenBase, read_base
-from mars_runtime.lab.training.adapter.held_out import (
-    forwards_every,
-    forwards_one,
-    right_by_position,
-    tokens_per_forward,
-)
 from mars_runtime.lab.training.adapter.parameters import MODULES, Form, Parameters
 from mars_runtime.lab.training.adapter.streams import (
     WIDTHS,
@@ -41,17 +36,9 @@ from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 
 RECIPE = AdapterRecipe(
-    steps=40,
-    form=Form(4),
-    block_size=4,
-    masks=(3,),
-    batch_tokens=768,
-    anchors=12,
-    warmup_steps=4,
-    learning_rate=1e-2,
-    embedding_rate=3e-2,
-    measure_steps=40,
-)
+    steps=40, form=Form(4), block_size=4, masks=(3,), batch_tokens=768, anchors=12,
+    warmup_steps=4, learning_rate=1e-2, embedding_rate=3e-2, measure_steps=40,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -215,9 +202,9 @@ def test_a_run_begins_with_an_adapter_that_was_saved_and_fits(
 
 
 def test_answers_are_split_and_cut(tmp_path: Path) -> None:
-    training, held_out = read_texts(write_answers(tmp_path))
-    assert len(training) + len(held_out) == 24
-    assert {text.kind for text in held_out} == {"chat", "code"}
+    training, others = read_texts(write_answers(tmp_path))
+    assert len(training) + len(others) == 24
+    assert {text.kind for text in others} == {"chat", "code"}
     with pytest.raises(UsageError, match="Run distill first"):
         read_texts(tmp_path / "nothing")
 
@@ -239,19 +226,17 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
 def test_forwards_of_hand_made_texts(
     right: list[int], block_size: int, every: int, one: int
 ) -> None:
-    assert forwards_every(right, block_size) == every
-    assert forwards_one(right, block_size) == one
+    assert held_out.forwards_every(right, block_size) == every
+    assert held_out.forwards_one(right, block_size) == one
 
 
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=40), st.integers(2, 8))
 def test_a_forward_commits_one_to_b_tokens(right: list[int], block_size: int) -> None:
-    for forwards in (forwards_every(right, block_size), forwards_one(right, block_size)):
-        assert len(right) / block_size <= forwards <= len(right)
+    for forwards in (held_out.forwards_every, held_out.forwards_one):
+        assert len(right) / block_size <= forwards(right, block_size) <= len(right)
 
 
 def test_tokens_per_forward_and_positions() -> None:
     texts = [[1, 1, 1, 1], [0, 0]]
-    last, every = tokens_per_forward(texts, 2)
-    assert last == pytest.approx(6 / 5)
-    assert every == pytest.approx(6 / 4)
-    assert right_by_position(texts, 2) == [pytest.approx(4 / 6), 0.0]
+    assert held_out.tokens_per_forward(texts, 2) == pytest.approx((6 / 5, 6 / 4))
+    assert held_out.right_by_position(texts, 2) == [pytest.approx(4 / 6), 0.0]

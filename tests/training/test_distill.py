@@ -200,15 +200,16 @@ def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(
     folder: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generated: list[int] = []
+    written: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def answer_all(
         checkpoint: Checkpoint, prompts: list[list[int]], settings: DecodeSettings, rows: int
     ) -> Iterator[Completion]:
         generated.append(len(prompts))
         for index in reversed(range(len(prompts))):
-            number = index if settings.temperature else 0
-            ids = checkpoint.tokenizer.encode(f" this is request {number:03}")
-            yield Completion(index, (*ids, min(checkpoint.tokenizer.eos_ids)), "eos")
+            ids = checkpoint.tokenizer.encode(f" this is request {index:03}")
+            written[tuple(prompts[index])] = (*ids, min(checkpoint.tokenizer.eos_ids))
+            yield Completion(index, written[tuple(prompts[index])], "eos")
 
     monkeypatch.setattr(run, "generate", answer_all)
     monkeypatch.setattr(run, "MAX_PROMPT", 4000)
@@ -218,6 +219,7 @@ def test_every_fifth_conversation_goes_on_and_stored_answers_are_kept(
         return {record.key: record for record in store.read(tmp_path)}
 
     records = distil()
+    assert all(record.response == written[record.prompt] for record in records.values())
     assert generated[:2] == [30, 60]
     assert generated[2] == generated[3] == len(records) - 60 > 0
     first, second = list(records.values())[:60], list(records.values())[60:]

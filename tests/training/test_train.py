@@ -21,17 +21,11 @@ from mars_runtime.lab.training.tokenizer import SPECIAL_TOKENS, save_tokenizer, 
 from mars_runtime.text import Tokenizer
 
 TOY = dataclasses.replace(
-    CPU,
-    name="toy",
-    shape=Shape(320, 32, 48, 2, 2, 1, max_positions=256),
-    ar=Stage(40_000, 512, 3e-3, 1_000),
-    mars=Stage(6_000, 512, 1e-3, 500),
+    CPU, name="toy", shape=Shape(320, 32, 48, 2, 2, 1, max_positions=256),
+    ar=Stage(40_000, 512, 3e-3, 1_000), mars=Stage(6_000, 512, 1e-3, 500),
     mixture=(("formats", 0.5), ("symbolic", 0.4), ("tales", 0.1)),
-    block_size=4,
-    max_length=96,
-    shard_examples=40,
-    compile=False,
-)
+    block_size=4, max_length=96, shard_examples=40, compile=False,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

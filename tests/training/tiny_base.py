@@ -19,18 +19,10 @@ def write_base(folder: Path, vocab_size: int = VOCABULARY, kind: str = "Llama") 
 
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(
-        vocab_size=vocab_size,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        rope_theta=10_000.0,
-        tie_word_embeddings=True,
-        eos_token_id=2,
-        initializer_range=0.2,
-    )
+        vocab_size=vocab_size, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, rope_theta=10_000.0,
+        tie_word_embeddings=True, eos_token_id=2, initializer_range=0.2,
+    )  # fmt: skip
     model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
