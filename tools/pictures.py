@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from PIL import Image
-from soak import served
+from soak import LOADED, RACE, served
 
 from browser import chromium, playwright  # isort: skip
 
@@ -22,7 +22,6 @@ FRAME_SECONDS = 0.25
 MOST_FRAMES, GIF_WIDTH, COLOURS = 90, 960, 48
 PALETTE_EVERY = 6  # every n-th frame is used to choose the palette
 REST_SECONDS = 1.5  # seconds after the last pass, until all animations have ended
-RACE = "#race .mars-race"
 PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
 
@@ -30,8 +29,7 @@ def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.
     page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(300_000)
     page.goto(f"{address}?__theme={theme}")
-    page.wait_for_selector("#footer")
-    page.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
+    page.wait_for_function(LOADED)
     return page
 
 
@@ -66,7 +64,7 @@ def moving(page: playwright.Page, path: Path) -> None:
 
 
 def save_gif(path: Path, frames: Sequence[Image.Image], durations: Sequence[int]) -> None:
-    """Write RGB frames as a GIF with one palette, so that a frame stores only what has changed."""
+    """Write a GIF with one palette, so that a frame stores only what has changed."""
     chosen = frames[::PALETTE_EVERY]
     width, height = frames[0].size
     sheet = Image.new("RGB", (width, height * len(chosen)))

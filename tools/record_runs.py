@@ -1,116 +1,98 @@
-"""Record the runs that pages show without a server: ``python -m tools.record_runs``.
+"""Record the runs and results that pages show without a server: ``python -m tools.record_runs``.
 
-Use a quiet machine, because the recordings are shown as measured results.
+Use a quiet machine, because the recordings are shown as measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
-from app.ui.controls import DEFAULTS, RACE, TITLES, settings_for
+from app.engines.engines import Engines, LoadedModel
+from app.handlers import Handlers, make_handlers
+from app.live.lanes import LiveRun
+from app.live.order import LiveOrder
+from app.page import build
+from app.settings import AppSettings
+from app.throughput.run import NUM_QUEUED
+from app.ui.controls import DEFAULTS, RACE
 from app.ui.examples import ExampleBook
-from app.ui.recordings import FOLDER, INDEX
-from app.ui.stream import RunLog
-from mars_runtime import tasks
-from mars_runtime.display.replay_page import recorded_note
+from app.ui.recordings import FOLDER, INDEX, TABS, tab_file
+from app.ui.stream import TabHandlers
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.engine import Engine
-from mars_runtime.engine.header import make_header
-from mars_runtime.engine.request import Request
-from mars_runtime.engine.run import Run
+from mars_runtime.files.json_values import json_line
 from mars_runtime.files.outputs import OutputError, check_folder, path_of
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.load import Checkpoint, load_checkpoint
-from mars_runtime.runs.events import FINAL, End, Event, Step
-from mars_runtime.runs.folds import visible_tokens
-from mars_runtime.runs.trace import TraceWriter
+from mars_runtime.model.load import choose_device, load_checkpoint
+from mars_runtime.model.registry import entry_of, unlisted_entry
+from mars_runtime.review.sets import rounded
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.system.machine import num_cores
+from mars_runtime.system.machine import device_name, num_cores
 from mars_runtime.system.provenance import Others, Quiet
-from mars_runtime.text import Context
 
 SOURCE = Path(__file__).with_name("scenarios.json")
+CHECKPOINT = "mars-smollm2"
 ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioLane:
-    name: str
-    title: str
-    settings: DecodeSettings
+MAX_SECONDS = 1800.0
+MOVED_TAU = 0.5  # τ in the second half of Throughput's queue
+WAITING = re.compile(r'"waiting":(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Example number ``number`` of ``family``, with the chat model or the tiny model."""
+    """Example number ``number`` of ``family``. settings: the page's, unless given."""
 
     name: str
     title: str
     why: str
     family: str
     number: int
-    lanes: tuple[ScenarioLane, ...]
-    checkpoint: str = "mars-smollm2"
+    checkpoint: str = CHECKPOINT
+    settings: DecodeSettings = DEFAULTS
+    lanes: tuple[str, ...] = RACE
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Scenario:
+        settings = {"settings": DecodeSettings(**entry["settings"])} if "settings" in entry else {}
+        return cls(**{**entry, **settings, "lanes": tuple(entry.get("lanes", RACE))})
 
 
-def read_scenarios() -> Iterator[Scenario]:
-    """MARS next to plain AR with the page's settings, unless scenarios.json says otherwise."""
-    for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
-        chosen = entry.pop("settings", None)
-        settings = DEFAULTS if chosen is None else DecodeSettings(**chosen)
-        lanes = tuple(
-            ScenarioLane(name, TITLES[name], settings_for(name, settings))
-            for name in entry.pop("lanes", RACE)
-        )
-        yield Scenario(**entry, lanes=lanes)
-
-
-SCENARIOS = tuple(read_scenarios())
+SCENARIOS = tuple(map(Scenario.of, json.loads(SOURCE.read_text(encoding="utf-8"))))
 """The page opens with the first one and then shows the second one, which is the first example with
-the page's initial settings, so Run repeats it. Their reasons contain no figures.
-"""
+the page's initial settings, so Run repeats it. Their reasons contain no figures."""
+
+
+class RecordingError(RuntimeError): ...
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.record_runs", description=__doc__)
     add = parser.add_argument
     add("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
-    add("--checkpoint", help="name or folder that records all (its scenario's own)")
-    names = [scenario.name for scenario in SCENARIOS]
-    add("--scenario", choices=names, help="record only this scenario (default: all)")
+    names = [*(scenario.name for scenario in SCENARIOS), *TABS]
+    add("--only", choices=names, help="record only this scenario or tab (default: all)")
     args = parser.parse_args()
-    scenarios = [scenario for scenario in SCENARIOS if args.scenario in (None, scenario.name)]
     try:
         check_folder(args.out)
-        with busy_machine_reported(), ExitStack() as engines:
-
-            @cache
-            def recorder_of(name: str) -> Recorder:
-                checkpoint = load_checkpoint(name)
-                # Rounds repeat the prompt; each has to prefill it like the first.
-                engine = engines.enter_context(Engine(CheckpointBackend(checkpoint, keeps=False)))
-                engine.costs()  # one at a time: parallel warm-ups would disturb each other
-                return Recorder(checkpoint, engine)
-
-            chosen = [args.checkpoint or scenario.checkpoint for scenario in scenarios]
-            list(map(recorder_of, chosen))
-            for name in write(args.out, scenarios, lambda own: recorder_of(args.checkpoint or own)):
-                print(args.out / f"{name}.txt", flush=True)
+        with busy_machine_reported():
+            scenarios = [scenario for scenario in SCENARIOS if args.only in (None, scenario.name)]
+            write_runs(args.out, scenarios)
+            write_tabs(args.out, [tab for tab in TABS if args.only in (None, tab)])
     except (CheckpointError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
-
-
-class RecordingError(RuntimeError): ...
 
 
 @contextmanager
@@ -121,100 +103,101 @@ def busy_machine_reported() -> Iterator[None]:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
 
 
-def write(
-    folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
-) -> Iterator[str]:
-    """Record the scenarios and yield the name of each one when it is done; write the index last."""
+def write_runs(folder: Path, scenarios: Sequence[Scenario]) -> None:
+    """Record the scenarios; write the index last. It keeps the entries of other recordings."""
     folder.mkdir(parents=True, exist_ok=True)
-    entries = []
+    index = folder / INDEX
+    entries = json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
+    by_name = {entry["name"]: entry for entry in entries}
     for scenario in scenarios:
-        value, entry = recorder_of(scenario.checkpoint).recorded(scenario)
+        checkpoint = load_checkpoint(scenario.checkpoint)
+        entry = entry_of(scenario.checkpoint) or unlisted_entry(scenario.checkpoint)
+        # Rounds repeat the prompt; each has to prefill it like the first.
+        with Engine(CheckpointBackend(checkpoint, keeps=False)) as engine:
+            value, about = recorded(LoadedModel(entry, checkpoint, engine), scenario)
         (folder / f"{scenario.name}.txt").write_text(value, encoding="utf-8")
-        entries.append(entry)
-        yield scenario.name
-    text = json.dumps(entries, ensure_ascii=False, indent=2)
-    (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+        by_name[scenario.name] = about
+        print(folder / f"{scenario.name}.txt", flush=True)
+    if scenarios:
+        text = json.dumps(list(by_name.values()), ensure_ascii=False, indent=2)
+        index.write_text(text + "\n", encoding="utf-8")
 
 
-class Recorder:
-    """Records each scenario three times at full speed, after a warm-up. The run with the median
-    time is stored, so a single slow moment of the machine does not matter.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
-        self._checkpoint, self._engine = checkpoint, engine
-        self._book = ExampleBook()
-
-    def recorded(self, scenario: Scenario) -> tuple[str, dict[str, object]]:
-        """Return the value of the race view and the entry of the index. Raises RecordingError."""
-        task = self._book.task(self._book.prompt(scenario.family, scenario.number))
-        assert task is not None, "the book remembers what it hands out"
-        tokenizer = self._checkpoint.tokenizer
-        ids = tokenizer.encode_prompt(task.prompt)
-        requests = [Request(ids, lane.settings, is_checked=True) for lane in scenario.lanes]
-        self._race(scenario, requests)  # warm-up
-        rounds = [self._race(scenario, requests) for _ in range(ROUNDS)]
-        rounds.sort(key=lambda runs: sum(run.clock for run in runs))
-        lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
-        log: RunLog | None = None
-        verdicts = []
-        for lane, run in zip(scenario.lanes, rounds[ROUNDS // 2], strict=True):
-            header = make_header(
-                self._checkpoint,
-                task.prompt,
-                Request(ids, lane.settings),
-                costs=self._engine.costs(),
-                task=asdict(task),
-                name=lane.title,
-                context=Context(system=tokenizer.system_in_force("")),
-            )
-            note = recorded_note(header)
-            log = log or RunLog(
-                {"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note}
-            )
-            writer = TraceWriter(header, tokenizer.token_bytes)
-            log.add(lane.name, writer.header_line())
-            events = run.events_since(0)
-            for event in events:
-                log.add(lane.name, writer.line(_brief(event)))
-            if tasks.is_checkable(task):
-                rows = (row for event in events if isinstance(event, Step) for row in event.rows)
-                text = tokenizer.decode([token for row in rows for token in visible_tokens(row)])
-                verdicts.append({"lane": lane.name, "right": tasks.check(task, text)})
-        assert log is not None, "a scenario has lanes"
-        for verdict in verdicts:
-            log.add("verdict", verdict)
-        settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
-        about = {"name": scenario.name, "title": scenario.title, "why": scenario.why}
-        return log.whole(), {**about, "prompt": task.prompt, "settings": settings}
-
-    def _race(self, scenario: Scenario, requests: Sequence[Request]) -> Sequence[Run]:
-        runs = self._engine.race(requests)
-        for run in runs:
-            run.wait()
-            end = run.events_since(0)[-1]
-            assert isinstance(end, End), "a run that is over has an end"
-            if end.reason not in FINAL:
-                raise RecordingError(f"{scenario.name} ended early: {end.message or end.reason}")
-        return runs
+def recorded(served: LoadedModel, scenario: Scenario) -> tuple[str, dict[str, Any]]:
+    """Run the scenario three times at full speed, after a warm-up. Return the value of the view for
+    the run with the median time, which a single slow moment does not change, and the entry of the
+    index. Raises RecordingError."""
+    book = ExampleBook()
+    prompt = book.prompt(scenario.family, scenario.number)
+    order = LiveOrder.model_construct(
+        settings=scenario.settings, prompt=prompt, view=list(scenario.lanes)
+    )
+    rounds = []
+    for _ in range(1 + ROUNDS):
+        run = LiveRun(order, book, MAX_SECONDS)
+        for _ in run.decode(served):
+            pass
+        if not all(lane.is_done for lane in run.transcripts):
+            raise RecordingError(f"{scenario.name} ended early: {run.log.whole()[-300:]}")
+        rounds.append(run)
+    rounds[1:] = sorted(rounds[1:], key=lambda run: sum(lane.run.clock for lane in run.transcripts))
+    head, *lines = rounds[1 + ROUNDS // 2].log.whole().splitlines()
+    tagged = [line.partition("\t") for line in lines]
+    kept = [
+        f"{tag}\t{json_line(rounded(json.loads(data)))}\n"
+        for tag, _, data in tagged
+        if tag in (*order.lanes, "verdict")
+    ]
+    settings = {name: asdict(settings) for name, settings in order.lanes.items()}
+    about = {"name": scenario.name, "title": scenario.title, "why": scenario.why}
+    value = headed(head, scenario.name) + "".join(kept)
+    return value, {**about, "prompt": prompt, "settings": settings}
 
 
-def _brief(event: Event) -> Event:
-    """Round the probabilities of runners-up. Nothing depends on them, and they take half of the
-    size.
-    """
-    if not isinstance(event, Step):
-        return event
-    rows = []
-    for row in event.rows:
-        proposals = tuple(
-            proposal._replace(
-                runners_up=tuple((token, round(share, 4)) for token, share in proposal.runners_up)
-            )
-            for proposal in row.proposals
-        )
-        rows.append(replace(row, proposals=proposals))
-    return replace(event, rows=tuple(rows))
+def headed(head: str, name: str) -> str:
+    """Return the first line of a log, with the marks of a recording."""
+    date = datetime.now(timezone.utc).date().isoformat()
+    note = f"{date}, on {device_name(choose_device('auto'))}"
+    return json_line({**json.loads(head), "run": f"recorded-{name}", "recorded": note}) + "\n"
+
+
+def write_tabs(folder: Path, tabs: Sequence[str]) -> None:
+    """Record what Run of these tabs shows with the initial values of the page."""
+    if not tabs:
+        return
+    settings = AppSettings(checkpoint=CHECKPOINT, max_seconds=MAX_SECONDS)
+    with closing(Engines(settings)) as engines:
+        served = engines.get(CHECKPOINT)
+        assert served is not None, "without a time limit, get returns the engine"
+        served.engine.costs()  # waits for the warm-up
+        handlers = make_handlers(engines)
+        parts = build(handlers).blocks.values()
+        named = {part.elem_id: part for part in parts if part.elem_id}
+        values = {name: part.value for name, part in named.items() if hasattr(part, "value")}
+        for tab in tabs:
+            head, _, rest = result(handlers, tab, values).partition("\n")
+            text = headed(head, tab) + rest
+            tab_file(tab, folder).write_bytes(gzip.compress(text.encode(), mtime=0))
+            print(tab_file(tab, folder), flush=True)
+
+
+def result(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
+    """Run a tab and return all lines of its log; in Throughput, τ moves once. Raises
+    RecordingError."""
+    tabs: dict[str, TabHandlers[Any]] = {"throughput": handlers.throughput, "grid": handlers.grid}
+    tab_values = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
+    moved, run, is_begun = {**tab_values, "tau": MOVED_TAU}, "", False
+    for value in tabs[tab].run("recorder", tab_values):
+        run = json.loads(value.splitlines()[0])["run"]
+        _, begun, rest = value.rpartition('"method":"mars"')
+        is_begun |= bool(begun)
+        waiting = WAITING.findall(rest) if tab == "throughput" and is_begun else []
+        if waiting and int(waiting[-1]) <= NUM_QUEUED // 2:
+            handlers.throughput.steer("recorder", moved)
+    lines = handlers.logs.missed(run)
+    if '"kind":"finished"' not in lines:
+        raise RecordingError(f"The run of {tab} did not finish: {lines[-300:]}")
+    return lines
 
 
 if __name__ == "__main__":

@@ -1,12 +1,7 @@
-"""Generates the JavaScript copy of what Python defines: constants, tables and types of trace lines.
-
-python tools/wire_types.py            # write all files after a change
-python tools/wire_types.py --check    # fail if a file is stale
-"""
+"""Writes the JavaScript copy of what Python defines: constants, tables and types of trace lines."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -31,11 +26,7 @@ from mars_runtime.runs import speedup  # noqa: E402
 from mars_runtime.runs.annotations import LETTERS, Annotations  # noqa: E402
 from mars_runtime.runs.events import FINAL, End, Prefill, Proposal, Step  # noqa: E402
 from mars_runtime.runs.trace import NEEDED, Header  # noqa: E402
-from mars_runtime.settings import (  # noqa: E402
-    OBEYED_BY_ALL,
-    SETTINGS,
-    DecodeSettings,
-)
+from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS, DecodeSettings  # noqa: E402
 
 WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"
@@ -49,16 +40,11 @@ WORDS = {"integer": "number", "number": "number", "string": "string", "boolean":
 Schema = Mapping[str, Any]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail where it differs")
-    is_check = parser.parse_args().check
-    stale = [path for path, text in files().items() if path.read_text("utf-8") != text]
-    for path in stale:
-        if not is_check:
-            path.write_text(files()[path], "utf-8")
-        print(f"{path.relative_to(ROOT)} is {'stale' if is_check else 'written'}")
-    return int(is_check and bool(stale))
+def main() -> None:
+    for path, text in files().items():
+        if path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+            print(path.relative_to(ROOT))
 
 
 def files() -> dict[Path, str]:
@@ -70,9 +56,7 @@ def files() -> dict[Path, str]:
 
 
 def _acceptances() -> Iterator[str]:
-    """Yield cases of the acceptance rule for the page's tests: proposals, and how many are
-    accepted.
-    """
+    """Yield cases of the acceptance rule for the page's tests."""
     rng, ends = random.Random(3), frozenset({2})
     for number in range(32):
         tau, size = rng.choice((0.0, 0.5, 0.9, 1.0)), rng.randint(1, 6)
@@ -84,17 +68,11 @@ def _acceptances() -> Iterator[str]:
         settings = DecodeSettings(tau=tau, lossless=number % 2 == 1)
         remaining = 2 if number % 8 == 5 else size
         accepted = accept([choice, choice], [group, []], drafts, settings, remaining, ends)
-        yield json.dumps(
-            {
-                "tau": tau,
-                "ends": sorted(ends),
-                "proposals": [proposal[:2] for proposal in (choice, *group)],
-                "lossless": settings.lossless,
-                "stop": accepted.stop,
-                "remaining": remaining,
-                "count": len(accepted.drafts if settings.lossless else accepted.emitted),
-            }
-        )
+        proposals = [proposal[:2] for proposal in (choice, *group)]
+        case = {"tau": tau, "ends": sorted(ends), "proposals": proposals}
+        case |= {"lossless": settings.lossless, "stop": accepted.stop, "remaining": remaining}
+        count = len(accepted.drafts if settings.lossless else accepted.emitted)
+        yield json.dumps(case | {"count": count})
 
 
 def _table() -> Iterator[str]:
@@ -103,73 +81,58 @@ def _table() -> Iterator[str]:
         "METHODS",
         "The decoding methods. `drafts`: what proposes tokens; `obeys`: the settings that "
         "act on the method; `isExact`: whether its text is always AR's.",
-        "Record<string, MethodFacts>",
         {
-            name: _object(
-                title=facts.title,
-                obeys=[setting for setting in SETTINGS if setting in facts.obeys],
-                drafts=facts.drafts,
-                isExact=facts.is_exact,
-                isReference=facts.is_reference,
-                isGuessing=facts.is_guessing,
-                needsDraftModel=facts.needs_draft_model,
-            )
+            name: {
+                "title": facts.title,
+                "obeys": [setting for setting in SETTINGS if setting in facts.obeys],
+                "drafts": facts.drafts,
+                "isExact": facts.is_exact,
+                "isReference": facts.is_reference,
+                "isGuessing": facts.is_guessing,
+                "needsDraftModel": facts.needs_draft_model,
+            }
             for name, facts in LANES.items()
         },
+        "Record<string, MethodFacts>",
     )
     yield from _constant(
         "SETTINGS",
         "The settings of a run. `isShown`: whether it has a control; `isSteered`: whether it can "
         "change during a run; `isCommon`: whether it acts on all methods.",
-        "Record<keyof Settings, { isShown: boolean, isSteered: boolean, isCommon: boolean }>",
         {
-            name: _object(
-                isShown=name in SHOWN,
-                isSteered=name in STEERED_SETTINGS,
-                isCommon=name in OBEYED_BY_ALL,
-            )
+            name: {
+                "isShown": name in SHOWN,
+                "isSteered": name in STEERED_SETTINGS,
+                "isCommon": name in OBEYED_BY_ALL,
+            }
             for name in SETTINGS
         },
+        "Record<keyof Settings, { isShown: boolean, isSteered: boolean, isCommon: boolean }>",
     )
-    yield "// The page's τ of each mode, until the visitor moves it."
-    yield f"export const TAUS = {_object(lossless=DEFAULTS.tau, unverified=UNVERIFIED_TAU)};"
+    yield from _constant(
+        "TAUS",
+        "The page's τ of each mode, until the visitor moves it.",
+        {"lossless": DEFAULTS.tau, "unverified": UNVERIFIED_TAU},
+    )
     yield from _constant(
         "SPEED",
         "Limits for reporting a speedup, and texts for why it is not reported; see "
         "mars_runtime/runs/speedup.py.",
+        {"least": speedup.MIN_TIMED_TOKENS, "apart": speedup.MIN_UNCERTAINTY,
+            "near": speedup.NEAR_RATIO, "rounding": speedup.ROUNDING,
+            "slack": speedup.LIMIT_TOLERANCE, "notes": speedup.NOTES},
         "{ least: number, apart: number, near: number, rounding: number, slack: number, "
         "notes: Record<string, string> }",
-        {
-            "least": str(speedup.MIN_TIMED_TOKENS),
-            "apart": str(speedup.MIN_UNCERTAINTY),
-            "near": str(speedup.NEAR_RATIO),
-            "rounding": str(speedup.ROUNDING),
-            "slack": str(speedup.LIMIT_TOLERANCE),
-            "notes": _object(**speedup.NOTES),
-        },
-    )
+    )  # fmt: skip
     yield from _constant(
         "REVIEW",
         "Limits of a set to review. `line`, `file`: bytes of a line, and of a file that the page "
         "opens; `items`, `methods`: their number; `making`: prompts of a set that the page makes; "
         "`text`, `name`, `note`: characters.",
-        "Record<string, number>",
-        {
-            "line": str(sets.MAX_LINE),
-            "file": str(sets.MAX_PAGE_FILE),
-            "items": str(sets.MAX_ITEMS),
-            "methods": str(sets.MAX_METHODS),
-            "making": str(sets.MAX_PAGE_ITEMS),
-            "text": str(sets.MAX_TEXT),
-            "name": str(sets.MAX_NAME),
-            "note": str(sets.MAX_NOTE),
-        },
-    )
-    yield from (
-        "",
-        "// The characters at the start of a cell that make a spreadsheet treat it as a formula.",
-    )
-    yield f"export const COMPUTED = {json.dumps(sets.FORMULA_STARTS)};"
+        {"line": sets.MAX_LINE, "file": sets.MAX_PAGE_FILE, "items": sets.MAX_ITEMS,
+            "methods": sets.MAX_METHODS, "making": sets.MAX_PAGE_ITEMS, "text": sets.MAX_TEXT,
+            "name": sets.MAX_NAME, "note": sets.MAX_NOTE},
+    )  # fmt: skip
     server = AppSettings()
     yield from _constant(
         "LIMITS",
@@ -177,52 +140,48 @@ def _table() -> Iterator[str]:
         "verifies. `body`: bytes of a request, `tokens`: tokens of an answer, and `imported`: "
         "bytes of an imported run, on a server with default settings. `turns`: turns of a "
         "conversation.",
-        "{ drafts: number, body: number, tokens: number, imported: number, turns: number }",
-        {
-            "drafts": str(MAX_DRAFTS),
-            "body": str(server.max_body_bytes),
-            "tokens": str(server.max_new_tokens),
-            "imported": str(server.max_import_bytes),
-            "turns": str(MAX_TURNS),
-        },
+        {"drafts": MAX_DRAFTS, "body": server.max_body_bytes, "tokens": server.max_new_tokens,
+            "imported": server.max_import_bytes, "turns": MAX_TURNS},
+    )  # fmt: skip
+    yield from _constant(
+        "SOURCE_LETTERS",
+        "The letters of tokens' sources in trace lines (mars_runtime/runs/annotations.py).",
+        {letter: source for source, letter in LETTERS.items()},
+        "Record<string, Source>",
     )
-    yield from (
-        "",
-        "// The letters of tokens' sources in trace lines (mars_runtime/runs/annotations.py).",
-        "/** @type {Record<string, Source>} */",
-    )
-    letters = {letter: source for source, letter in LETTERS.items()}
-    yield f"export const SOURCE_LETTERS = {_object(**letters)};"
-    yield ""
-    yield "// The stop reasons with which a text is complete."
-    yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
-    yield "// The placeholder in a page's file that is replaced by the page's data."
-    yield f"export const DATA_PLACE = {json.dumps(PLACE)};"
-    yield "// The title of a lane that continues given tokens."
-    yield f"export const BRANCH_TITLE = {json.dumps(BRANCH_TITLE)};"
+    for name, says, value in (
+        ("COMPUTED", "Characters at the start of a cell that a spreadsheet takes for a formula.",
+            sets.FORMULA_STARTS),
+        ("FINAL_STOPS", "The stop reasons with which a text is complete.", sorted(FINAL)),
+        ("DATA_PLACE", "The placeholder in a page's file that the page's data replaces.", PLACE),
+        ("BRANCH_TITLE", "The title of a lane that continues given tokens.", BRANCH_TITLE),
+    ):  # fmt: skip
+        yield from _constant(name, says, value)
 
 
-def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:
+def _constant(name: str, says: str, value: Any, kind: str = "") -> Iterator[str]:
     yield from ("", *textwrap.wrap(says, 120, initial_indent="// ", subsequent_indent="// "))
-    yield from (f"/** @type {{{kind}}} */", "// prettier-ignore")
-    yield f"export const {name} = {{"
-    yield from (f"  {key}: {value}," for key, value in lines.items())
+    yield from ([f"/** @type {{{kind}}} */"] if kind else [])
+    if not isinstance(value, Mapping):
+        yield f"export const {name} = {json.dumps(value)};"
+        return
+    yield from ("// prettier-ignore", f"export const {name} = {{")
+    yield from (f"  {key}: {_literal(item)}," for key, item in value.items())
     yield "};"
 
 
-def _object(**values: Any) -> str:
-    entries = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
-    return f"{{ {', '.join(entries)} }}"
+def _literal(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return f"{{ {', '.join(f'{name}: {_literal(item)}' for name, item in value.items())} }}"
 
 
 def _types() -> Iterator[str]:
     yield f"{WRITTEN} from mars_runtime/runs/events.py, annotations.py and trace.py."
     schemas = {kind: TypeAdapter(kind).json_schema(ref_template="{model}") for kind in KINDS}
-    shared = {
-        name: definition
-        for schema in schemas.values()
-        for name, definition in schema.get("$defs", {}).items()
-    }
+    shared: dict[str, Schema] = {}
+    for schema in schemas.values():
+        shared |= schema.get("$defs", {})
     for name, schema in shared.items():
         yield ""
         if "prefixItems" in schema:
@@ -234,15 +193,11 @@ def _types() -> Iterator[str]:
             yield from _fields({"properties": dict(_annotations())}, is_whole=False)
         yield "}"
     for kind, schema in schemas.items():
-        yield ""
-        yield f"interface {_event(kind)} {{"
-        yield f'  type: "{KINDS[kind]}";'
+        yield from ("", f"interface {_event(kind)} {{", f'  type: "{KINDS[kind]}";')
         yield from _fields(schema, is_whole=kind is Header, needed=NEEDED[KINDS[kind]])
-        if kind in (Header, Step):
-            yield VOCABULARY
+        yield from ([VOCABULARY] if kind in (Header, Step) else [])
         yield "}"
-    yield ""
-    yield f"type TraceEvent = {' | '.join(map(_event, KINDS))};"
+    yield from ("", f"type TraceEvent = {' | '.join(map(_event, KINDS))};")
 
 
 def _annotations() -> Iterator[tuple[str, Schema]]:
@@ -288,4 +243,4 @@ def _item(schema: Schema) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

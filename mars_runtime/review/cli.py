@@ -1,14 +1,11 @@
-"""``python -m mars_runtime review``: decode prompts with several methods into one file.
-
-review prompts.csv --methods ar lossless,tau=0.3,B=4 tau=0.8,B=4 --out set.jsonl
-"""
+"""``python -m mars_runtime review``: decode prompts with several methods into one file."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -114,8 +111,7 @@ def _make(
 def _begun(
     args: argparse.Namespace, methods: Sequence[ReviewMethod], decoders: Decoders
 ) -> tuple[Item, ...]:
-    """Write the header of a new set, or cut half a line that an interrupted command left. Return
-    the prompts that the set has."""
+    """Write the header of a new set, or cut half a line. Return the prompts that the set has."""
     path: Path = args.out
     names = dict.fromkeys(method.checkpoint for method in methods)
     weights = {name: decoders.weights(name) for name in names}
@@ -154,46 +150,42 @@ class Decoders:
     def answers(
         self, item: Item, methods: Sequence[ReviewMethod]
     ) -> tuple[list[dict[str, Any] | None], list[str]]:
-        """Return the answer of each method, None for a prompt that it refuses, and why."""
+        """Return an answer of each method, None for a prompt that it refuses, and why. Decode one
+        after the other, so that no method affects another's answer and times."""
+        traces: list[Trace | None] = []
         faults: list[str] = []
-        traces = list(self._traces(item, methods, faults))
-        references = [
-            trace
-            for trace, method in zip(traces, methods, strict=True)
-            if trace and method.settings and method.settings.facts.is_reference
-        ]
-        plain = folds.text(references[0]) if references else None
-        return [answer_of(trace, item, plain) if trace else None for trace in traces], faults
-
-    def _traces(
-        self, item: Item, methods: Sequence[ReviewMethod], faults: list[str]
-    ) -> Iterator[Trace | None]:
-        """Decode one after the other, so that no method affects another's answer and times."""
+        plain: str | None = None
         for method in methods:
-            checkpoint, engine = self._get(method.checkpoint)
-            tokenizer, settings = checkpoint.tokenizer, method.settings
-            assert settings is not None, "methods of the command line have settings"
+            trace: Trace | None = None
             try:
-                request = Request(
-                    tokenizer.encode_prompt(item.prompt, before=item.before),
-                    settings,
-                    is_checked="lossless" in settings.facts.obeys and not settings.is_verified,
-                    reuses=False,
-                )
-                events = list(engine.submit(request, is_alone=True))
+                trace = self._trace(item, method)
             except (RequestError, TextError) as error:
                 faults.append(str(error))
-                yield None
-                continue
-            end = events[-1]
-            if not isinstance(end, End) or end.reason not in FINAL:
-                raise MarsError(f"Prompt {item.id} has no answer: the run ended early.")
-            header = make_header(
-                checkpoint,
-                item.prompt,
-                request,
-                task=asdict(item.task) if item.task else None,
-                name=method.name,
-                context=Context(system=tokenizer.system_in_force(item.system)),
-            )
-            yield Trace.of(header, events, tokenizer.token_bytes)
+            traces.append(trace)
+            if trace and method.settings and method.settings.facts.is_reference:
+                plain = folds.text(trace) if plain is None else plain
+        return [answer_of(trace, item, plain) if trace else None for trace in traces], faults
+
+    def _trace(self, item: Item, method: ReviewMethod) -> Trace:
+        checkpoint, engine = self._get(method.checkpoint)
+        tokenizer, settings = checkpoint.tokenizer, method.settings
+        assert settings is not None, "methods of the command line have settings"
+        request = Request(
+            tokenizer.encode_prompt(item.prompt, before=item.before),
+            settings,
+            is_checked="lossless" in settings.facts.obeys and not settings.is_verified,
+            reuses=False,
+        )
+        events = list(engine.submit(request, is_alone=True))
+        end = events[-1]
+        if not isinstance(end, End) or end.reason not in FINAL:
+            raise MarsError(f"Prompt {item.id} has no answer: the run ended early.")
+        header = make_header(
+            checkpoint,
+            item.prompt,
+            request,
+            task=asdict(item.task) if item.task else None,
+            name=method.name,
+            context=Context(system=tokenizer.system_in_force(item.system)),
+        )
+        return Trace.of(header, events, tokenizer.token_bytes)

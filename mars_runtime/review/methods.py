@@ -36,10 +36,9 @@ class ReviewMethod:
 
 
 def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
-    """Parse words separated by commas: a method, a boolean setting to switch on, or ``name=value``.
-    ``lossless`` without tau means tau = 0, ``ar,lookup`` AR with prompt lookup. Settings that can
-    give different texts in different runs are rejected. Raises SettingsError. usual: settings that
-    apply if no word sets them."""
+    """``lossless`` without tau means tau = 0, ``ar,lookup`` AR with prompt lookup. usual: settings
+    that apply if no word sets them. Raises SettingsError, also for settings that can give different
+    texts in different runs."""
     values: dict[str, str] = {}
     if not is_text(text):
         raise SettingsError(f"A method contains characters that are not valid text. {EXAMPLE}")
@@ -70,7 +69,7 @@ def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
 
 
 def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:
-    """Parse MIN_METHODS to MAX_METHODS different methods. Raises SettingsError."""
+    """Raises SettingsError."""
     methods = tuple(read_method(text, checkpoint, **usual) for text in texts)
     if not MIN_METHODS <= len(methods) <= MAX_METHODS:
         raise SettingsError(f"Choose {MIN_METHODS} to {MAX_METHODS} methods, got {len(methods)}.")

@@ -27,7 +27,7 @@ MOST: Mapping[str, int] = {
     "category": 60,
     "reference": 16_000,
 }
-"""Field of a record -> maximum length of the field in characters."""
+"""Field of a record -> maximum length in characters."""
 CHECKED = ("word_problems", "python_functions", "formats", "symbolic", "multiple_choice")
 DELIMITERS = ",;\t|"
 SAVE = "Save its prompts as plain text, CSV or JSON Lines in UTF-8."
@@ -39,7 +39,7 @@ OTHER_FORMATS = {
     "<html": "an HTML page",
     "<?xml": "an XML document",
 }
-"""First characters of files that are not prompts, in lower case or exact -> what they are."""
+"""First characters of a file -> what it is."""
 
 
 class PromptError(MarsError, ValueError):
@@ -48,8 +48,8 @@ class PromptError(MarsError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """turns: earlier turns as (role, text), alternating between user and assistant. task: the
-    bundled task, if its answers can be checked."""
+    """turns: earlier turns as (role, text). task: the bundled task, if its answers can be
+    checked."""
 
     id: str
     prompt: str
@@ -69,7 +69,7 @@ class Item:
 
 
 def prompts_of(source: str) -> list[Item]:
-    """Return the prompts of a file, or the bundled prompts with this name. Raises PromptError."""
+    """source: a file, or the name of bundled prompts. Raises PromptError."""
     path = Path(source)
     if not path.exists():
         return bundled(source)
@@ -81,27 +81,22 @@ def prompts_of(source: str) -> list[Item]:
 
 
 def decoded(content: bytes, name: str) -> str:
-    """Decode a file as UTF-8, or as UTF-16 if it has a byte order mark. Raises PromptError."""
+    """Raises PromptError."""
     _check_format(content[:20].decode("latin-1"), name)
     is_utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
         return content.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeDecodeError:
-        looks = "damaged UTF-16" if is_utf16 else "Windows-1252 or a similar encoding"
-        if content.count(0) > len(content) // 8:
-            looks = "UTF-16 without a byte order mark, or no text"
-        raise PromptError(f"{name} is not UTF-8: it looks like {looks}. {SAVE}") from None
+        encoding = "UTF-16" if is_utf16 else "UTF-8"
+        raise PromptError(f"{name} is not valid {encoding}. {SAVE}") from None
 
 
 def read_prompts(text: str, name: str) -> list[Item]:
-    """The extension of ``name`` selects the format; files without a known extension are plain text
-    unless they begin with "{". Raises PromptError."""
+    """Files without a known extension are plain text unless they begin with "{". Raises
+    PromptError."""
     _check_format(text[:20], name)
     if len(text) > MAX_BYTES:
         raise PromptError(f"{name} is larger than {MAX_BYTES // 1_000_000} MB. Split it.")
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise PromptError(f"Line {line} of {name} contains a NUL character. {SAVE}")
     text = text.removeprefix("\ufeff")
     ending = name.rpartition(".")[2].lower()
     if ending in ("csv", "tsv", "tab"):
@@ -136,7 +131,7 @@ def _check_format(text: str, name: str) -> None:
 
 
 def item_of(record: Mapping[str, Any], number: str) -> Item:
-    """number: the id for a record without an id. Unknown keys are ignored. Raises ValueError."""
+    """number: its id if it has none. Raises ValueError."""
     if "messages" in record:
         record = {**record, **_messages(record["messages"])}
     if record.get("prompt") is None:
@@ -185,7 +180,6 @@ def _turns(posted: Any) -> tuple[tuple[str, str], ...]:
 
 
 Records = Iterator[tuple[int, Mapping[str, Any]]]
-"""The line number of each record and its values."""
 
 
 def _json_lines(text: str) -> Records:
@@ -258,8 +252,7 @@ def _cells(lines: str, delimiter: str) -> list[str]:
 
 
 def bundled(name: str) -> list[Item]:
-    """``study``: 80 open-ended requests of five kinds and 20 tasks with a checker. Otherwise 20
-    prompts of a family or kind. Raises PromptError."""
+    """``study`` or the name of a family. Raises PromptError."""
     known = [*tasks.all_families(), *tasks.KINDS]
     counts = {name: 20}
     if name == "study":

@@ -23,7 +23,7 @@ VERSION = 1
 MAX_LINE, MAX_ITEMS, MAX_FILE = 8_000_000, 10_000, 2_000_000_000
 """Maximum bytes of a line, prompts of a set, and bytes of a file."""
 MAX_PAGE_FILE, MAX_PAGE_ITEMS = 256_000_000, 30
-"""Maximum bytes of a file that the page opens, and prompts of a set that the page makes."""
+"""What the page opens and makes."""
 MAX_NAME, MAX_NOTE = 80, 2000
 MAX_TEXT = 200_000
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
@@ -37,8 +37,6 @@ class SetError(MarsError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SetHeader:
-    """made: the machine, versions and weights, as JSON values."""
-
     id: str
     name: str
     methods: tuple[ReviewMethod, ...]
@@ -51,18 +49,19 @@ class SetHeader:
 
 
 def answer_of(trace: Trace, item: Item, reference: str | None) -> dict[str, Any]:
-    """reference: AR's text, or None without AR. unlike_ar: indices of the tokens that a pass
-    accepted with others although AR would choose another token after the same text."""
+    """reference: AR's text, or None. unlike_ar: indices of tokens that a pass accepted with others
+    although AR would choose another token after the same text."""
     steps = [step for step, _ in folds.row_steps(trace.events)]
     text = folds.text(trace)
+    is_cut = not steps or steps[-1].stop != "eos"
     return {
         "text": text,
         "passes": [len(step.accepted) for step in steps],
         "is_same": None if reference is None else text == reference,
         "is_looped": folds.loops_at(trace.events) is not None,
-        "is_right": verdict(item, text, is_cut=not steps or steps[-1].stop != "eos"),
+        "is_right": tasks.verdict(item.task, text, is_cut=is_cut) if item.task else None,
         "unlike_ar": _unlike_ar(steps),
-        "trace": [_rounded(json.loads(line)) for line in trace.lines()],
+        "trace": [rounded(json.loads(line)) for line in trace.lines()],
     }
 
 
@@ -82,20 +81,13 @@ def _unlike_ar(steps: Sequence[RowStep]) -> list[int]:
     return sorted(found)
 
 
-def verdict(item: Item, text: str, *, is_cut: bool) -> bool | None:
-    """Return None if no checker can judge the text."""
-    if item.task is None or not tasks.is_checkable(item.task):
-        return None
-    return tasks.check(item.task, text, is_cut=is_cut)
-
-
-def _rounded(value: Any) -> Any:
-    """Round times and confidences; further digits are noise, which does not compress."""
+def rounded(value: Any) -> Any:
+    """Further digits are noise, which does not compress."""
     if isinstance(value, float):
         return round(value, NUM_DIGITS)
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
 
 
 def item_line(item: Item, answers: Sequence[Mapping[str, Any] | None]) -> str:
@@ -108,8 +100,8 @@ def _line(values: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """The prompts of a set, without answers. num_bytes: size of the whole lines; an interrupted
-    command may leave half a line after them."""
+    """num_bytes: size of the whole lines; an interrupted command may leave half a line after
+    them."""
 
     header: SetHeader
     items: tuple[Item, ...]
@@ -117,7 +109,7 @@ class ReadSet:
 
 
 def read_set(path: Path) -> ReadSet:
-    """Read and validate a set. Raises SetError."""
+    """Raises SetError."""
     try:
         if check_regular(path) > MAX_FILE:
             raise SetError(f"{path.name} is larger than {MAX_FILE // 10**9} GB. Split it.")

@@ -22,24 +22,7 @@ from .requests import (
 from .symbolic import Symbolic
 from .word_problems import WordProblems
 
-__all__ = [
-    "FAMILIES",
-    "KINDS",
-    "NATURAL",
-    "SHIFTED",
-    "Family",
-    "Split",
-    "Task",
-    "all_families",
-    "check",
-    "examples",
-    "families_for",
-    "generate",
-    "has_checker",
-    "is_checkable",
-    "is_open",
-    "natural_tasks",
-]
+__all__ = ["FAMILIES", "KINDS", "NATURAL", "SHIFTED", "Family", "Split", "Task", "natural_tasks"]
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -54,8 +37,8 @@ TRIES_FOR_NEW = 50
 
 
 def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
-    """Return at most ``count`` tasks; equal arguments return equal lists. Raises ValueError for an
-    unknown family, and for the training split of open-ended requests, which does not exist."""
+    """Equal arguments return equal lists, of at most ``count``. Raises ValueError, also for the
+    training split of open-ended requests, which does not exist."""
     if family == NATURAL:
         return natural_tasks(split, seed, count)
     if is_open(family):
@@ -84,7 +67,6 @@ def all_families() -> list[str]:
 
 
 def families_for(is_chat: bool) -> list[str]:
-    """Return the families to measure a model with by default."""
     return list(KINDS) if is_chat else all_families()
 
 
@@ -97,20 +79,25 @@ def has_checker(task: Task) -> bool:
 
 
 def is_checkable(task: Task) -> bool:
-    """Return whether ``check`` can grade answers here. Python functions need a sandbox."""
+    """Python functions need a sandbox."""
     return has_checker(task) and (task.family != PythonFunctions.name or sandbox.is_available())
 
 
 def check(task: Task, text: str, is_cut: bool = False) -> bool:
-    """Return whether a text is correct; False if the task is not checkable. A cut text is correct
-    only with a whole line that is marked as the answer or, in SHIFTED, an expected word."""
+    """A cut text is correct only with a whole line that is marked as the answer or, in SHIFTED, an
+    expected word."""
     if task.family in SHIFTED:
         return is_checkable(task) and contains_right_word(task, text)
     return is_checkable(task) and FAMILIES[task.family].check(task, text, is_cut)
 
 
+def verdict(task: Task, text: str, *, is_cut: bool) -> bool | None:
+    """Return None if no checker can judge the text."""
+    return check(task, text, is_cut) if is_checkable(task) else None
+
+
 def examples() -> list[Task]:
-    """Return tasks for the page: up to NUM_EXAMPLES per family, all of different kinds."""
+    """Return up to NUM_EXAMPLES tasks per family, all of different kinds."""
     chosen: list[Task] = []
     for name in FAMILIES:
         by_kind: dict[str, Task] = {}

@@ -32,7 +32,7 @@ class Task:
 
 
 def is_reserved(text: str) -> bool:
-    """Return whether a text is reserved for evaluation, by a hash that never changes."""
+    """The hash never changes."""
     return zlib.crc32(text.encode()) % HELD_OUT_ONE_IN == 0
 
 
@@ -64,16 +64,16 @@ class Family(ABC):
 
     @abstractmethod
     def draft(self, rng: random.Random, split: Split) -> Task:
-        """Generate a task without checking whether its prompt is reserved for evaluation."""
+        """The prompt may be reserved for evaluation."""
 
     @abstractmethod
     def is_right(self, task: Task, text: str, is_cut: bool) -> bool:
-        """A cut text has only whole lines here, and is correct only with a marked answer. May raise
-        for a malformed text; ``check`` then returns False."""
+        """A cut text has only whole lines here, and needs a marked answer. May raise for a
+        malformed text; ``check`` then returns False."""
 
     def generate(self, rng: random.Random, split: Split) -> Task:
-        """Generate a task with a prompt that never occurs in the other split. Half of the
-        evaluation tasks also have numbers that no training task of that kind has."""
+        """The prompt never occurs in the other split. Half of the evaluation tasks also have
+        numbers that no training task of that kind has."""
         is_eval = split == "eval"
         wants_new_operands = is_eval and rng.random() < 0.5
         fallback: Task | None = None

@@ -1,5 +1,5 @@
-"""Tasks that require an exact format, in the style of IFEval, such as three items or JSON. A task's
-``expected`` has the constraints that the checker tests, by name in CONSTRAINTS."""
+"""Tasks that require an exact format, in the style of IFEval. ``expected``: values of
+CONSTRAINTS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from .words import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
 
 _DATA = read_data("formats")
 FACTS: dict[str, list[str]] = _DATA["facts"]
-"""Verb phrases without a comma that are true of each subject, such as an animal."""
 COUNTS = (2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7)
 LONGER_COUNTS = (*COUNTS, 6, 7, 8, 9, 10)
 Parts = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
@@ -23,8 +22,8 @@ Parts = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, 
 def _items(
     rng: random.Random, counts: tuple[int, ...] = COUNTS
 ) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return the prompt's fields, the items of the answer, and all accepted words. Items begin at a
-    position that depends on topic and number only, so that a model can learn what comes next."""
+    """Return the prompt's fields, the items of the answer, and all accepted words. The first item
+    depends on topic and number only, so that a model can learn what comes next."""
     topic = rng.choice(sorted(TOPICS))
     count = rng.choice(counts)
     number = rng.choice((str(count), NUMBER_WORDS[count]))
@@ -110,7 +109,6 @@ def repeat_upper(rng: random.Random, split: Split) -> Parts:
 
 
 def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
-    """Return consecutive facts, from a random one on."""
     facts = FACTS[subject]
     start = rng.randrange(len(facts))
     return [facts[(start + step) % len(facts)] for step in range(count)]

@@ -1,5 +1,4 @@
-"""Multiple-choice tasks about facts that the prompt states, in the style of MMLU-Pro and GPQA. A
-reference answer states the deciding fact, marks each option, and then names the letter."""
+"""Multiple-choice tasks about facts that the prompt states, in the style of MMLU-Pro and GPQA."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from .base import Family, Split, Task, article, phrase, read_data
+from .symbolic import running_best
 from .words import COLOURS, PLACES, THINGS, TOPICS, people
 
 _DATA = read_data("multiple_choice")
@@ -62,18 +62,10 @@ def compare(rng: random.Random, split: Split) -> Puzzle:
     best = max(values)
     name = names[values.index(best)]
     question = phrase(rng, split, compared["questions"])
-    steps = _running_best(names, values) + compared["statement"].format(n=name, v=best)
-    return facts, question, names, name, steps
-
-
-def _running_best(names: list[str], values: list[int]) -> str:
     texts = [f"{value} for {name}" for name, value in zip(names, values, strict=True)]
-    best, lines = 0, ""
-    for index in range(1, len(values)):
-        winner = max(best, index, key=lambda i: values[i])
-        lines += f"{texts[best]} or {texts[index]}: {texts[winner]}\n"
-        best = winner
-    return lines
+    _, lines = running_best(texts, lambda a, b: max(a, b, key=lambda text: int(text.split()[0])))
+    steps = "\n".join([*lines, compared["statement"].format(n=name, v=best)])
+    return facts, question, names, name, steps
 
 
 def eats(rng: random.Random, split: Split) -> Puzzle:

@@ -66,7 +66,6 @@ def _results(source: str, name: str, calls: list[list[object]]) -> list[Case]:
 
 
 def extract_code(text: str) -> str:
-    """Return the last fenced block with a function, else the text from the first ``def`` on."""
     blocks = [block for block in _FENCE.findall(text) if "def " in block]
     if blocks:
         return str(blocks[-1])

@@ -1,6 +1,5 @@
 """Prompts for chat models, without a single right answer, and openings of tales to continue; none
-is trained on. Kinds in SHIFTED differ from the training data of the chat model's adapter; a text
-with one of the words in ``expected`` shows that the model still follows the request."""
+is trained on. Kinds in SHIFTED differ from the adapter's training data."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _MATHS = DATA["maths"]
 
 
 def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """Return up to ``count`` different prompts, hand-written ones first; repeatable."""
+    """Hand-written prompts come first."""
     rng = random.Random(f"{kind}:{seed}")
     written, further = _prompts(kind, rng)
     rng.shuffle(further)
@@ -94,7 +93,7 @@ EXERCISES = (shopping, equation, work, journey, percentage, sharing)
 
 
 def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """seed: selects the passages around the relevant text of a long prompt."""
+    """seed: selects the passages of long prompts."""
     tasks = []
     for entry in _SHIFTED[kind][:count]:
         prompt = entry["prompt"]

@@ -1,6 +1,6 @@
-"""Judge an untrusted Python function. Its syntax tree may contain only a small subset of Python. It
-then runs in a process with limits of time and memory that can open neither files nor sockets. The
-limits need Python's module ``resource``, which Windows does not have; without it nothing runs."""
+"""Judge an untrusted Python function of a small subset of Python, in a process with limits of time
+and memory that can open neither files nor sockets. Windows has no such limits; there nothing
+runs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,7 @@ log = logging.getLogger(__name__)
 _DATA = read_data("sandbox")
 ALLOWED_CALLS: list[str] = _DATA["calls"]
 ALLOWED_METHODS = frozenset(_DATA["methods"])
-ALLOWED_NODES = (
-    ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Lambda, ast.Return, ast.Pass,
-    ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.If, ast.For, ast.While, ast.Break,
-    ast.Continue, ast.IfExp, ast.Call, ast.keyword, ast.Name, ast.Constant, ast.Attribute,
-    ast.Subscript, ast.Slice, ast.Starred, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp,
-    ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.BoolOp, ast.BinOp,
-    ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop,
-    ast.operator, ast.unaryop, ast.cmpop,
-)  # fmt: skip
+ALLOWED_NODES: tuple[type[ast.AST], ...] = tuple(getattr(ast, name) for name in _DATA["nodes"])
 """All other nodes are rejected, including those that later versions of Python add."""
 
 # The child process sets its limits first; with RLIMIT_NOFILE 0 it can open neither files nor
@@ -63,12 +55,11 @@ sys.stdout.write(output if len(output) <= max_output else "")
 _one_at_a_time = threading.Lock()
 
 Case = tuple[list[object], object]
-"""The arguments of a call and its expected result."""
 
 
 @cache
 def is_available() -> bool:
-    """Return whether this system can limit untrusted code. If it cannot, log a warning once."""
+    """If it cannot, log a warning once."""
     has_limits = importlib.util.find_spec("resource") is not None
     if not has_limits:
         log.warning(NO_LIMITS)
@@ -97,8 +88,8 @@ def is_harmless(source: str) -> bool:
 
 
 def passes(source: str, name: str, cases: list[Case]) -> bool:
-    """Return whether the function returns the expected result in every case. False if the child
-    fails or exceeds a limit, and on a system without limits. Only one child runs at a time."""
+    """False if the child fails or exceeds a limit, and on a system without limits. Only one child
+    runs at a time."""
     if not (is_available() and is_harmless(source)):
         return False
     expected = [json.dumps(result, sort_keys=True) for _, result in cases]

@@ -1,5 +1,5 @@
-"""Symbolic puzzles in the style of BBH: sorting, counting, booleans, dates, brackets, lists. Each
-step of an answer compares at most two values, so that a small model can learn it."""
+"""Symbolic puzzles in the style of BBH. Each step of an answer compares at most two values, so that
+a small model can learn it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from .base import Family, Split, Task, article, listed, phrase, read_data
@@ -32,7 +33,7 @@ def _different_initials(rng: random.Random, count: int) -> list[str]:
     return words
 
 
-def _running_best(
+def running_best(
     items: Sequence[Item], pick: Callable[[Item, Item], Item]
 ) -> tuple[Item, list[str]]:
     best, lines = items[0], []
@@ -48,18 +49,18 @@ def sort_words(rng: random.Random, split: Split) -> Puzzle:
     by_letter = {word[0]: word for word in words}
     left, lines = list(by_letter), [", ".join(f"{word} {word[0]}" for word in words)]
     while left:
-        best, compared = _running_best(left, min)
+        best, compared = running_best(left, min)
         left.remove(best)
         rest = f", left {', '.join(left)}" if left else ""
         lines += [*compared, f"Take {best} {by_letter[best]}{rest}"]
     return {"items": ", ".join(words)}, "\n".join(lines), ", ".join(sorted(words))
 
 
-def _selection(rng: random.Random, pick: Callable[[int, int], int]) -> Puzzle:
+def _selection(rng: random.Random, split: Split, pick: Callable[[int, int], int]) -> Puzzle:
     numbers = rng.sample(range(1, 100), rng.choices((3, 4), (80, 20))[0])
     left, ordered, lines = list(numbers), [], []
     while len(left) > 1:
-        best, compared = _running_best(left, pick)
+        best, compared = running_best(left, pick)
         left.remove(best)
         ordered.append(best)
         lines += [*compared, f"Take {best}, left {', '.join(map(str, left))}"]
@@ -67,17 +68,9 @@ def _selection(rng: random.Random, pick: Callable[[int, int], int]) -> Puzzle:
     return {"items": ", ".join(map(str, numbers))}, "\n".join(lines), result
 
 
-def sort_up(rng: random.Random, split: Split) -> Puzzle:
-    return _selection(rng, min)
-
-
-def sort_down(rng: random.Random, split: Split) -> Puzzle:
-    return _selection(rng, max)
-
-
 def largest(rng: random.Random, split: Split) -> Puzzle:
     numbers = rng.sample(range(1, 100), rng.randint(3, 5))
-    best, lines = _running_best(numbers, max)
+    best, lines = running_best(numbers, max)
     return {"items": ", ".join(map(str, numbers))}, "\n".join(lines), str(best)
 
 
@@ -222,14 +215,15 @@ def brackets(rng: random.Random, split: Split) -> Puzzle:
 PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
     maker.__name__: maker
     for maker in (
-        *(sort_words, sort_up, sort_down, count_objects, boolean, weekday),
+        *(sort_words, count_objects, boolean, weekday),
         *(date, brackets, reverse, nth, largest, last_letters),
     )
 }
+PUZZLES |= {"sort_up": partial(_selection, pick=min), "sort_down": partial(_selection, pick=max)}
 
 
 def _last_answer(text: str, is_cut: bool) -> str:
-    """Return the text after the last ``Answer:``; without it the last line, or nothing if cut."""
+    """Without a mark return the last line, or nothing if cut."""
     answers = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
     if answers or is_cut:
         return str(answers[-1]).strip() if answers else ""

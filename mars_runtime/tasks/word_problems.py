@@ -1,5 +1,4 @@
-"""Word problems in the style of GSM8K; a reference answer shows its steps and ends with ``#### n``.
-Steps add and subtract tens before ones, so that a small model can learn them."""
+"""Word problems in the style of GSM8K, solved by steps that a small model can learn."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ Range = tuple[int, int | Callable[..., int]]  # the highest number may depend on
 
 
 def add(a: int, b: int) -> str:
-    """Write a + b = c, with tens and ones between if both numbers have tens or the ones carry."""
+    """Write tens and ones between if both numbers have tens or the ones carry."""
     tens, ones = a // 10 * 10 + b // 10 * 10, a % 10 + b % 10
     has_carry = ones >= 10 and tens > 0
     has_two_tens = a >= 10 and b >= 10 and ones > 0
@@ -27,7 +26,7 @@ def add(a: int, b: int) -> str:
 
 
 def subtract(a: int, b: int) -> str:
-    """Write a - b = c; if the ones borrow, tens are subtracted first."""
+    """Subtract tens first if the ones borrow."""
     tens, ones = b // 10 * 10, b % 10
     has_borrow = tens > 0 and a % 10 < ones
     between = f"{a} - {tens} - {ones} = {a - tens} - {ones} = " if has_borrow else ""
@@ -69,8 +68,7 @@ NUMBERS: dict[str, tuple[dict[str, Range], Callable[..., Numbers]]] = {
         lambda a, b, c, d: {"p": a * b, "q": c * d, "r": a * b + c * d},
     ),
 }
-"""Name in word_problems.json -> ranges of the drawn numbers, and the numbers that follow from them.
-``r`` is the result; all are placeholders in stories and steps."""
+"""Ranges of the drawn numbers, and the numbers that follow from them, with the result ``r``."""
 
 
 def draw(rng: random.Random, kind: str) -> Numbers:

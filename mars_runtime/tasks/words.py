@@ -1,5 +1,4 @@
-"""Words for generated tasks. The lists are long, so a model must copy a word from the prompt.
-Training texts never contain the names in EVAL_PEOPLE."""
+"""Words for generated tasks. Training texts never contain the names in EVAL_PEOPLE."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from app.handlers import make_handlers as handlers_over
 from app.live.order import LiveOrder
 from app.live.tab import live_tab
 from app.settings import AppSettings
-from app.ui.controls import DEFAULTS, read_controls
+from app.ui.controls import DEFAULTS, read_controls, settings_for
 from app.ui.examples import REQUESTS
 from app.ui.recordings import load
 from mars_runtime.model.registry import registry
@@ -105,7 +105,8 @@ def test_a_prompt_takes_the_same_passes_in_each_run_of_the_page(opening: dict[st
 def test_the_second_recording_of_the_opening_is_what_run_gives(opening: dict[str, Any]) -> None:
     order = read_controls(LiveOrder, opening, LIMITS)
     scenario, recording = SCENARIOS[1], load()[1]
-    assert order.lanes == {lane.name: lane.settings for lane in scenario.lanes}
+    lanes = {name: settings_for(name, scenario.settings) for name in scenario.lanes}
+    assert order.lanes == lanes
     traces = recording.traces()
     entry = registry()[next(iter(traces.values())).header.checkpoint]
     assert {name: trace.header.settings for name, trace in traces.items()} == order.lanes

@@ -13,34 +13,20 @@ import sample_traces as samples
 from app.ui.examples import REQUESTS
 from app.ui.imported_runs import read_import
 from app.ui.recordings import FOLDER, RecordingsError, load, read_value
-from mars_runtime.engine.engine import Engine
 from mars_runtime.files.paths import ASSETS
-from mars_runtime.model.load import load_checkpoint
 from mars_runtime.runs import folds
 from mars_runtime.runs.speedup import NEAR_RATIO, run_speedup
 from mars_runtime.runs.trace import Trace
 from mars_runtime.settings import DecodeSettings
-from tools.record_runs import SCENARIOS, Recorder, Scenario, write
-
-
-def short(scenario: Scenario) -> Scenario:
-    """The scenario with a dozen tokens a lane."""
-    lanes = tuple(
-        replace(lane, settings=replace(lane.settings, max_new_tokens=12, block_size=2))
-        for lane in scenario.lanes
-    )
-    return replace(scenario, lanes=lanes)
+from tools.record_runs import SCENARIOS, write_runs
 
 
 def test_what_the_recorder_writes_the_reader_takes(random_folder: Path, tmp_path: Path) -> None:
-    """A scenario, recorded on random weights."""
-    checkpoint = load_checkpoint(str(random_folder))
-    scenario = short(SCENARIOS[0])
-    with Engine(checkpoint) as engine:
-        recorder = Recorder(checkpoint, engine)
-        assert set(write(tmp_path, [scenario], lambda name: recorder)) == {scenario.name}
+    """A dozen tokens of random weights."""
+    settings = replace(SCENARIOS[0].settings, max_new_tokens=12, block_size=2)
+    scenario = replace(SCENARIOS[0], settings=settings, checkpoint=str(random_folder))
+    write_runs(tmp_path, [scenario])
     (recording,) = load(tmp_path)
-    assert recording.name == scenario.name
     traces = recording.traces()
     assert set(traces) == set(recording.settings)
     for trace in traces.values():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import resource
 
@@ -10,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_runtime.review.prompts import Item
-from mars_runtime.review.sets import verdict
-from mars_runtime.tasks import Task, check, is_checkable, sandbox
+from mars_runtime.tasks import Task, check, is_checkable, sandbox, verdict
 from mars_runtime.tasks.python_functions import extract_code
 from mars_runtime.tasks.sandbox import NO_LIMITS, is_harmless, passes
 
@@ -38,22 +35,10 @@ HOSTILE = {
     "wrong type": "def plus_2(x):\n    return float(x + 2)",
     "recursion": "def plus_2(x):\n    return plus_2(x)",
     "deep source": "def plus_2(x):\n    return " + "(" * 500 + "x" + ")" * 500,
-    "memory": "def plus_2(x):\n    return len([0] * 10 ** 10) + 2",
+    "memory": "def plus_2(x):\n    return len([0] * 7 * 10 ** 7) - 7 * 10 ** 7 + x + 2",
+    "endless loop": "def plus_2(x):\n    while True:\n        x = x + 1\n",
     "growing memory": "def plus_2(x):\n    a = [x]\n    while True:\n        a.extend(a)",
 }
-
-
-def children_seconds() -> float:
-    """Processor time of the children so far, which does not depend on other work of the machine."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_code_is_wrong(source: str) -> None:
-    start = children_seconds()
-    assert not check(TASK, f"```python\n{source}\n```")
-    assert children_seconds() - start < 4
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +49,12 @@ def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "CHILD", child)
 
 
-def test_an_endless_loop_is_stopped() -> None:
-    start = children_seconds()
-    assert not check(TASK, "def plus_2(x):\n    while True:\n        x = x + 1\n")
-    assert children_seconds() - start < 4
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_code_is_wrong_and_stopped(source: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert not check(TASK, f"```python\n{source}\n```")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 4
 
 
 @pytest.mark.parametrize(
@@ -84,29 +71,22 @@ def test_an_endless_loop_is_stopped() -> None:
 def test_right_code_passes_however_it_is_wrapped(text: str) -> None:
     assert check(TASK, text)
 
-
-def test_a_bool_is_not_an_int() -> None:
-    assert not passes("def f(x):\n    return 1", "f", [([3], True)])
     assert passes("def f(x):\n    return True", "f", [([3], True)])
+    assert not passes("def f(x):\n    return 1", "f", [([3], True)])
 
 
 def test_without_limits_nothing_runs_and_no_answer_is_wrong(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert is_checkable(TASK)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        sandbox.importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "resource" else find_spec(name, *rest),
-    )
+    monkeypatch.setattr(sandbox.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(sandbox.subprocess, "run", lambda *_, **__: pytest.fail("a child ran"))
     sandbox.is_available.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
             assert not is_checkable(TASK)
             assert not check(TASK, TASK.answer)
-            assert verdict(Item("1", TASK.prompt, task=TASK), TASK.answer, is_cut=False) is None
+            assert verdict(TASK, TASK.answer, is_cut=False) is None
         assert [record.message for record in caplog.records] == [NO_LIMITS]
         assert not passes("def f(x):\n    return x", "f", [([1], 1)])
     finally:
@@ -116,5 +96,6 @@ def test_without_limits_nothing_runs_and_no_answer_is_wrong(
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=120))
 def test_reading_code_never_raises(text: str) -> None:
+    assert not is_harmless(f"def f(x):\n    return __{text}__")
     is_harmless(extract_code("```python\ndef " + text))
     is_harmless(text)

@@ -43,8 +43,13 @@ export const SETTINGS = {
   min_tokens: { isShown: false, isSteered: false, isCommon: true },
   ignore_eos: { isShown: false, isSteered: false, isCommon: true },
 };
+
 // The page's τ of each mode, until the visitor moves it.
-export const TAUS = { lossless: 0.3, unverified: 0.95 };
+// prettier-ignore
+export const TAUS = {
+  lossless: 0.3,
+  unverified: 0.95,
+};
 
 // Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/runs/speedup.py.
 /** @type {{ least: number, apart: number, near: number, rounding: number, slack: number, notes: Record<string, string> }} */
@@ -60,7 +65,6 @@ export const SPEED = {
 
 // Limits of a set to review. `line`, `file`: bytes of a line, and of a file that the page opens; `items`, `methods`:
 // their number; `making`: prompts of a set that the page makes; `text`, `name`, `note`: characters.
-/** @type {Record<string, number>} */
 // prettier-ignore
 export const REVIEW = {
   line: 8000000,
@@ -73,13 +77,9 @@ export const REVIEW = {
   note: 2000,
 };
 
-// The characters at the start of a cell that make a spreadsheet treat it as a formula.
-export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
-
 // The largest values that the server accepts. `drafts`: number of drafts that one pass verifies. `body`: bytes of a
 // request, `tokens`: tokens of an answer, and `imported`: bytes of an imported run, on a server with default settings.
 // `turns`: turns of a conversation.
-/** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number }} */
 // prettier-ignore
 export const LIMITS = {
   drafts: 15,
@@ -91,11 +91,23 @@ export const LIMITS = {
 
 // The letters of tokens' sources in trace lines (mars_runtime/runs/annotations.py).
 /** @type {Record<string, Source>} */
-export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft model", g: "guesses" };
+// prettier-ignore
+export const SOURCE_LETTERS = {
+  a: "ar",
+  m: "masks",
+  l: "look-up",
+  d: "draft model",
+  g: "guesses",
+};
+
+// Characters at the start of a cell that a spreadsheet takes for a formula.
+export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
 
 // The stop reasons with which a text is complete.
 export const FINAL_STOPS = ["eos", "limit", "repeats"];
-// The placeholder in a page's file that is replaced by the page's data.
+
+// The placeholder in a page's file that the page's data replaces.
 export const DATA_PLACE = "@data";
+
 // The title of a lane that continues given tokens.
 export const BRANCH_TITLE = "branch";
