@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ def add_parser(subparsers: Any) -> None:
     start = "checkpoint to start from; optional for stage ar, which then trains a baseline of mars"
     add("--from", dest="start", help=start)
     add("--resume", action="store_true", help="continue from the last save in --out")
-    add("--threads", type=int, help="CPU threads")
+    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add = parser.add_argument_group("stage adapter").add_argument
     add("--steps", type=int, default=1000, help="optimizer steps")
     add("--rank", type=int, default=16, help="rank of the updates")
@@ -45,7 +44,6 @@ def add_parser(subparsers: Any) -> None:
     add("--anchors", type=int, default=64, help="groups of masks per text and step")
     add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
     add("--measure-texts", type=int, default=8, help="held-out texts to measure per kind")
-    add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,14 +53,9 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     check_folder(args.out)
-    import torch
-
     from mars_runtime.model.load import choose_device
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    device = choose_device(args.device) if args.stage == "adapter" else nullcontext()
-    with only_writer(args.out), device:
+    with only_writer(args.out), choose_device(args.device):
         trainer = _adapter_trainer(args) if args.stage == "adapter" else _trainer(args)
         if args.resume:
             try:
@@ -79,8 +72,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise UsageError for invalid arguments, before torch is imported."""
-    at_least_one(args, "threads", "steps", "rank", "batch_tokens", "anchors", "measure_texts")
+    """Raises UsageError, before torch is imported."""
+    at_least_one(args, "steps", "rank", "batch_tokens", "anchors", "measure_texts")
     if not args.data.is_dir():
         raise UsageError(
             f"--data {args.data} is not a folder. Pass the folder with the training texts."

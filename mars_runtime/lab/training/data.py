@@ -24,7 +24,7 @@ class TrainingExample:
 
 
 class Corpus:
-    """Random pairs (prompt, answer) in a recipe's proportions; reads ``folder`` into memory."""
+    """Reads ``folder`` into memory."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -64,7 +64,7 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> T
 def encoded(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
 ) -> list[TrainingExample]:
-    """Return one shard, without examples with too long prompts."""
+    """Leave out examples with too long prompts."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 
@@ -72,7 +72,7 @@ def encoded(
 def in_batches(
     examples: Sequence[TrainingExample], batch_tokens: int, order: str
 ) -> list[list[TrainingExample]]:
-    """Put examples of similar length into batches of about ``batch_tokens`` tokens with padding."""
+    """batch_tokens: maximum tokens of a batch, padding included."""
     rng = random.Random(order)
     result: list[list[TrainingExample]] = []
     batch: list[TrainingExample] = []

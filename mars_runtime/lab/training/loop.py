@@ -12,12 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from mars_runtime.display.terminal import progress_bars
 
 SAVE_SECONDS = 240.0
 LOG_STEPS = 20
@@ -44,13 +44,13 @@ class Training(ABC):
         return int(self.progress.step)
 
     def run(self) -> bool:
-        """Train to the end; save every few minutes and at the end. The first SIGINT or SIGTERM ends
-        the run after the current step, the second one at once; return whether there was one."""
+        """Save every few minutes and at the end. The first SIGINT or SIGTERM ends the run after the
+        current step, the second one at once; return whether there was one."""
         saved = start = time.monotonic()
         first: int = getattr(self.progress, self.unit)
         smooth: dict[str, float] = {}
-        with interruptible() as interrupt, progress_bar() as bar:
-            task = bar.add_task(self.name, total=self.total, info="")
+        with interruptible() as interrupt, progress_bars(Console()) as bar:
+            task = bar.add_task(self.name, total=self.total)
             for terms in self.steps():
                 for name, value in terms.items():
                     smooth[name] = 0.95 * smooth.get(name, value) + 0.05 * value
@@ -60,7 +60,8 @@ class Training(ABC):
                     line = {"step": self.progress.step, self.unit: count, "per_second": rate}
                     self.log(line | smooth)
                 shown = " ".join(f"{name} {value:.3f}" for name, value in smooth.items())
-                bar.update(task, completed=self.done, info=f"{shown} {rate:,} {self.unit}/s")
+                text = f"{self.name} {shown} {rate:,} {self.unit}/s"
+                bar.update(task, completed=self.done, description=text)
                 if interrupt.is_set():
                     break
                 if time.monotonic() - saved > SAVE_SECONDS:
@@ -82,7 +83,7 @@ class Training(ABC):
         partial.replace(self.out / STATE)
 
     def resume(self) -> None:
-        """Load the last save in ``out``. Raises many types of errors for an invalid file."""
+        """Raises many types of errors for an invalid file."""
         device = torch.get_default_device()
         state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         for name, part in self.parts.items():
@@ -92,7 +93,6 @@ class Training(ABC):
 
 @contextmanager
 def interruptible() -> Iterator[Event]:
-    """Yield an event that is set by the first SIGINT or SIGTERM."""
     received = Event()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -108,11 +108,3 @@ def interruptible() -> Iterator[Event]:
         yield received
     finally:
         restore()
-
-
-def progress_bar() -> Progress:
-    """Return a progress bar. Its tasks need a field ``info``, the text to show."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))
-    return Progress(*columns, TextColumn("{task.fields[info]}"), TimeRemainingColumn())

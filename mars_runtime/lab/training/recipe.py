@@ -68,7 +68,7 @@ MIXTURE: tuple[tuple[str, float], ...] = (
     ("fairytale", 0.02),
     ("tales", 0.03),
 )
-"""Source -> share of examples. A tale has about five times as many tokens as a task."""
+"""A tale has about five times as many tokens as a task."""
 
 CPU = Recipe(
     name="cpu",
@@ -79,15 +79,6 @@ CPU = Recipe(
     # The stage is short, so the next two values favour the clean stream, to keep AR accurate.
     clean_weight=16.0,
     masked_share=1 / 3,
-)
-
-GPU = Recipe(
-    name="gpu",
-    shape=Shape(4096, 384, 1024, 9, 6, 2),
-    ar=Stage(1_000_000_000, 32_768, 1.5e-3, 10_000_000, prompt_weight=0.5),
-    mars=Stage(600_000_000, 32_768, 6e-4, 5_000_000),
-    mixture=MIXTURE,
-    shard_examples=65_536,
 )
 
 DRAFT = Recipe(
@@ -103,7 +94,6 @@ DRAFT = Recipe(
     tokenizer="mars-tiny",
     precision="no",
 )
-"""A draft model for speculative decoding, a fifth of the size of mars-tiny."""
 
 TWIN = Recipe(
     name="twin",
@@ -113,6 +103,6 @@ TWIN = Recipe(
     mixture=MIXTURE,
     tokenizer="mars-tiny",
 )
-"""Recipe for a block diffusion model of the shape of mars-tiny, with the paper's loss weights."""
+"""Of the shape of mars-tiny, with the paper's loss weights."""
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU, DRAFT, TWIN)}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, DRAFT, TWIN)}

@@ -39,10 +39,6 @@ class TokenBatch:
         starts = torch.tensor([e.response_start for e in examples])
         return cls(ids, starts, torch.tensor([len(e.ids) for e in examples]))
 
-    def to(self, device: torch.device) -> TokenBatch:
-        start, length = self.response_start.to(device), self.length.to(device)
-        return TokenBatch(self.ids.to(device), start, length)
-
 
 @dataclass(frozen=True, slots=True)
 class TwoStreams:
@@ -91,11 +87,6 @@ class TwoStreams:
             num_clean=width,
         )
 
-    def to(self, device: torch.device) -> TwoStreams:
-        ids, positions = self.ids.to(device), self.positions.to(device)
-        mask, targets = self.mask.to(device), self.targets.to(device)
-        return TwoStreams(ids, positions, mask, targets, self.num_clean)
-
 
 def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Return [R, T + 1] each: the next token; the next token of the response; the response's token
@@ -128,7 +119,7 @@ def _draw_blocks(
 def _positions(
     rows: list[list[range]], lengths: list[int], rng: random.Random, is_diffusion: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the positions of the noisy stream and whether each is a mask, both [R, N]."""
+    """Return positions, and whether each is a mask, both [R, N]."""
     num_noisy = _whole_width(max(sum(map(len, blocks)) for blocks in rows))
     at, is_mask = [], []
     for blocks, length in zip(rows, lengths, strict=True):
@@ -143,7 +134,6 @@ def _positions(
 
 
 def _random_masks(size: int, rng: random.Random) -> list[bool]:
-    """Choose which positions of a block are masks, at least one."""
     level, always_masked = rng.random(), rng.randrange(size)
     return [position == always_masked or rng.random() < level for position in range(size)]
 
@@ -151,7 +141,7 @@ def _random_masks(size: int, rng: random.Random) -> list[bool]:
 def _fill_block(
     example: TrainingExample, first_block: int, block_size: int, eos_id: int
 ) -> TrainingExample:
-    """Append EOS until the last block is full, unless the response was cut."""
+    """A response that was cut gets no EOS."""
     if example.ids[-1] != eos_id:
         return example
     missing = (first_block - (len(example.ids) - example.response_start)) % block_size
@@ -163,8 +153,8 @@ def _whole_width(width: int) -> int:
 
 
 def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_size: int) -> Tensor:
-    """Return the block number of every position, [R, length]. first_block: [R], the random size
-    (1..B) of the first block, so that blocks start at all positions, as in decoding."""
+    """first_block: [R], the random size (1..B) of the first block, so that blocks start at all
+    positions, as in decoding. Returns [R, length]."""
     offset = torch.arange(length) - response_start[:, None]
     block = (offset + block_size - first_block[:, None]).div(block_size, rounding_mode="floor")
     return torch.where(offset < 0, -1, block)

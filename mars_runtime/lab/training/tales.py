@@ -84,7 +84,7 @@ def tale_passages(data: Path, split: Split) -> list[Task]:
 
 
 def _trimmed(section: str, answer: str) -> str:
-    """Return the sentence with the answer, and its neighbours if that is short; else nothing."""
+    """Keep the neighbours of the answer's sentence if that is short."""
     parts = sentences(section.replace("\n", " "))
     for index, part in enumerate(parts):
         if re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", part, re.IGNORECASE):
@@ -134,7 +134,7 @@ def close_quotes(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return plain paragraphs, one per line, without headings and markup."""
+    """Return plain paragraphs, one per line."""
     text = re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", to_ascii(text))
     text = re.sub(r"\[[^\]]{0,200}\]|<[^>]{0,80}>", "", text)
     text = re.sub(r"--+", " - ", text)
@@ -155,7 +155,6 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(text: str, shortest: int = 1500, longest: int = 2500) -> list[tuple[str, str]]:
-    """Return pairs of an opening of one to three sentences and its continuation."""
     units: list[str] = []
     for paragraph in text.split("\n"):
         parts = sentences(paragraph)

@@ -66,8 +66,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
 
 
 def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
-    """Write a copy from ``start`` or the recipe's checkpoint, else keep the one in ``out``, else
-    train a new one."""
+    """Copy from ``start`` or the recipe's checkpoint, else keep the one in ``out``, else train
+    it."""
     start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
     if start is not None:
         for name in TOKENIZER_FILES:

@@ -37,7 +37,6 @@ class Progressed:
 
 
 def learning_rate(stage: Stage, tokens: int) -> float:
-    """Linear warm-up, then cosine decay to ``final_ratio`` of the peak."""
     if tokens < stage.warmup_tokens:
         return stage.learning_rate * (tokens + 1) / stage.warmup_tokens
     share = (tokens - stage.warmup_tokens) / max(1, stage.tokens - stage.warmup_tokens)
@@ -86,44 +85,42 @@ class Trainer(Training):
     def __init__(
         self, recipe: Recipe, stage: StageName, data: Path, out: Path, start: Path | None
     ) -> None:
-        from accelerate import Accelerator
         from transformers import Qwen2ForCausalLM
 
         # With a starting checkpoint, stage ``ar`` is a baseline for ``mars`` with equal settings.
         self.recipe, self.stage = recipe, recipe.ar if start is None else recipe.mars
         super().__init__(stage, out, self.stage.tokens, f"log-{stage}.jsonl")
-        self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
         self.examples = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
         if start is not None:
             weight_files(start)  # decompresses the weights, which transformers cannot do
-        model = (
-            new_model(recipe, self.tokenizer)
-            if start is None
-            else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
-        )
+        with torch.device("cpu"):
+            model = (
+                new_model(recipe, self.tokenizer)
+                if start is None
+                else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
+            )
+        device = torch.get_default_device().type
+        self.model: Any = model.to(device)
         self.progress = Progressed()
-        self.model, self.optimizer = self.accelerator.prepare(
-            model, new_optimizer(model, self.stage)
-        )
-        self.plain = self.accelerator.unwrap_model(self.model)
-        self.parts = {"model": self.plain, "optimizer": self.optimizer}
+        self.optimizer = new_optimizer(self.model, self.stage)
+        self.parts = {"model": self.model, "optimizer": self.optimizer}
+        self.autocast = torch.autocast(device, torch.bfloat16, enabled=recipe.precision == "bf16")
         # On a CPU, the backward pass of scaled_dot_product_attention takes a third of a step. With
         # matrix products and a fused softmax (eager), it takes a tenth.
-        if self.accelerator.device.type == "cpu":
-            self.plain.set_attn_implementation("eager")
+        if device == "cpu":
+            self.model.set_attn_implementation("eager")
         # Compile in place, so that the names in the state dict do not change.
         if recipe.compile:
-            self.plain.model.compile(dynamic=True)
+            self.model.model.compile(dynamic=True)
 
     @property
     def done(self) -> int:
         return int(self.progress.tokens)
 
     def losses(self, examples: list[TrainingExample]) -> tuple[dict[str, Tensor], int]:
-        device = self.accelerator.device
         if self.name == "ar":
-            batch = TokenBatch.of(examples, self.tokenizer.pad_id).to(device)
+            batch = TokenBatch.of(examples, self.tokenizer.pad_id)
             return ar_loss(self.model, batch, self.stage.prompt_weight), batch.ids.numel()
         rng = random.Random(f"{self.recipe.seed}/{self.progress.step}/blocks")
         streams = TwoStreams.of(
@@ -134,16 +131,16 @@ class Trainer(Training):
             rng,
             self.recipe.masked_share,
             is_diffusion=self.name == "block_diffusion",
-        ).to(device)
+        )
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.stage, self.progress.tokens)
-        with self.accelerator.autocast():
+        with self.autocast:
             terms, num_tokens = self.losses(examples)
-        self.accelerator.backward(terms["loss"])
-        self.accelerator.clip_grad_norm_(self.model.parameters(), self.stage.grad_clip)
+        torch.autograd.backward(terms["loss"])
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.stage.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.step += 1
@@ -151,7 +148,6 @@ class Trainer(Training):
         return {name: float(term.detach()) for name, term in terms.items()}
 
     def stream(self) -> Iterator[list[TrainingExample]]:
-        """Yield batches, from the next unread one, until the token budget is used up."""
         progress = self.progress
         while progress.tokens < self.stage.tokens:
             # Tokens of the clean and of the noisy stream count towards ``batch_tokens``.
@@ -169,8 +165,8 @@ class Trainer(Training):
         yield from map(self.step, self.stream())
 
     def save(self) -> None:
-        """Write a checkpoint with bfloat16 weights, and the state for ``resume``."""
-        model = self.plain
+        """The weights are written in bfloat16."""
+        model = self.model
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
         del rounded["lm_head.weight"]  # it is the embedding's tensor
         if self.name == "mars":
@@ -218,6 +214,6 @@ def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str,
 
 
 def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy, or 0 without targets. hidden: [M, H]; targets: [M]."""
+    """Return 0 without targets. hidden: [M, H]; targets: [M]."""
     loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
     return loss / max(1, len(targets))

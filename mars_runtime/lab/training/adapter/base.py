@@ -41,7 +41,7 @@ class FrozenBase:
         return weight
 
     def hidden(self, embeddings: Tensor, positions: Tensor, **attention: Any) -> Tensor:
-        """Return the normed hidden states [N, T, H] of ``embeddings`` [N, T, H]."""
+        """Map embeddings [N, T, H] to normed hidden states [N, T, H]."""
         dtype = self.embedding.dtype
         is_mixed = dtype is not torch.float32
         with torch.autocast(embeddings.device.type, dtype, enabled=is_mixed):
@@ -58,9 +58,7 @@ class FrozenBase:
 
 
 def read_base(name_or_path: str, dtype: torch.dtype) -> FrozenBase:
-    """Load a registry name, a folder of transformers or a GGUF file to the default device; may
-    download it. Raises CheckpointError.
-    """
+    """Load to the default device; may download. Raises CheckpointError."""
     source = download(resolve(name_or_path))
     try:
         with torch.device("cpu"):

@@ -34,9 +34,8 @@ def right_rows(
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
-    """``by_depth`` (for each B) and ``by_kind`` (for the largest B) have pairs of tokens per
-    forward pass: one group of masks, and a group after every pending token. ``by_position``: share
-    of groups in which the first j masks are right."""
+    """Pairs of tokens per forward pass: with one group of masks, and with a group after every
+    pending token. ``by_position``: share of groups in which the first j masks are right."""
     every = [right for _, right in rows]
     depths = [depth for depth in DEPTHS if depth <= block_size]
     by_kind = {k: [right for kind, right in rows if kind == k] for k in sorted(dict(rows))}
@@ -54,7 +53,7 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def forwards_every(right: Sequence[int], block_size: int) -> int:
-    """Count the passes if masks follow every pending token, so the next pass always has drafts."""
+    """Count the passes if every pass has drafts to verify."""
     at = count = 0
     while at < len(right):
         at += 1 + min(right[at], block_size - 1)
@@ -77,7 +76,6 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
 
 
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
-    """Return the figures of one group after the last draft, and of a group after every token."""
     tokens = sum(map(len, texts))
     num_single = sum(forwards_one(text, block_size) for text in texts)
     num_every = sum(forwards_every(text, block_size) for text in texts)

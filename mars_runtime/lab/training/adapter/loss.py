@@ -90,13 +90,13 @@ def batch_loss(
 
 
 def reached(right: Tensor) -> Tensor:
-    """Return 1 for each mask up to and including the first wrong one of its group, else 0."""
+    """Return 1 up to and including the first wrong mask of a group, else 0."""
     before = torch.cat([torch.ones_like(right[..., :1]), right[..., :-1]], -1)
     return before.long().cumprod(-1)
 
 
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
-    """Cross entropy of the sampler head, without masks whose candidates lack the target."""
+    """Ignore masks whose candidates lack the target."""
     weight = weight * is_target.any(-1)
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
@@ -106,7 +106,7 @@ def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
 def right_masks(
     base: FrozenBase, parameters: Parameters, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
-    """Return the number of masks before the first wrong one, for each text and each anchor."""
+    """Return the number of right masks before the first wrong one, by text and anchor."""
     h = _hidden(base, parameters, batch, num_masks).flatten(0, 2)
     targets, counts = batch.targets(num_masks)
     previous = batch.previous_tokens(num_masks).flatten()
@@ -121,7 +121,7 @@ def right_masks(
 
 
 def propose(base: FrozenBase, sampler: SamplerModule | None, h: Tensor, previous: Tensor) -> Tensor:
-    """Return the tokens [N] that masks propose. h: [N, H]. previous: [N], the token before each."""
+    """h: [N, H]. previous: [N], the token before each. Returns [N]."""
     logits, best = best_of(base.head(h).float(), MAX_CANDIDATES)
     candidates = base.embedding[best]
     if sampler is None:  # in float32, since bfloat16 logits do not distinguish near ties

@@ -21,7 +21,7 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import ADAPTER
 
 UPDATE_FACTOR = 2.0
-"""Factor of every update. Saved files contain ``b`` multiplied by this factor."""
+"""Saved files contain ``b`` multiplied by this factor."""
 MAX_FILE_BYTES = 9_500_000
 SAMPLER_WIDTH = 512
 MODULES = {
@@ -69,7 +69,6 @@ class Parameters(nn.Module):
         return [layer.get_submodule(name) for name in MODULES[part]]
 
     def embedding(self, masks: int) -> Tensor:
-        """Return [masks, H]; the last masks may share an embedding."""
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
     @contextmanager
@@ -86,7 +85,7 @@ class Parameters(nn.Module):
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
-        """Load a saved adapter with the same ``Form``. Raises CheckpointError."""
+        """Raises CheckpointError."""
         saved = read_tensors(folder)
         tensors = dict(self.saved())
         if saved.keys() != tensors.keys() or any(saved[k].shape != tensors[k].shape for k in saved):
@@ -108,7 +107,7 @@ class Parameters(nn.Module):
                 yield f"sampler.{name}", weight.data
 
     def save(self, folder: Path, metadata: dict[str, Any]) -> None:
-        """Write bfloat16 parameters and ``adapter.json``; other weight files are removed."""
+        """Write bfloat16; other weight files are removed."""
         shards: list[dict[str, Tensor]] = [{}]
         for name, tensor in self.saved():
             rounded = (UPDATE_FACTOR * tensor if name.endswith(".b") else tensor).bfloat16()
@@ -149,7 +148,6 @@ class SamplerModule(nn.Module):
         nn.init.zeros_(self.second.weight)
 
     def forward(self, previous: Tensor, h: Tensor, candidates: Tensor, logits: Tensor) -> Tensor:
-        """Return the float32 scores [N, C]. previous, h: [N, H]. candidates: [N, C, H]. logits: [N,
-        C]."""
+        """previous, h: [N, H]. candidates: [N, C, H]. logits: [N, C]. Returns float32 [N, C]."""
         direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
         return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]

@@ -41,7 +41,7 @@ class Text:
 
 
 def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
-    """Return (training texts, held-out texts), cut to the largest width. Raises UsageError."""
+    """Return training and held-out texts, cut to the largest width. Raises UsageError."""
     parts: tuple[list[Text], list[Text]] = ([], [])
     for record in store.read(folder):
         ids = (*record.prompt, *record.response)[: WIDTHS[-1]]
@@ -68,7 +68,6 @@ class AnchoredBatch:
 
     @classmethod
     def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> AnchoredBatch:
-        """Draw ``num_anchors`` random anchors per text, or take all if there are fewer."""
         width = max(text.width for text in texts)
         ids, anchors, is_real = [], [], []
         for text in texts:
@@ -83,12 +82,12 @@ class AnchoredBatch:
         return cls(torch.tensor(ids), torch.tensor(anchors), torch.tensor(is_real), length)
 
     def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return the target token of each mask and whether it exists, both [N, A, M]."""
+        """Return the targets and whether they exist, both [N, A, M]."""
         position, tokens = self._behind_anchors(2, num_masks)
         return tokens, (position < self.length[:, None, None]) & self.is_real[..., None]
 
     def previous_tokens(self, num_masks: int) -> Tensor:
-        """Return the token before the target of each mask, [N, A, M]."""
+        """Return the tokens before the targets, [N, A, M]."""
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
@@ -114,14 +113,14 @@ def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> l
 
 @dataclass(frozen=True, slots=True)
 class MaskGroups:
-    """The layout of the masks: is_later [N, A, T], which clean tokens are after the anchor."""
+    """is_later: which clean tokens are after the anchor, [N, A, T]."""
 
     is_later: Tensor
     size: int
 
 
 Clean = list[tuple[Tensor, Tensor]]
-"""Keys and values of the clean stream, [N, kv heads, T, d], for each layer."""
+"""Keys and values of each layer, [N, kv heads, T, d]."""
 
 
 def read_clean(base: FrozenBase, ids: Tensor) -> Clean:
@@ -134,9 +133,8 @@ def read_clean(base: FrozenBase, ids: Tensor) -> Clean:
 
 
 def read_masks(base: FrozenBase, clean: Clean, batch: AnchoredBatch, embedding: Tensor) -> Tensor:
-    """Return the normed hidden states [N, A, M, H] of a group of M masks after each anchor. Mask j
-    after an anchor p is at position p + j. It attends to the clean tokens up to p and to its group
-    up to itself."""
+    """Return the normed hidden states [N, A, M, H] of a group of M masks after each anchor. A mask
+    attends to the clean tokens up to the anchor and to its group up to itself."""
     rows, num_groups = batch.anchors.shape
     size = len(embedding)
     _use_attention(base)
@@ -166,7 +164,6 @@ def _attention(
     groups: MaskGroups | None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attend in the clean stream, which is stored in ``clean``, or in the groups of masks."""
     k, v = k.to(v.dtype), v.contiguous()
     q = q.to(v.dtype)
     if groups is None:

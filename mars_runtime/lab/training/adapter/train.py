@@ -24,8 +24,8 @@ from mars_runtime.lab.training.loop import Training
 
 @dataclass(frozen=True, slots=True)
 class AdapterRecipe:
-    """masks: numbers of masks per group, which the steps use in turn; mostly few, because decoding
-    rarely accepts more than three. patience: measurements without an improvement until the end."""
+    """masks: numbers of masks per group, in turn; mostly few, because decoding rarely accepts more
+    than three. patience: measurements without an improvement until the end."""
 
     steps: int
     form: Form
@@ -45,7 +45,6 @@ class AdapterRecipe:
     seed: int = 20261122
 
     def rate(self, step: int) -> float:
-        """Return a share of the peak: warm-up, cosine decay."""
         rise = min(1.0, (step + 1) / self.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
@@ -63,7 +62,7 @@ class AdapterProgress:
 
 
 class AdapterTrainer(Training):
-    """Trains an adapter for a base. texts: folder with the answers that ``distill`` wrote."""
+    """texts: folder with the answers that ``distill`` wrote."""
 
     unit = "masks"
 
@@ -143,7 +142,7 @@ class AdapterTrainer(Training):
         return AnchoredBatch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/0"))
 
     def measure(self) -> dict[str, Any]:
-        """Measure the held-out figures; export the adapter if they are the best so far."""
+        """Export the adapter if it is the best so far."""
         progress, depth = self.progress, self.recipe.block_size
         rows = held_out.right_rows(self.base, self.parameters, self.held_out, depth)
         figures = held_out.summary(rows, depth)

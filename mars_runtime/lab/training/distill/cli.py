@@ -1,6 +1,4 @@
-"""``python -m mars_runtime distill``: let the base model write the answers on which an adapter
-trains.
-"""
+"""``python -m mars_runtime distill``: let the base model write the answers to train on."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Parse "K/N", 1 <= K <= N; return (K, N). Raises UsageError."""
+    """Raises UsageError."""
     first, _, second = text.partition("/")
     if not (first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
         raise UsageError(f"--part must be K/N, such as 1/2, got {text}.")

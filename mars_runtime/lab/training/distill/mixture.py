@@ -1,7 +1,5 @@
-"""Choose the prompts on which the bundled adapter was trained.
-
-Prompts that have 13 consecutive words in common with a benchmark are excluded.
-"""
+"""Choose the prompts of the training data, without those that share 13 consecutive words with a
+benchmark."""
 
 from __future__ import annotations
 
@@ -19,10 +17,6 @@ from mars_runtime.lab.training.distill import requests
 from mars_runtime.lab.training.distill.requests import Texts, Turns
 
 SHARES = {"chat": 0.70, "maths": 0.09, "code": 0.09, "summary": 0.06, "rewriting": 0.06}
-"""Kind of prompt -> its share of the prompts.
-
-Shares of the tokens differ: answers about code are longer than summaries and rewritten texts.
-"""
 HELD_OUT_ONE_IN = 50
 OTHER_SYSTEM_ONE_IN = 4
 MIN_SHARED_WORDS = 13
@@ -42,7 +36,6 @@ class Prompt:
 
     @classmethod
     def of(cls, kind: str, turns: Turns) -> Prompt:
-        """One in OTHER_SYSTEM_ONE_IN prompts has another system prompt, chosen by its hash."""
         number = zlib.crc32("\x00".join(turns).encode())
         own = number // HELD_OUT_ONE_IN
         others = requests.SYSTEMS
@@ -63,9 +56,7 @@ class Prompt:
 def mixture(
     data: Path, written: list[str], benchmarks: Set[int], seed: int, count: int
 ) -> list[Prompt]:
-    """Return the first ``count`` prompts. written: prompts of the base model. benchmarks: hashes of
-    word sequences (``runs``) that no prompt may contain.
-    """
+    """written: prompts of the base model. benchmarks: ``runs`` that no prompt may contain."""
     texts = Texts(data, seed)
     passages = texts.passages()
     reading = requests.questions(texts.questions(), texts.random("reading"))
@@ -94,9 +85,8 @@ def mixture(
 def interleave(
     sources: Mapping[str, Iterator[Turns]], shares: Mapping[str, float]
 ) -> Iterator[Prompt]:
-    """Yield prompts, without repetitions, so that at any point the kinds have the given shares
-    (which add up to 1). If a source is exhausted, the others continue.
-    """
+    """At any point the kinds have the given shares. If a source is exhausted, the others
+    continue."""
     seen: set[Turns] = set()
     drawn = dict.fromkeys(sources, 0)
     left = dict(sources)
@@ -113,9 +103,7 @@ def interleave(
 
 
 def without_near_duplicates(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts that neither begin with the same words as an earlier text, nor have the same
-    set of words.
-    """
+    """Drop texts that begin like an earlier text, or have the same set of words."""
     seen: set[Hashable] = set()
     for text in texts:
         parts = words(text)
@@ -130,7 +118,7 @@ def words(text: str) -> list[str]:
 
 
 def runs(text: str) -> set[int]:
-    """Return the hashes of all sequences of MIN_SHARED_WORDS consecutive words in a text."""
+    """Hash all sequences of MIN_SHARED_WORDS consecutive words."""
     text_words = words(text)
     return {
         hash(tuple(text_words[i : i + MIN_SHARED_WORDS]))
@@ -139,7 +127,7 @@ def runs(text: str) -> set[int]:
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """Return ``runs`` of all strings in ``*.jsonl`` and ``*.jsonl.gz`` in a folder."""
+    """Read all strings in ``*.jsonl`` and ``*.jsonl.gz``."""
     files = sorted(folder.glob("*.jsonl*"))
     return {run for path in files for text in _strings(path) for run in runs(text)}
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 
+from rich.console import Console
+
 from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.display.terminal import progress_bars
 from mars_runtime.files.outputs import write_text
 from mars_runtime.lab.training.distill import store
 from mars_runtime.lab.training.distill.mixture import (
@@ -22,7 +25,6 @@ from mars_runtime.lab.training.distill.mixture import (
     without_near_duplicates,
 )
 from mars_runtime.lab.training.distill.requests import Texts
-from mars_runtime.lab.training.loop import progress_bar
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.runs.events import FINAL
 from mars_runtime.runs.loops import find_loop
@@ -30,19 +32,18 @@ from mars_runtime.settings import DecodeSettings
 
 SEED = 20261122
 WRITTEN = "written.jsonl"
-"""File name of the prompts that the base model wrote. All parts of a run must share this file."""
+"""All parts of a run must share this file."""
 MAX_PROMPT = 384
 WRITTEN_TOKENS = 96
 CHUNK = 2048
-"""Number of prompts that are answered before their conversations continue."""
+"""Prompts that are answered before their conversations continue."""
 SECOND_TURN_ONE_IN = 5
 ENDS = {"eos": "eos", "limit": "length", "repeats": "loop"}
-"""Value of ``RowStep.stop`` in the last step of a row -> value of ``end`` in the stored answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to prompt ``index``. ids: its tokens with EOS. end: eos, length or loop."""
+    """ids: with EOS. end: eos, length or loop."""
 
     index: int
     ids: tuple[int, ...]
@@ -68,10 +69,7 @@ class Distiller:
         self.benchmarks = benchmark_runs(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
-        """Answer the first ``count`` prompts, and a second request of every fifth conversation.
-        Stored answers are kept. written: number of prompts that the base model writes first, if
-        none are stored.
-        """
+        """Stored answers are kept. written: number of prompts that the base model writes first."""
         if written and not (self.out / WRITTEN).exists():
             self._write_prompts(written)
         number, parts = self.part
@@ -83,7 +81,7 @@ class Distiller:
             self._answer(self._second_requests(answered))
 
     def _answer(self, prompts: Sequence[Prompt]) -> list[tuple[Prompt, store.DistillRecord]]:
-        """Return the prompts that fit, with their answers, in the order of ``prompts``."""
+        """Leave out prompts that do not fit."""
         encode = self.checkpoint.tokenizer.encode_chat
         encoded = [(prompt, encode(prompt.conversation)) for prompt in prompts]
         fitting = [(p, ids, store.key_of(ids)) for p, ids in encoded if len(ids) <= MAX_PROMPT]
@@ -100,9 +98,7 @@ class Distiller:
     def _second_requests(
         self, answered: Sequence[tuple[Prompt, store.DistillRecord]]
     ) -> list[Prompt]:
-        """Let the base model continue every SECOND_TURN_ONE_IN-th complete conversation with the
-        next turn of the user.
-        """
+        """Let the base model write the next turn of the user."""
         decode = self.checkpoint.tokenizer.decode
         conversations = [
             replace(prompt, turns=(*prompt.turns, decode(record.response[:-1])))
@@ -117,9 +113,8 @@ class Distiller:
         ]
 
     def _write_prompts(self, count: int) -> None:
-        """Let the base model write prompts, by sampling the user's turn of its chat template. A
-        third begin with the first words of a collected request, for variety.
-        """
+        """Sample the user's turn of the chat template. A third begin with the first words of a
+        collected request, for variety."""
         texts = Texts(self.data, SEED)
         given = cycle(first_words(turns[0]) for turns in texts.instructions())
         beginnings = [next(given, "") if i % 3 == 0 else "" for i in range(count)]
@@ -136,7 +131,7 @@ class Distiller:
         return self.checkpoint.tokenizer.encode_chat(turns, continue_final_message=True)
 
     def _sample(self, starts: list[list[int]], name: str) -> dict[int, str]:
-        """Return {index of the start: its sampled continuation}, only those that are complete."""
+        """Return complete continuations, by the index of their start."""
         settings = replace(self.settings, max_new_tokens=WRITTEN_TOKENS, temperature=1.0, seed=SEED)
         generated = generate(self.checkpoint, starts, settings, self.rows)
         return {
@@ -154,11 +149,8 @@ class Distiller:
 def generate(
     checkpoint: Checkpoint, prompts: Sequence[list[int]], settings: DecodeSettings, rows: int
 ) -> Iterator[Completion]:
-    """Decode all prompts, up to ``rows`` at once; yield each answer when it is complete.
-
-    With a temperature, prompt i has the seed ``settings.seed + i``. An answer that begins to repeat
-    itself is cut before the first repetition.
-    """
+    """Decode up to ``rows`` prompts at once; yield each answer when it is complete, cut before a
+    repetition loop. With a temperature, prompt i has the seed ``settings.seed + i``."""
     if not prompts:
         return
     # Long prompts first, so that the last batch does not wait for a single long text.
@@ -186,7 +178,7 @@ def _chunks(prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
 
 
 def first_words(text: str) -> str:
-    """Return the first one, two or three words of a text; the number depends on its length."""
+    """The number depends on the length of the text."""
     return " ".join(text.split()[: 1 + len(text) % 3])
 
 
@@ -197,10 +189,10 @@ def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.Disti
 
 def metered(name: str, total: int, generated: Iterator[Completion]) -> Iterator[Completion]:
     num_tokens, began = 0, time.monotonic()
-    with progress_bar() as bar:
-        task = bar.add_task(name, total=total, info="")
+    with progress_bars(Console()) as bar:
+        task = bar.add_task(name, total=total)
         for answer in generated:
             yield answer
             num_tokens += len(answer.ids)
             rate = num_tokens / (time.monotonic() - began)
-            bar.update(task, advance=1, info=f"{rate:,.0f} tokens/s")
+            bar.update(task, advance=1, description=f"{name} {rate:,.0f} tokens/s")

@@ -14,7 +14,7 @@ PATTERN = "answers*.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class DistillRecord:
-    """An answered prompt. end: why the answer ended: eos, length or loop."""
+    """end: eos, length or loop."""
 
     key: str
     kind: str
@@ -29,7 +29,7 @@ def key_of(prompt: Sequence[int]) -> str:
 
 
 class AnswerFile:
-    """Appends records to a file. An incomplete last line of an interrupted run is removed."""
+    """An incomplete last line of an interrupted run is removed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,14 +38,13 @@ class AnswerFile:
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, records: Sequence[DistillRecord]) -> None:
-        """Append the records with a single unbuffered write."""
         lines = "".join(json.dumps(asdict(r), separators=(",", ":")) + "\n" for r in records)
         with self._path.open("ab", buffering=0) as file:
             file.write(lines.encode())
 
 
 def read(folder: Path) -> Iterator[DistillRecord]:
-    """Yield the records of all answer files in ``folder``. An incomplete last line is skipped."""
+    """An incomplete last line is skipped."""
     for path in sorted(folder.glob(PATTERN)):
         with path.open("rb") as lines:
             for line in lines:
