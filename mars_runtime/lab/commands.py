@@ -11,7 +11,7 @@ from mars_runtime.files.outputs import OutputError
 from mars_runtime.settings import SettingsError
 
 HIDDEN = {"command", "out", "restart", "transformers", "llama_cpp", "openvino", "onnxruntime"}
-"""Arguments that are not stored with a result, because they are paths on one machine."""
+"""Paths on one machine, which are not stored with a result."""
 
 
 class UsageError(ValueError): ...
@@ -30,7 +30,6 @@ def run_or_report(work: Callable[[], int]) -> int:
 
 
 def at_least_one(args: argparse.Namespace, *names: str) -> None:
-    """Raise UsageError if a named argument is, or contains, a number below 1."""
     for name in names:
         value = getattr(args, name)
         values = value if isinstance(value, list | tuple) else [value]

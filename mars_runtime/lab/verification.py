@@ -41,7 +41,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", type=int, default=0, help="selects the prompts")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--threads", type=int, help="CPU threads")
     add("--out", type=path_of, default=Path("runs/lossless.json"))
 
 
@@ -52,15 +51,13 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, console: Console) -> int:
     families = args.families or families_for(resolve(args.checkpoint).is_chat)
     sets = load_prompts(families, args.seed, args.prompts)
-    at_least_one(args, "max_new_tokens", "threads")
+    at_least_one(args, "max_new_tokens")
     check_file(args.out)
     import torch
 
     from mars_runtime.lab.evaluation.run import eval_model_of
     from mars_runtime.model.load import load_checkpoint
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
     model = eval_model_of(checkpoint)
     ids = [model.encode_prompt(task.prompt) for prompts in sets for task in prompts.tasks]
@@ -89,7 +86,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         "comparisons": [asdict(comparison) for comparison in comparisons],
     }
     write_text(args.out, json.dumps(document, ensure_ascii=False, indent=1))
-    console.print(_table(comparisons).to_rich(), crop=False)
+    _table(comparisons).print(console)
     sentence = (
         f"{wrong} of {answers} answers ({tokens} tokens) to {len(ids)} prompts differ from AR's, "
         f"in {model.dtype}."
@@ -113,7 +110,7 @@ def lossless_methods(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The first difference. expected, found: the tokens, None if an answer has already ended."""
+    """expected, found: None if an answer has already ended."""
 
     prompt: int
     place: int

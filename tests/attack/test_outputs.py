@@ -69,9 +69,6 @@ def test_what_cannot_be_written_is_refused(command: str, tmp_path: Path, said: S
         assert "cannot be written" in said(words_for(command, out, tmp_path))
     assert file.read_text() == "something"
     assert "name a file or a folder" in said(words_for(command, "", tmp_path))
-    for threads in ("-5", "0"):
-        words = [*words_for(command, str(tmp_path / "out"), tmp_path), "--threads", threads]
-        assert f"--threads must be at least 1, got {threads}." in said(words)
 
 
 def test_a_folder_or_a_pipe_in_place_of_a_file(tmp_path: Path, said: Said) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,8 @@ LOSSLESS = DecodeSettings(tau=0.0, block_size=4, lossless=True)
 
 def answer_ids(prompt: Sequence[int], settings: DecodeSettings) -> list[int]:
     """Repeat the prompt and end. Unverified MARS below τ = 0.5 gets the first token wrong."""
-    ids = [*prompt, EOS]
     is_wrong = settings.method == "mars" and not settings.lossless and settings.tau < 0.5
-    if is_wrong:
-        ids[0] += 1
-    return ids[: settings.max_new_tokens]
+    return [prompt[0] + is_wrong, *prompt[1:], EOS][: settings.max_new_tokens]
 
 
 class ScriptedDecoder:
@@ -55,25 +53,18 @@ class ScriptedDecoder:
         self.batches.append(len(prompts))
         yield Prefill(sum(map(len, prompts)))
         answers = [answer_ids(prompt, settings) for prompt in prompts]
-        start = 0
-        while any(start < len(answer) for answer in answers):
-            yield Step(
-                tuple(
-                    _row(row, answer, start, settings)
-                    for row, answer in enumerate(answers)
-                    if start < len(answer)
-                )
-            )
-            start += settings.num_proposals
+        size = settings.num_proposals
+        for start in range(0, max(map(len, answers)), size):
+            rows = [(row, answer) for row, answer in enumerate(answers) if start < len(answer)]
+            yield Step(tuple(_row(row, answer, start, settings) for row, answer in rows))
 
 
 def _row(row: int, answer: list[int], start: int, settings: DecodeSettings) -> RowStep:
-    accepted = tuple(answer[start : start + settings.num_proposals])
+    size = settings.num_proposals
+    accepted = tuple(answer[start : start + size])
     is_last = start + len(accepted) >= len(answer)
-    stop: Stop = "block"
-    if is_last:
-        stop = "eos" if accepted[-1] == EOS else "limit"
-    return RowStep(row, start, start, 1, settings.num_proposals, (), accepted, 0, settings, stop)
+    stop: Stop = ("eos" if accepted[-1] == EOS else "limit") if is_last else "block"
+    return RowStep(row, start, start, 1, size, (), accepted, 0, settings, stop)
 
 
 def scripted(decoder: ScriptedDecoder, name: str, largest: int = 8) -> EvalModel:
@@ -123,24 +114,18 @@ def test_the_command_writes_figures_and_their_origin(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("decoder")
-def test_requests_have_defaults_and_figures_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "r.json"
-    assert evaluated(out, "--families", "chat", "code") == 0
-    document = json.loads(out.read_text())
+def test_requests_have_defaults_and_figures_of_their_own(tmp_path: Path) -> None:
+    assert evaluated(tmp_path / "r.json", "--families", "chat", "code") == 0
+    document = json.loads((tmp_path / "r.json").read_text())
     assert document["averages"] == []
     layouts = [request["settings"]["mask_layout"] for request in document["requests"]]
     assert layouts == [*("last",) * 4, "every", "last", "every"]
     lossless = document["requests"][-1]
     assert (lossless["agreement"], set(lossless["by_kind"])) == (1.0, {"chat", "code"})
     assert 3 < lossless["tpf"]["value"] <= 4
-    assert "chat" in capsys.readouterr().out
 
 
-def test_only_new_methods_are_decoded_unless_restarted(
-    decoder: ScriptedDecoder, tmp_path: Path
-) -> None:
+def test_only_new_methods_are_decoded(decoder: ScriptedDecoder, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     decoder.stop_at = 2
     assert evaluated(out, *TASKS) == 130
@@ -150,8 +135,6 @@ def test_only_new_methods_are_decoded_unless_restarted(
     assert len(decoder.batches) == 6
     evaluated(out, *TASKS, "tau=0.2,B=2")
     assert len(decoder.batches) == 8
-    evaluated(out, *TASKS, "--restart")
-    assert len(decoder.batches) == 14
 
 
 @pytest.mark.parametrize(
@@ -165,7 +148,7 @@ def test_only_new_methods_are_decoded_unless_restarted(
     ],
 )
 def test_wrong_arguments_are_named(
-    given: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: list[str], says: str, tmp_path: Path, capsys: Any
 ) -> None:
     assert evaluated(tmp_path / "r.json", "--checkpoints", "mars-tiny", *given) == 2
     assert says in capsys.readouterr().err
@@ -182,18 +165,15 @@ def test_a_checkpoint_decodes_what_it_was_trained_for() -> None:
     assert not untrained.supports(replace(LOSSLESS, block_size="auto"))
 
 
-PROMPTS = [[5] * 7, [6], [7] * 3, [8] * 12, [9] * 2]
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 16])
 def test_batches_give_the_outputs_in_the_order_of_the_prompts(batch_size: int) -> None:
     settings, decoder = DecodeSettings(block_size=2), ScriptedDecoder()
     counts: list[int] = []
-    outputs = decode_in_batches(decoder, PROMPTS, settings, batch_size, counts.append)
-    assert [list(output.tokens) for output in outputs] == [
-        answer_ids(prompt, settings) for prompt in PROMPTS
-    ]
-    assert sum(counts) == len(PROMPTS)
+    prompts = [[5] * 7, [6], [7] * 3, [8] * 12, [9] * 2]
+    outputs = decode_in_batches(decoder, prompts, settings, batch_size, counts.append)
+    answers = [answer_ids(prompt, settings) for prompt in prompts]
+    assert [list(output.tokens) for output in outputs] == answers
+    assert sum(counts) == len(prompts)
     assert max(decoder.batches) <= batch_size
 
 
@@ -218,21 +198,14 @@ CELL = Cell("mars-tiny", "f00d", "float32", "symbolic", "cafe", 50, DecodeSettin
 OUTPUTS = (RowOutput((5, 6, 7, 0), (3, 1), True), RowOutput((8,), (1,), False, True))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        replace(CELL, fingerprint="beef"),
-        replace(CELL, prompts_id="beef"),
-        replace(CELL, dtype="bfloat16"),
-        replace(CELL, settings=DecodeSettings(tau=0.9)),
-        replace(CELL, settings=DecodeSettings(max_new_tokens=16)),
-    ],
-)
-def test_outputs_are_stored_for_what_determines_them(other: Cell, tmp_path: Path) -> None:
-    path = tmp_path / "cells.jsonl"
+def test_outputs_are_stored_for_what_determines_them(tmp_path: Path) -> None:
+    path, changed = tmp_path / "cells.jsonl", [{"tau": 0.9}, {"max_new_tokens": 16}]
     CellStore(path).put(CELL, OUTPUTS)
     assert CellStore(path).get(CELL) == OUTPUTS
-    assert CellStore(path).get(other) is None
+    for name in ("fingerprint", "prompts_id", "dtype"):
+        assert CellStore(path).get(replace(CELL, **{name: "other"})) is None
+    for settings in changed:
+        assert CellStore(path).get(replace(CELL, settings=DecodeSettings(**settings))) is None
 
 
 def test_a_line_cut_short_is_passed_over(tmp_path: Path) -> None:
@@ -278,13 +251,10 @@ def test_figures_of_a_family_are_means_over_prompts() -> None:
 
 def test_averages_count_families_alike_and_compare_with_ar_prompt_by_prompt() -> None:
     ar, mars = averages(RESULTS, is_open=False)
-    assert ar.accuracy is not None
-    assert ar.accuracy.value == pytest.approx(0.75)
     assert (ar.accuracy_change, ar.agreement) == (None, 1.0)
-    assert mars.accuracy is not None
-    assert mars.accuracy_change is not None
-    assert mars.accuracy.value == pytest.approx(0.5)
-    assert mars.accuracy_change.value == pytest.approx(-0.25)
+    estimates = (ar.accuracy, mars.accuracy, mars.accuracy_change)
+    values = [estimate.value for estimate in estimates if estimate]
+    assert values == pytest.approx([0.75, 0.5, -0.25])
     assert mars.tpf.value == pytest.approx(((2 + 3) / 2 + (4 + 1) / 2) / 2)
     assert mars.agreement == pytest.approx(0.75)
 
@@ -298,15 +268,15 @@ def test_another_checkpoint_is_never_the_measure() -> None:
 def test_kinds_of_requests_count_alike() -> None:
     results = {
         cell("chat", AR): (outcome(1, (1,) * 4), outcome(77, (1,) * 6)),
-        cell("code", AR): (outcome(3, (1,) * 6), outcome(4, (1,) * 6)),
+        cell("code", AR): (outcome(3, (1,) * 6), outcome(4, (1,) * 6), outcome(9, (1,) * 8)),
         cell("natural", AR): (outcome(5, (1,) * 9),) * 2,
         cell("chat", LOSSLESS): (outcome(1, (1, 3)), outcome(77, (1, 2, 3))),
-        cell("code", LOSSLESS): (outcome(3, (1, 3, 2)), outcome(8, (6,))),
+        cell("code", LOSSLESS): (outcome(3, (1, 3, 2)), outcome(8, (6,)), outcome(9, (4, 4))),
     }
     ar, lossless = averages(results, is_open=True)
     assert (ar.tpf.value, ar.agreement) == (1.0, 1.0)
     assert {kind: tpf.value for kind, tpf in lossless.by_kind.items()} == {"chat": 2.0, "code": 4.0}
-    assert (lossless.tpf.value, lossless.agreement, lossless.looped) == (3.0, 0.75, 0.25)
+    assert (lossless.tpf.value, lossless.agreement, lossless.looped) == (3.0, 0.8, 0.2)
     shown = table(results)
     assert shown.columns[-3:] == ("chat", "code", "natural")
     assert [line[0] for line in shown.lines] == [

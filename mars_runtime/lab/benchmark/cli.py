@@ -56,6 +56,6 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     for warning in findings.warnings:
         console.print(warning, style="yellow", markup=False)
     for table in findings.tables():
-        console.print(table.to_rich(), crop=False)
+        table.print(console)
     console.print(f"Written to {args.out}", markup=False)
     return 0

@@ -76,7 +76,7 @@ def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
 
 
 def now(device: torch.device) -> float:
-    """Return the time in seconds, after the device has finished its work."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

@@ -1,4 +1,4 @@
-"""Time peers in pairs: all peers answer every prompt, in alternating order."""
+"""Time peers in pairs, in alternating order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if each saved forward pass saved its full time."""
 
 
 class Chunk(NamedTuple):
-    """A forward pass. moment: when its tokens arrived. num_tokens: may be 0."""
+    """A forward pass. moment: when its tokens arrived."""
 
     moment: float
     num_tokens: int
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class TimedAnswer:
-    """An answer, EOS included, in one chunk per forward pass. Raises ValueError."""
+    """An answer, EOS included. Raises ValueError."""
 
     tokens: tuple[int, ...]
     chunks: tuple[Chunk, ...]
@@ -86,8 +86,7 @@ def play(
     num_rounds: int,
     prepare: Callable[[Peer], None],
 ) -> Iterator[Sample]:
-    """Yield each timed answer. The order alternates, so gradual changes of the machine's speed
-    affect all equally. ``prepare`` is called before each answer and not timed."""
+    """Alternate the order, so gradual changes of the machine's speed affect all equally."""
     for number in range(num_rounds):
         for index, question in enumerate(questions):
             is_forwards = (number + index) % 2 == 0
@@ -105,8 +104,8 @@ def ratio(
     span: Span,
     measure: Measure = "rate",
 ) -> Estimate | None:
-    """Compare answers to the same questions in the same rounds: the median of a question's rounds,
-    and equal weights of families. None if a family has no pair of answers."""
+    """Compare answers to the same questions in the same rounds, by the median of the rounds.
+    Families have equal weights. None if one has no pair."""
     groups = []
     for family in families:
         gains: dict[int, list[float]] = {}
@@ -136,7 +135,6 @@ def spread(samples: Sequence[Sample], peer: str) -> float | None:
 def _pairs(
     samples: Sequence[Sample], peer: str, baseline: str
 ) -> list[tuple[int, TimedAnswer, TimedAnswer]]:
-    """Return (question, answer of ``peer``, answer of ``baseline``) for each round of both."""
     others = {(s.question, s.round): s.answer for s in samples if s.peer == baseline}
     return [
         (s.question, s.answer, others[s.question, s.round])

@@ -1,13 +1,8 @@
-"""Script of the child process that decodes with another engine, greedily.
-
-Usage: ``PYTHON peer_process.py OPTIONS``, where PYTHON has the engine's package and OPTIONS is a
-    JSON object with ``engine`` (a key of ``ENGINES``), ``model`` (a GGUF file or a folder in
-    transformers' layout), ``num_tokens`` (maximum of a prompt and its answer), ``dtype`` and
-    ``device``. Requests on standard input and answers on standard output are lines of JSON with
-    token ids; the first line reports the ``versions``, the last one an ``error``. Times include
-    prefill but not loading. The script imports nothing from this repository, because PYTHON need
-    not have its packages.
-"""
+"""Script of the child process that decodes with another engine, greedily. It imports nothing from
+this repository, because its Python need not have the packages. OPTIONS, its argument, is a JSON
+object. Requests on standard input and answers on standard output are lines of JSON with token ids;
+the first line reports the ``versions``, the last one an ``error``. Times include prefill but not
+loading."""
 
 from __future__ import annotations
 
@@ -28,10 +23,7 @@ Fields = dict[str, Any]
 
 
 class TimedTokens:
-    """The tokens of an answer, and when each arrived, in seconds since ``start``.
-
-    request: ``prompt`` (token ids), ``max_new_tokens``, ``eos_ids`` and ``threads``.
-    """
+    """request: ``prompt`` (token ids), ``max_new_tokens``, ``eos_ids`` and ``threads``."""
 
     def __init__(self, request: Fields) -> None:
         self._max, self._eos_ids = request["max_new_tokens"], request["eos_ids"]
@@ -40,7 +32,7 @@ class TimedTokens:
         self.start = time.perf_counter()
 
     def add(self, token: int) -> bool:
-        """Record a token. Return whether the answer is complete."""
+        """Return whether the answer is complete."""
         self.tokens.append(token)
         self.moments.append(time.perf_counter() - self.start)
         return token in self._eos_ids or len(self.tokens) >= self._max
@@ -132,11 +124,8 @@ def llama_cpp(options: Fields) -> Engine:
 
 
 def openvino(options: Fields) -> Engine:
-    """OpenVINO GenAI with one pipeline per number of threads.
-
-    It computes in fp32: on processors with AMX the default is bf16, which is slower for single
-    tokens and changes the text. The attention backend is SDPA, which caches no prefixes.
-    """
+    """Compute in fp32: on processors with AMX the default is bf16, which is slower for single
+    tokens and changes the text. SDPA caches no prefixes."""
     import numpy as np
     import openvino_genai as lib
     from openvino import Tensor
@@ -172,11 +161,8 @@ def openvino(options: Fields) -> Engine:
 
 
 def onnxruntime(options: Fields) -> Engine:
-    """onnxruntime-genai on the dequantised weights of a GGUF file, with a model per thread count.
-
-    Its model builder quantises matrices to 4 bits and the output head to 8 bits, in groups of 32
-    with an offset, as in a Q4_1 file.
-    """
+    """Its model builder quantises the dequantised weights again, to 4 bits and the output head to
+    8, in groups of 32 with an offset, as in a Q4_1 file."""
     import onnxruntime_genai as lib
     import transformers
 

@@ -65,8 +65,7 @@ def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) 
 
 @dataclass(frozen=True, slots=True)
 class OtherEngine:
-    """key: the name in ``peer_process.ENGINES``. needs_gguf: whether it can only read GGUF files,
-    and only runs on the CPU."""
+    """needs_gguf: whether it only reads GGUF files, and only runs on the CPU."""
 
     name: str
     key: str
@@ -87,8 +86,7 @@ ENGINES = (
 
 
 class ChildPeer:
-    """An engine in a child process, with its package in ``interpreter``. num_tokens: maximum of a
-    prompt and its answer. Raises CheckpointError if the engine cannot decode the checkpoint."""
+    """num_tokens: maximum of a prompt and its answer. Raises CheckpointError."""
 
     def __init__(
         self,
@@ -97,7 +95,6 @@ class ChildPeer:
         checkpoint: Checkpoint,
         max_new_tokens: int,
         num_tokens: int,
-        script: Path = SCRIPT,
     ) -> None:
         model, device = checkpoint.model, checkpoint.model.device
         is_readable = checkpoint.path.suffix == ".gguf" and device.type == "cpu"
@@ -118,22 +115,22 @@ class ChildPeer:
         eos_ids = sorted(checkpoint.tokenizer.eos_ids)
         self._request = {"max_new_tokens": max_new_tokens, "eos_ids": eos_ids}
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
-        command = [interpreter, str(script), json.dumps(options)]
+        command = [interpreter, str(SCRIPT), json.dumps(options)]
         advice = (
-            f"Pass the Python of an environment where `pip install {engine.package}` succeeded."
+            f"Pass {engine.option} the Python of an environment where `pip install "
+            f"{engine.package}` succeeded."
         )
         try:
             self._child = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=quiet, text=True, encoding="utf-8"
             )
         except OSError as error:
-            fault = f"{engine.option} {interpreter} cannot be run"
-            raise CheckpointError(f"{fault}. {advice}") from error
+            raise CheckpointError(f"{interpreter} cannot be run. {advice}") from error
         try:
             self.versions: dict[str, str] = self._read("versions")["versions"]
         except RuntimeError as error:
             self.close()
-            fault = f"{engine.option} {interpreter} cannot decode {checkpoint.name} ({error})"
+            fault = f"{interpreter} cannot decode {checkpoint.name} ({error})"
             raise CheckpointError(f"{fault}. {advice}") from error
 
     def ask(self, prompt: Sequence[int]) -> TimedAnswer:

@@ -22,9 +22,8 @@ VERSION = 5
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A peer compared with a baseline, as ratios of tokens per second. Families have equal weight;
-    natural text counts only in ``by_family``, unless it is the only one. eta: None for other
-    engines."""
+    """Ratios of tokens per second. Families have equal weight; natural text counts only in
+    ``by_family``, unless it is the only one. eta: None for other engines."""
 
     peer: str
     baseline: str
@@ -65,7 +64,7 @@ def compare_all(samples: Sequence[Sample], ours: Mapping[str, DecodeSettings]) -
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """curves: batch size -> relative time (rho) of forward passes of each width."""
+    """curves: batch size -> rho by width."""
 
     origin: Mapping[str, Any]
     subject: Mapping[str, Any]
@@ -79,7 +78,6 @@ class Findings:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences that a reader must know before trusting the figures."""
         warnings = []
         if doubts := self.quiet.doubts:
             warnings.append(
@@ -197,9 +195,8 @@ def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
 
 
 def impossible(compared: Sequence[Compared], curve: Sequence[Rho], ar_spread: float) -> list[str]:
-    """Return a sentence for each speedup that is too large to be true. A speedup over AR can exceed
-    the tokens per forward pass only by 1 + ``ar_spread`` (the variation between repeated AR runs),
-    divided by the smallest rho."""
+    """A speedup over AR can exceed the tokens per forward pass only by 1 + ``ar_spread``, the
+    variation between AR runs, divided by the smallest rho."""
     limit = (1 + ar_spread) / min([1.0, *(point.rho.value for point in curve)])
     return [
         f"{comparison.name} cannot be right: the speedup is {comparison.eta.value:.2f} times its "

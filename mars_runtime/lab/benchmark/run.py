@@ -88,8 +88,8 @@ def perform(args: argparse.Namespace, families: Sequence[str], console: Console)
 def warmed_up(
     asks: Mapping[str, Ask], ours: set[str], questions: Sequence[Question], threads: Sequence[int]
 ) -> tuple[list[Peer], list[str]]:
-    """Return the peers that ran, each on its fastest number of threads, and a sentence for each
-    other engine that failed. Errors of this runtime are raised."""
+    """Return the peers that ran, and a sentence for each other engine that failed. Errors of this
+    runtime are raised."""
     peers, left_out = [], []
     prompts = [question.prompt for question in spread_out(questions, NUM_WARM_UP)]
     for name, ask in asks.items():
@@ -116,7 +116,6 @@ def spread_out(questions: Sequence[Question], count: int) -> list[Question]:
 
 
 def set_threads(count: int) -> None:
-    """Let torch start and use ``count`` threads, when other threads are idle."""
     time.sleep(SETTLING_SECONDS)
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)

@@ -1,15 +1,14 @@
-"""``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass of AR and other
-methods, for example ``--methods tau={0.5,0.8},B={2,4}`` in bash. After an interruption, the same
-command continues the run."""
+"""``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass. After an
+interruption, the same command continues the run."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -58,9 +57,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", type=int, default=0, help="selects the prompts")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--threads", type=int, help="CPU threads")
-    add("--out", type=path_of, default=Path("runs/evaluation.json"))
-    add("--restart", action="store_true", help="discard stored measurements and start again")
+    out = "file to write; remove FILE.cells.jsonl beside it to decode again (%(default)s)"
+    add("--out", type=path_of, default=Path("runs/evaluation.json"), help=out)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,20 +78,21 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         for name in args.checkpoints
     }
     methods = {name: methods_of(args, name, sets) for name, sets in to_evaluate.items()}
-    at_least_one(args, "batch_size", "threads")
+    at_least_one(args, "batch_size")
     check_file(args.out)
     _check_replaceable(args.out)
     stored = args.out.with_name(args.out.stem + ".cells.jsonl")
     check_file(stored)
     stored.touch()
     with only_writer(stored):
-        store = CellStore(stored, is_fresh=args.restart)
+        store = CellStore(stored)
         results: dict[Cell, Sequence[report.Outcome]] = {}
         for name, prompt_sets in to_evaluate.items():
             results |= _evaluated(name, methods[name], prompt_sets, store, args, console)
-        content = document(results, arguments_of(args))
+        made = {"kind": "evaluation", "version": 3, **provenance(), "asked": arguments_of(args)}
+        content = made | report.to_json(results)
         write_text(args.out, json.dumps(content, ensure_ascii=False, indent=1))
-        console.print(report.table(results).to_rich(), crop=False)
+        report.table(results).print(console)
         console.print(f"Written to {args.out}", markup=False)
     return 0
 
@@ -106,18 +105,21 @@ def _evaluated(
     args: argparse.Namespace,
     console: Console,
 ) -> dict[Cell, Sequence[report.Outcome]]:
-    from mars_runtime.lab.evaluation.run import evaluate, plan_cells
+    from mars_runtime.lab.evaluation.run import evaluate
 
     model = _load(name, args)
     supported = [settings for settings in methods if model.supports(settings)]
     if len(supported) < len(methods):
         console.print(f"{name} was trained for B up to {model.largest}. Other methods are skipped.")
-    cells = plan_cells(model, supported, prompt_sets)
+    total = len(supported) * sum(len(prompt_set.tasks) for prompt_set in prompt_sets)
     results: dict[Cell, Sequence[report.Outcome]] = {}
     with progress_bars(console) as progress:
-        bar = progress.add_task(model.name, total=sum(cell.num_prompts for cell, _ in cells))
-        on_rows = partial(progress.advance, bar)
-        for cell, outcomes in evaluate(model, cells, store, args.batch_size, on_rows):
+        bar = progress.add_task(model.name, total=total)
+        evaluated = evaluate(
+            *(model, supported, prompt_sets, store, args.batch_size),
+            on_rows=partial(progress.advance, bar),
+        )
+        for cell, outcomes in evaluated:
             results[cell] = outcomes
             progress.update(bar, description=f"{cell.method} · {cell.family}")
     return results
@@ -148,21 +150,8 @@ def _check_replaceable(path: Path) -> None:
         )
 
 
-def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **{"kind": "evaluation", "version": 3},
-        **provenance(),
-        "asked": arguments,
-        **report.to_json(results),
-    }
-
-
 def _load(name: str, args: argparse.Namespace) -> EvalModel:
-    import torch
-
     from mars_runtime.lab.evaluation.run import eval_model_of
     from mars_runtime.model.load import load_checkpoint
 
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
     return eval_model_of(load_checkpoint(name, device=args.device, dtype=args.dtype))

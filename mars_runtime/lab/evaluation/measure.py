@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,13 +14,12 @@ from mars_runtime.runs.loops import find_loop
 from mars_runtime.settings import DecodeSettings, describe
 
 Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
-"""A function that decodes prompts of any lengths as one batch, with the same settings."""
+"""Decodes prompts of any lengths as one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """tokens: EOS included. taken: how many of them each forward pass emitted. is_looped: whether a
-    repetition loop was cut off."""
+    """tokens: EOS included. taken: how many of them each forward pass emitted."""
 
     tokens: tuple[int, ...]
     taken: tuple[int, ...]
@@ -37,7 +35,7 @@ class RowOutput:
         return len(self.tokens) / len(self.taken)
 
     def without_loop(self) -> RowOutput:
-        """Return the output up to its repetition loop, including the loop's pass up to there."""
+        """The pass in which the loop begins counts up to there."""
         loop = find_loop(self.tokens)
         if loop is None:
             return self
@@ -73,8 +71,8 @@ def decode_in_batches(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> list[RowOutput]:
-    """Decode prompts of similar lengths together; return the outputs in the order of ``prompts``.
-    on_rows: called after each batch with its number of prompts."""
+    """Decode prompts of similar lengths together; return the outputs in the order of
+    ``prompts``."""
     outputs: dict[int, RowOutput] = {}
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
     for first in range(0, len(order), batch_size):
@@ -87,8 +85,7 @@ def decode_in_batches(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A checkpoint decodes a family of prompts with some settings. Outputs stored before a change
-    of the weights (fingerprint) or the prompts are not reused."""
+    """What determines stored outputs."""
 
     checkpoint: str
     fingerprint: str
@@ -108,7 +105,6 @@ class Cell:
 
     @property
     def reference(self) -> Cell:
-        """The same cell without its settings, except the limit."""
         return replace(self, settings=DecodeSettings(max_new_tokens=self.settings.max_new_tokens))
 
 
@@ -122,14 +118,11 @@ LINE = TypeAdapter(StoredCell)
 
 
 class CellStore:
-    """The outputs of cells, appended to a file as lines of JSON; invalid lines are ignored."""
+    """Outputs are appended as lines of JSON; invalid lines are ignored."""
 
-    def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
-        """Read the file, if it exists. is_fresh: whether to discard its content."""
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._cells: dict[str, tuple[RowOutput, ...]] = {}
-        if is_fresh and path.exists():
-            os.truncate(path, 0)  # the file must not be removed, because it is locked
         for line in path.read_bytes().split(b"\n") if path.exists() else ():
             try:
                 stored = LINE.validate_json(line, strict=True)

@@ -22,13 +22,9 @@ class PromptSet:
         parts = json.dumps([(task.prompt, task.expected) for task in self.tasks])
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
-    def is_right(self, index: int, text: str, *, is_cut: bool) -> bool | None:
-        task = self.tasks[index]
-        return tasks.check(task, text, is_cut=is_cut) if tasks.is_checkable(task) else None
-
 
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:
-    """Load up to ``count`` different held-out prompts per family. Raises UsageError."""
+    """Raises UsageError."""
     if count < 1:
         raise UsageError(f"--prompts must be at least 1, got {count}.")
     known = [*tasks.all_families(), *tasks.KINDS, *tasks.SHIFTED]

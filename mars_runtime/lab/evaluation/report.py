@@ -17,8 +17,6 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """is_right: result of the task's checker, None without a checker."""
-
     output: RowOutput
     is_right: bool | None
 
@@ -28,10 +26,10 @@ Results = Mapping[Cell, Sequence[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one method on one or more families. accuracy: None without a checker.
-    accuracy_change: difference from AR's with the same weights, paired by prompt. right: share
-    among the answers with a checker. tpf: mean over prompts. agreement: share of prompts with the
-    same tokens as AR. num_tokens: mean of an answer. looped: share cut at a loop."""
+    """accuracy: None without a checker. accuracy_change: difference from AR's with the same
+    weights, paired by prompt. right: share among the answers with a checker. tpf: mean over
+    prompts. agreement: share of prompts with AR's tokens. num_tokens: of an answer. looped: share
+    cut at a loop."""
 
     checkpoint: str
     settings: DecodeSettings
@@ -141,7 +139,6 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: Cell, results: Results) -> Sequence[Outcome] | None:
-    """Return AR's outcomes with the same weights, prompts and limit."""
     for other, outcomes in results.items():
         if other.settings.facts.is_reference and other.reference == cell.reference:
             return outcomes

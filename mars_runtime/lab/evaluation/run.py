@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import torch
 
@@ -76,37 +77,26 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
     )
 
 
-def plan_cells(
-    model: EvalModel, methods: Iterable[DecodeSettings], prompt_sets: Sequence[PromptSet]
-) -> list[tuple[Cell, PromptSet]]:
-    return [
-        (
-            Cell(
-                checkpoint=model.name,
-                fingerprint=model.fingerprint,
-                dtype=model.dtype,
-                family=prompts.family,
-                prompts_id=prompts.prompts_id,
-                num_prompts=len(prompts.tasks),
-                settings=settings,
-            ),
-            prompts,
-        )
-        for settings in methods
-        for prompts in prompt_sets
-    ]
-
-
 def evaluate(
     model: EvalModel,
-    cells: Sequence[tuple[Cell, PromptSet]],
+    methods: Sequence[DecodeSettings],
+    prompt_sets: Sequence[PromptSet],
     store: CellStore,
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> Iterator[tuple[Cell, list[Outcome]]]:
-    """Yield every cell with its outcomes. Answers to open-ended requests are cut at a repetition
-    loop, which is easy to predict and would inflate the figures."""
-    for cell, prompts in cells:
+    """Cut answers to open-ended requests at a repetition loop, which is easy to predict and would
+    inflate the figures."""
+    for settings, prompts in product(methods, prompt_sets):
+        cell = Cell(
+            checkpoint=model.name,
+            fingerprint=model.fingerprint,
+            dtype=model.dtype,
+            family=prompts.family,
+            prompts_id=prompts.prompts_id,
+            num_prompts=len(prompts.tasks),
+            settings=settings,
+        )
         outputs = store.get(cell)
         if outputs is None:
             ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
@@ -117,15 +107,12 @@ def evaluate(
             store.put(cell, outputs)
         else:
             on_rows(len(outputs))
+        texts = (model.to_text(output.tokens) for output in outputs)
+        judged = zip(outputs, prompts.tasks, texts, strict=True)
         yield (
             cell,
             [
-                Outcome(
-                    output,
-                    prompts.is_right(
-                        index, model.to_text(output.tokens), is_cut=not output.is_ended
-                    ),
-                )
-                for index, output in enumerate(outputs)
+                Outcome(output, tasks.verdict(task, text, is_cut=not output.is_ended))
+                for output, task, text in judged
             ],
         )
