@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,6 +14,11 @@ from mars_runtime.decoders.prefix_cache import BlockPrefixCache, PrefixHit, gran
 from mars_runtime.settings import MAX_FED
 
 SHAPE = (2, 3, 8, 2, 4)
+
+
+def test_memory_is_known_before_it_is_allocated() -> None:
+    dtype = torch.bfloat16
+    assert BlockKVCache.bytes_needed(SHAPE, dtype) == BlockKVCache(SHAPE, dtype=dtype).num_bytes
 
 
 def test_rows_are_cleared_moved_and_swapped_with_all_that_they_wrote() -> None:
