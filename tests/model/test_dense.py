@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
@@ -49,18 +48,3 @@ def test_bundled_checkpoints_stay_in_what_their_figures_were_measured_in() -> No
     assert load_checkpoint("mars-tiny-draft", device="cpu").model.arithmetic == "float32"
     request = load_checkpoint("mars-tiny-draft", device="cpu", dtype="int8")
     assert request.model.arithmetic.startswith("int8")
-
-
-def test_weights_of_several_kinds_in_one_part_are_joined(published: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "mixed"
-    folder.mkdir()
-    for file in published.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    weights = load_file(folder / "model.safetensors")
-    name = "model.layers.0.self_attn.k_proj.weight"
-    weights[name] = weights[name].float()
-    save_file(weights, folder / "model.safetensors")
-    kinds = [load_checkpoint(str(item), device="cpu").model for item in (published, folder)]
-    ids = torch.arange(5, 25).unsqueeze(0)
-    first, other = (model.hidden(ids, model.new_cache(1, 32)) for model in kinds)
-    assert torch.equal(first, other)

@@ -360,10 +360,11 @@ def test_an_entry_brings_its_adapter_as_soon_as_it_is_there(cache: Path, tmp_pat
     assert not torch.allclose(said[0][:, -1], said[1][:, -1])
 
 
-def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [-20, -18], ids=["scale", "minimum"])
+def test_scales_that_are_no_numbers_are_refused(tmp_path: Path, at: int) -> None:
     write_gguf(tmp_path / FILE)
     content = bytearray((tmp_path / FILE).read_bytes())
-    content[-20:-18] = b"\xff\x7f"  # the scale of the last group
+    content[at : at + 2] = b"\xff\x7f"  # of the last group
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(CheckpointError, match="is not finite: fetch"):
         load_checkpoint(str(tmp_path / FILE))

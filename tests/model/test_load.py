@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import hf_model, tokens_of, write_checkpoint
+from helpers import tokens_of
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -285,35 +285,6 @@ def check_like_transformers(folder: Path) -> None:
 def test_positions_turn_as_in_transformers(folder, changes) -> None:
     edit_config(folder, **changes)
     check_like_transformers(folder)
-
-
-SCALED_ROPE = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}
-
-
-@pytest.mark.parametrize(("architecture", "is_tied"), [("Llama", False), ("Qwen3", True)])
-def test_other_architectures_are_computed_as_in_transformers(
-    tmp_path: Path, architecture: str, is_tied: bool
-) -> None:
-    import transformers
-
-    write_checkpoint(tmp_path)
-    raw = json.loads((tmp_path / "config.json").read_text())
-    remaining = {
-        key: raw[key] for key in QWEN if key in raw and key not in ("model_type", "rope_theta")
-    }
-    shape = getattr(transformers, f"{architecture}Config")(
-        **remaining | {"head_dim": 16, "tie_word_embeddings": is_tied, "initializer_range": 0.25}
-    )
-    hf_model(shape).save_pretrained(tmp_path)
-    # As version 4 writes it.
-    edit_config(tmp_path, rope_parameters=None, rope_scaling=SCALED_ROPE, rope_theta=500000.0)
-    check_like_transformers(tmp_path)
 
 
 def test_a_folder_without_the_mask_token_proposes_one_token(folder: Path) -> None:

@@ -18,28 +18,6 @@ def matrix(rows: int, bits: int, seed: int = 0, columns: int = 64) -> GroupedMat
     return GroupedMatrix.quantize(torch.randn(rows, columns, generator=generator), bits)
 
 
-def test_an_entry_is_its_number_times_the_scale_plus_the_minimum_of_its_group() -> None:
-    values = torch.zeros(2, 64, dtype=torch.uint8)
-    values[0, 31], values[0, 32], values[1, 63] = 3, 5, 15
-    scales = torch.tensor([[2.0, 10.0], [1.0, 0.5]])
-    minimums = torch.tensor([[-1.0, 0.0], [4.0, -7.5]])
-    dense = GroupedMatrix(values, scales, minimums, 4).dense()
-    assert dense[0, 30:34].tolist() == [-1.0, 5.0, 50.0, 0.0]
-    assert (dense[1, 0], dense[1, 63]) == (4.0, 0.0)
-    signed = GroupedMatrix((values.int() - 4).to(torch.int8), scales, None, 8).dense()
-    assert signed[0, 30:34].tolist() == [-8.0, -2.0, 10.0, -40.0]
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-def test_rows_and_cat_are_those_of_the_dense_matrix(bits: int) -> None:
-    first, other = matrix(5, bits), matrix(3, bits, seed=1)
-    index = torch.tensor([4, 0, 0])
-    assert torch.equal(first.rows(index).dense(), first.dense()[index])
-    both = GroupedMatrix.cat([first, other])
-    assert both.shape == (8, 64)
-    assert torch.equal(both.dense(), torch.cat([first.dense(), other.dense()]))
-
-
 @pytest.mark.parametrize(("bits", "kind"), [(4, Kind.Q4_1), (8, Kind.Q8_0)])
 @given(seed=st.integers(0, 2**16), shift=st.sampled_from([0.0, 3.0, -50.0]))
 def test_quantizing_is_as_near_as_its_steps_allow(bits, kind, seed, shift) -> None:
@@ -53,16 +31,6 @@ def test_quantizing_is_as_near_as_its_steps_allow(bits, kind, seed, shift) -> No
     assert torch.allclose(ours.scales, spread / (2**bits - 1 if bits == 4 else 254), rtol=1e-4)
     theirs = torch.from_numpy(dequantize(gguf_quantize(dense.numpy(), kind), kind))
     assert ((theirs - ours.dense()).abs() <= 1.01 * step + 1e-3 * dense.abs()).all()
-
-
-def test_only_scales_and_minimums_can_be_no_numbers() -> None:
-    good = matrix(2, 4)
-    assert good.isfinite().all()
-    for bad in (float("nan"), float("inf")):
-        wrong = good.scales.clone()
-        wrong[1, 1] = bad
-        assert not GroupedMatrix(good.values, wrong, good.minimums, 4).isfinite().all()
-        assert not GroupedMatrix(good.values, good.scales, wrong, 4).isfinite().all()
 
 
 def test_parts_that_do_not_fit_are_refused() -> None:
