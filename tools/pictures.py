@@ -1,5 +1,5 @@
-"""Makes the README's pictures in headless Chromium: a GIF of how the page opens, and two stills of
-a prompt that was run."""
+"""Makes the README's pictures in headless Chromium: a GIF of how the page opens, and a still of a
+prompt that was run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ REST_SECONDS = 1.5  # seconds after the last pass, until all animations have end
 PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
 
-def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.Page:
+def opened(browser: playwright.Browser, address: str) -> playwright.Page:
     page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(300_000)
-    page.goto(f"{address}?__theme={theme}")
+    page.goto(f"{address}?__theme=light")
     page.wait_for_function(LOADED)
     return page
 
@@ -82,15 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     args.out.mkdir(parents=True, exist_ok=True)
     with served(args.checkpoint) as (_, address), chromium() as browser:
-        page = opened(browser, address, "light")
+        page = opened(browser, address)
         moving(page, args.out / "live.gif")
         run(page)
         page.screenshot(path=args.out / "live.png")
-        page = opened(browser, address, "dark")
-        run(page)
-        page.locator(f"{RACE} .rv-pane[data-lane=mars] .rv-c[data-n] .rv-t").nth(4).click()
-        page.locator(f"{RACE} .rv-drawer").wait_for()
-        page.screenshot(path=args.out / "drawer.png")
     return 0
 
 
