@@ -115,11 +115,7 @@ def controls(**changes: object) -> dict[str, object]:
 
 @contextmanager
 def page_served(handlers: Handlers, **rest: Any) -> Iterator[str]:
-    """Where their page is served, with a slash at the end; closed afterwards, engines included.
-
-    It gets the first free port of this process: what the browser compiled for an origin, half of
-    the time that a first visit takes, serves the next page at the same port too.
-    """
+    """Where their page is served, at the first free port of this process; closed afterwards."""
     from app.server import serve
 
     settings = handlers.engines.settings
