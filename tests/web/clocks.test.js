@@ -53,11 +53,18 @@ describe("the position in a run", () => {
     assert.deepEqual(shown(playhead), [1, 1]);
   });
 
-  test("moving past the end follows the run; holding stays while a live run continues", () => {
+  test("moving to the end or past it follows the run; holding stays while a live run continues", () => {
     const live = { lanes: [laneOf(PLAIN.slice(0, 2), { end: "" })] };
     const playhead = new Playhead(live);
-    playhead.seek(9);
-    assert.deepEqual([playhead.isLive, playhead.isFollowing], [true, true]);
+    for (const [time, isFollowing] of [
+      [1, false],
+      [playhead.length, true],
+      [1.5, false],
+      [9, true],
+    ]) {
+      playhead.seek(time);
+      assert.deepEqual([playhead.isLive, playhead.isFollowing], [true, isFollowing]);
+    }
     playhead.hold();
     live.lanes[0].push({ type: "step", seconds: 0.1, rows: [PLAIN[2]] }, "");
     assert.deepEqual(shown(playhead), [2]);
