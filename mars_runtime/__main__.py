@@ -46,7 +46,7 @@ COMMANDS = {
 EXTRAS = {
     "app": ("gradio", "plotly"),
     "serve": ("fastapi", "starlette", "uvicorn", "prometheus_client"),
-    "lab": ("transformers",),
+    "lab": ("transformers", "accelerate"),
     "ray": ("ray",),
 }
 """Name of an extra in pyproject.toml -> modules that it installs."""

@@ -85,6 +85,7 @@ class Trainer(Training):
     def __init__(
         self, recipe: Recipe, stage: StageName, data: Path, out: Path, start: Path | None
     ) -> None:
+        from accelerate import Accelerator
         from transformers import Qwen2ForCausalLM
 
         # With a starting checkpoint, stage ``ar`` is a baseline for ``mars`` with equal settings.
@@ -101,11 +102,12 @@ class Trainer(Training):
                 else Qwen2ForCausalLM.from_pretrained(str(start), dtype=torch.float32)
             )
         device = torch.get_default_device().type
-        self.model: Any = model.to(device)
+        self.accelerator = Accelerator(mixed_precision=recipe.precision, cpu=device == "cpu")
+        optimizer = new_optimizer(model, self.stage)
+        prepared, self.optimizer = self.accelerator.prepare(model, optimizer)
+        self.model: Any = self.accelerator.unwrap_model(prepared)
         self.progress = Progressed()
-        self.optimizer = new_optimizer(self.model, self.stage)
         self.parts = {"model": self.model, "optimizer": self.optimizer}
-        self.autocast = torch.autocast(device, torch.bfloat16, enabled=recipe.precision == "bf16")
         # On a CPU, the backward pass of scaled_dot_product_attention takes a third of a step. With
         # matrix products and a fused softmax (eager), it takes a tenth.
         if device == "cpu":
@@ -137,10 +139,10 @@ class Trainer(Training):
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.stage, self.progress.tokens)
-        with self.autocast:
+        with self.accelerator.autocast():
             terms, num_tokens = self.losses(examples)
-        torch.autograd.backward(terms["loss"])
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.stage.grad_clip)
+        self.accelerator.backward(terms["loss"])
+        self.accelerator.clip_grad_norm_(self.model.parameters(), self.stage.grad_clip)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.step += 1
