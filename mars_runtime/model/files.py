@@ -45,7 +45,7 @@ def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
 
 
 def weight_names(folder: Path) -> list[str]:
-    """As in transformers (``_get_resolved_checkpoint_files``). Raises CheckpointError."""
+    """Choose the files as transformers does. Raises CheckpointError."""
     index = folder / INDEX
     if is_stored(folder, WEIGHTS):
         return [WEIGHTS]
@@ -79,7 +79,7 @@ def chosen_weights(folder: Path) -> list[Path]:
 
 
 def is_stored(folder: Path, pattern: str) -> bool:
-    """Plain or compressed."""
+    """Return whether the folder has such a file, plain or compressed."""
     return any(any(folder.glob(pattern + suffix)) for suffix in ("", ARCHIVE))
 
 
