@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from mars_runtime.engine.engine import BaseEngine, EngineBusy
+from mars_runtime.engine.engine import BaseEngine, EngineBusy, EngineError
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.files.json_values import json_line
@@ -129,8 +129,9 @@ class Choices:
         while self._waiting and len(self._active) < self._at_once:
             try:
                 self.begin()
-            except EngineBusy:
-                if not self._active and time.monotonic() > self._until:
+            except EngineError as error:  # if the engine was closed, the active runs say why
+                is_final = not isinstance(error, EngineBusy) or time.monotonic() > self._until
+                if is_final and not self._active:
                     raise
                 return
 
