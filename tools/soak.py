@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -53,7 +52,7 @@ def served(checkpoint: str) -> Iterator[tuple[int, str]]:
             wait_until_it_serves(client, process, log, seconds=RUN_SECONDS)
         yield process.pid, f"http://127.0.0.1:{port}/"
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait(60)
 
 
