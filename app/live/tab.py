@@ -100,7 +100,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             asks=[answer_links(engines.settings.max_import_bytes)],
             elem_id="race",
         )
-        opens_with = engines.entry_or_default(engines.default)
+        opens_with = engines.entry(engines.default)
         tab.conversation = ConversationView(
             conversation_checkpoint(opens_with), elem_id="conversation"
         )
@@ -118,7 +118,7 @@ def answer_links(max_chars: int) -> Answer:
 
 
 def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
-    opens_with = engines.entry_or_default(engines.default)
+    opens_with = engines.entry(engines.default)
     chosen, families = set_for(opens_with), book.families
     with gr.Row(elem_id="ask"):
         tab.prompt = tab.controls["prompt"] = gr.Textbox(
@@ -138,7 +138,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
 
 
 def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
-    opens_with = engines.entry_or_default(engines.default)
+    opens_with = engines.entry(engines.default)
     chosen, families = set_for(opens_with), book.families
     with gr.Row(elem_id="examples"):
         for family, labels in families.items():
@@ -160,7 +160,7 @@ def _chips(tab: LiveTab, labels: Mapping[str, str], names: Sequence[str]) -> Non
 
 
 def _controls(tab: LiveTab, engines: Engines) -> None:
-    opens_with, controls = engines.entry_or_default(engines.default), tab.controls
+    opens_with, controls = engines.entry(engines.default), tab.controls
     controls["lossless"] = gr.Radio(
         TEXTS, value=DEFAULTS.lossless, label="Text", elem_id="lossless", elem_classes="segments"
     )
@@ -182,7 +182,7 @@ def _controls(tab: LiveTab, engines: Engines) -> None:
 
 def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
-    opens_with = engines.entry_or_default(engines.default)
+    opens_with = engines.entry(engines.default)
     tab.notice = gr.Markdown(opens_with.in_words, elem_id="notice")
     controls["system"] = system_field(opens_with.system)
     most = engines.settings.max_new_tokens

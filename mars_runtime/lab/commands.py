@@ -10,7 +10,7 @@ from typing import Any
 from mars_runtime.files.outputs import OutputError
 from mars_runtime.settings import SettingsError
 
-HIDDEN = {"command", "out", "restart", "transformers", "llama_cpp", "openvino", "onnxruntime"}
+HIDDEN = {"command", "out", "transformers", "llama_cpp", "openvino", "onnxruntime"}
 """Paths on one machine, which are not stored with a result."""
 
 
