@@ -6,7 +6,7 @@ import { afterLoop } from "../../core/loops.js";
 import { passCost } from "../../core/result.js";
 import { DEFINITION, laneSpeedup, speedupRange, speedupText } from "../../core/speedup.js";
 import { ENDS, LEGEND, STATUS } from "../../core/texts.js";
-import { capital, counted, environment, figure, joined, milliseconds, short } from "../../core/words.js";
+import { capital, counted, environment, figure, joined, milliseconds, rounded, short } from "../../core/words.js";
 
 /** @type {[key: string, name: string, unit: string][]} */
 const TIME = [
@@ -86,7 +86,10 @@ export class Figures {
     this.set("pass", cost, compared);
     const first = beside(other, (lane) => `${milliseconds(folds.toFirst(lane))} ms`);
     this.set("first", milliseconds(folds.toFirst(main)), joined(first, reused));
-    if (other) drawSpeedup(this.big.speedup, laneSpeedup(main, other), `speed over ${other.title}`);
+    if (other) {
+      const ratio = rounded(folds.seconds(other)) / rounded(folds.seconds(main)); // of the printed numbers, as in the headline
+      drawSpeedup(this.big.speedup, { ...laneSpeedup(main, other), ratio }, `speed over ${other.title}`);
+    }
     put(this.env, environment(main.header));
   }
 
