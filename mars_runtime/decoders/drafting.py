@@ -93,6 +93,10 @@ class Averages:
         if chain:
             self._unscored.append(chain)
 
+    def forget(self) -> None:
+        """Drop the kept predictions without scoring them."""
+        self._unscored.clear()
+
     def observe(self, tokens: Sequence[int]) -> None:
         """Score each kept chain up to its first wrong prediction."""
         unscored, self._unscored = self._unscored, []
@@ -183,6 +187,11 @@ class Drafter:
         self._cost += cost
         self._num_passes += 1
         self._num_masked += has_masks
+
+    def skip(self) -> None:
+        """Count a pass that was not planned, without learning from it."""
+        self._num_passes += 1
+        self._averages.forget()
 
     def declined(self, curve: Curve) -> tuple[float, ...]:
         """Return tokens and cost of a pass with masks, if none were worth feeding."""

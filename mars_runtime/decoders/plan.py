@@ -67,6 +67,10 @@ class FeedLimits:
     def of_offer(cls, offer: Offer) -> FeedLimits:
         return cls(offer.num_drafts, offer.num_masks, offer.roots)
 
+    @property
+    def is_plain(self) -> bool:
+        return not self.num_drafts and not self.num_masks
+
 
 @dataclass(slots=True)
 class RowPlan:
@@ -324,11 +328,13 @@ class FeedPolicy:
         self._block_size = block_size
         self._most_masks = costs.depth - 1 if costs is not None and has_mask else 0
         self._curve = Curve([1.0])  # costs for the number of rows of the latest forward pass
+        self._num_unplanned = 0  # coming passes that feed what AR feeds
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
         """Raises DecodeError if rows have automatic B but no costs were measured; it names these
         rows.
         """
+        num_unplanned, self._num_unplanned = self._num_unplanned, 0
         pairs = list(zip(rows, settings, strict=True))
         automatic = [(row, current) for row, current in pairs if current.is_auto]
         feeds = [FeedLimits.of(current, self._block_size) for current in settings]
@@ -336,6 +342,10 @@ class FeedPolicy:
             return feeds
         if self._costs is None:
             raise DecodeError(NOT_MEASURED, tuple(row.number for row, _ in automatic))
+        is_known = len(automatic) == len(rows) and all(row.drafter for row in rows)
+        if num_unplanned and is_known:
+            self._num_unplanned = num_unplanned - 1
+            return [FeedLimits(0, 0)] * len(rows)
         widths = [
             plan_row(*pair, feed, True).layout.num_fed
             for pair, feed in zip(pairs, feeds, strict=True)
@@ -351,14 +361,21 @@ class FeedPolicy:
             drafters.append(row.drafter)
             offers.append(row.drafter.offers(current, start, num_drafts, curve))
         chosen = iter(choose(drafters, offers, curve, max(widths, default=1)))
-        return [
+        feeds = [
             FeedLimits.of_offer(next(chosen)) if current.is_auto else feed
             for feed, current in zip(feeds, settings, strict=True)
         ]
+        if all(feed.is_plain for feed in feeds):
+            # Choosing takes as long for each row, so a batch of n rows chooses every n-th pass.
+            self._num_unplanned = len(rows) - 1
+        return feeds
 
     def update(self, plan: RowPlan, acceptance: Acceptance) -> NextDrafts:
         """Update the statistics of a row after a forward pass and return its next drafts."""
         row, settings = plan.row, plan.settings
+        if self._num_unplanned and row.drafter is not None:
+            row.drafter.skip()
+            return NextDrafts()
         if not settings.is_verified:
             if settings.is_auto and row.drafter is not None:
                 row.drafter.observe_unverified(acceptance, max(plan.groups))

@@ -229,9 +229,10 @@ def counting(prefix: tuple[int, ...]) -> list[float]:
     return peaked(3 + (prefix[-1] - 2) % 13, 30.0) if prefix[-1] != 1 else peaked(3, 1.0)
 
 
-def test_where_the_text_repeats_itself_masks_are_left_out() -> None:
-    settings = replace(AUTO, lookup=True)
-    events = list(decode(ScriptedModel(counting), IDS, [[3]], lambda: settings, costs("gentle")))
+@pytest.mark.parametrize("num_rows", [1, 8])
+def test_where_the_text_repeats_itself_masks_are_left_out(num_rows: int) -> None:
+    settings, prompts = replace(AUTO, lookup=True), [[3]] * num_rows
+    events = list(decode(ScriptedModel(counting), IDS, prompts, lambda: settings, costs("gentle")))
     steps = steps_of(events)
     late = [step for step in steps if step.start > 60]
     assert sum(len(step.accepted) for step in late) / len(late) > 8
