@@ -105,28 +105,30 @@ BY_ENDING = {
 }  # fmt: skip
 
 
+DAMAGED = [
+    *((f"{kind}: a.{ending}", content) for kind, content in CONTENTS.items() for ending in ENDINGS),
+    *(
+        (f"{ending}: {n}.{ending}", text.encode())
+        for ending, texts in BY_ENDING.items()
+        for n, text in enumerate(texts)
+    ),
+]
+
+
 def is_sentence(text: str) -> bool:
     """Whether a message is one short line that ends with a full stop."""
     return text.endswith(".") and "\n" not in text and len(text) < 400 and "Traceback" not in text
 
 
-def check_refused(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    with pytest.raises(PromptError) as refused:
-        prompts_of(str(path))
-    assert is_sentence(str(refused.value)), (path.name, str(refused.value))
-
-
-@pytest.mark.parametrize("kind", CONTENTS)
-def test_damaged_whatever_its_ending(tmp_path: Path, kind: str) -> None:
-    for ending in ENDINGS:
-        check_refused(tmp_path / f"file.{ending}", CONTENTS[kind])
-
-
-@pytest.mark.parametrize("ending", BY_ENDING)
-def test_damaged(tmp_path: Path, ending: str) -> None:
-    for number, text in enumerate(BY_ENDING[ending]):
-        check_refused(tmp_path / f"{number}.{ending}", text.encode())
+@pytest.mark.parametrize("kind", [*CONTENTS, *BY_ENDING])
+def test_damaged(tmp_path: Path, kind: str) -> None:
+    for name, content in DAMAGED:
+        if name.startswith(f"{kind}:"):
+            path = tmp_path / name.partition(": ")[2]
+            path.write_bytes(content)
+            with pytest.raises(PromptError) as refused:
+                prompts_of(str(path))
+            assert is_sentence(str(refused.value)), (name, str(refused.value))
 
 
 @pytest.mark.parametrize("posted", [None, 1, "", "{", "[]", "{}", '{"text": 1, "name": ""}', DEEP])
