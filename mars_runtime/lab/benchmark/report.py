@@ -164,7 +164,8 @@ def speed_table(samples: Sequence[Sample], threads: Mapping[str, int]) -> Table:
             )
         )
     columns = ("peer", "threads", "tokens/s", "with prefill", "TTFT ms", "TPF", "ms per pass")
-    return Table("One prompt at a time: medians over answers", columns, tuple(lines))
+    title = "One prompt at a time: medians over answers; TPF over all of them together"
+    return Table(title, columns, tuple(lines))
 
 
 def comparisons_table(compared: Sequence[Compared]) -> Table:
