@@ -94,7 +94,6 @@ class Averages:
             self._unscored.append(chain)
 
     def forget(self) -> None:
-        """Drop the kept predictions without scoring them."""
         self._unscored.clear()
 
     def observe(self, tokens: Sequence[int]) -> None:

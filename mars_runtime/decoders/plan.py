@@ -67,10 +67,6 @@ class FeedLimits:
     def of_offer(cls, offer: Offer) -> FeedLimits:
         return cls(offer.num_drafts, offer.num_masks, offer.roots)
 
-    @property
-    def is_plain(self) -> bool:
-        return not self.num_drafts and not self.num_masks
-
 
 @dataclass(slots=True)
 class RowPlan:
@@ -331,9 +327,7 @@ class FeedPolicy:
         self._num_unplanned = 0  # coming passes that feed what AR feeds
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
-        """Raises DecodeError if rows have automatic B but no costs were measured; it names these
-        rows.
-        """
+        """Raises DecodeError, which names the rows with automatic B, if no costs were measured."""
         num_unplanned, self._num_unplanned = self._num_unplanned, 0
         pairs = list(zip(rows, settings, strict=True))
         automatic = [(row, current) for row, current in pairs if current.is_auto]
@@ -365,7 +359,7 @@ class FeedPolicy:
             FeedLimits.of_offer(next(chosen)) if current.is_auto else feed
             for feed, current in zip(feeds, settings, strict=True)
         ]
-        if all(feed.is_plain for feed in feeds):
+        if not any(feed.num_drafts or feed.num_masks for feed in feeds):
             # Choosing takes as long for each row, so a batch of n rows chooses every n-th pass.
             self._num_unplanned = len(rows) - 1
         return feeds
