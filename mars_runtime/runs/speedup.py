@@ -42,7 +42,7 @@ NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
     "different": "different texts are not compared in time",
     "busy": "the machine was too busy to time",
-    "same": "no clear difference in time: pass times vary",
+    "same": "no clear difference in time: passes vary in duration",
 }
 
 

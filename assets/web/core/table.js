@@ -60,7 +60,7 @@ export const SPEED = {
   near: 1.1,
   rounding: 0.005,
   slack: 1.02,
-  notes: { short: "too short to time: at least 20 tokens are needed", different: "different texts are not compared in time", busy: "the machine was too busy to time", same: "no clear difference in time: pass times vary" },
+  notes: { short: "too short to time: at least 20 tokens are needed", different: "different texts are not compared in time", busy: "the machine was too busy to time", same: "no clear difference in time: passes vary in duration" },
 };
 
 // Limits of a set to review. `line`, `file`: bytes of a line, and of a file that the page opens; `items`, `methods`:
