@@ -141,6 +141,7 @@ export class TokenView {
   /** @param {Step} step */
   chunk(step) {
     const node = span(`rv-c rv-n${Math.min(step.count, 5)}`);
+    const fenced = [];
     for (let i = step.first; i < step.first + step.count; i += 1) {
       const token = this.lane.tokens[i];
       const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", withoutBidi(token.text));
@@ -151,13 +152,13 @@ export class TokenView {
       child.rvToken = i;
       if (token.confidence !== null) child.style.setProperty("--p", String(token.confidence));
       const text = token.joined + token.text;
-      if (this.fences.append(text)) {
-        node.classList.add("rv-fenced");
-        this.element.classList.add("rv-fences");
-      } else this.recent += text;
+      if (this.fences.append(text)) fenced.push(child);
+      else this.recent += text;
       node.append(child);
       this.tokens.push(child);
     }
+    for (const part of fenced.length === step.count ? [node] : fenced) part.classList.add("rv-fenced");
+    if (fenced.length) this.element.classList.add("rv-fences");
     markDirection(node);
     if (step.count > 1) {
       const countAt = countPlace(this.lane.tokens, step.first, step.count, this.counted);
@@ -192,8 +193,8 @@ export class TokenView {
 
   drawTail() {
     const { shown: shownLane } = this;
-    const latest = this.chunks[shownLane.steps.length - 1];
-    this.tail.classList.toggle("rv-fenced", Boolean(latest?.classList.contains("rv-fenced")));
+    const latest = this.tokens[shownLane.tokens.length - 1];
+    this.tail.classList.toggle("rv-fenced", Boolean(latest?.closest(".rv-fenced")));
     const ghosts = shownLane.ghosts();
     const nodes = [];
     if (shownLane.end) {

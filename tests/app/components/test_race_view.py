@@ -131,9 +131,13 @@ LOOKS = """(nodes) => nodes.map((node) => [
   [...node.classList].find((name) => name.startsWith("rv-by-")) ?? "",
   getComputedStyle(node).backgroundImage])"""
 
+FENCED = """(panes) => panes.map((pane) =>
+  [...pane.querySelectorAll(".rv-t")].map((node) => Boolean(node.closest(".rv-fenced"))))"""
+
 
 def test_sources_show_in_fill_and_pattern(page: playwright.Page) -> None:
-    """Masks fill, prompt lookup hatches, AR's own has neither: each also reads without colour."""
+    """Masks fill, prompt lookup hatches, AR's own has neither: each also reads without colour.
+    The same tokens are set as code in every lane."""
     recording = next(recording for recording in load() if recording.name == "average")
     put(page, recording.value)
     looks = page.eval_on_selector_all(f"{ROOT} .rv-c[data-n] > .rv-t", LOOKS)
@@ -141,6 +145,9 @@ def test_sources_show_in_fill_and_pattern(page: playwright.Page) -> None:
     for who, image in looks:
         assert ("repeating" in image) == (who == "rv-by-lookup")
         assert (image == "none") == (who == "")
+    first, *others = page.eval_on_selector_all(f"{ROOT} .rv-pane", FENCED)
+    assert set(first) == {True, False}
+    assert all(fenced == first for fenced in others)
 
 
 def test_without_plotly_text_and_figures_are_complete() -> None:
