@@ -90,6 +90,7 @@ test("other settings, lanes or another model are noticed, and a setting that has
   const controls = { ...settings, view: ["mars"], checkpoint: "tiny" };
   assert.equal(isOtherRun(lanes, controls), false);
   assert.equal(isOtherRun(lanes, { ...controls, draft: "x" }), false);
+  assert.equal(isOtherRun(lanes, { ...controls, view: ["mars", "mars"] }), false);
   const changes = [{ tau: 0.4 }, { block_size: "auto" }, { view: ["mars", "ar"] }, { checkpoint: "chat" }, { max_new_tokens: 9 }]; // prettier-ignore
   for (const moved of changes) assert.equal(isOtherRun(lanes, { ...controls, ...moved }), true, JSON.stringify(moved));
 });

@@ -90,8 +90,8 @@ export function isOtherRun(lanes, controls) {
   const { facts, header } = main;
   const settings = /** @type {Record<string, unknown> | null} */ (main.settings);
   if (!header || !settings) return false;
-  const names = lanes.map(({ method }) => method).sort();
-  const isOtherRace = !lanes.some(isFirst) && String([...controls.view].sort()) !== String(names);
+  const names = (/** @type {string[]} */ methods) => String([...new Set(methods)].sort()); // a run of Review can repeat one
+  const isOtherRace = !lanes.some(isFirst) && names(controls.view) !== names(lanes.map(({ method }) => method));
   const moved = [...facts.obeys, ...COMMON].filter((name) => name in settings && name in controls);
   return (
     isOtherRace || controls.checkpoint !== header.checkpoint || moved.some((name) => controls[name] !== settings[name])

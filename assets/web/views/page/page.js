@@ -353,7 +353,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   const from = kind === "branch" ? laneOf(run, lane) : main;
   const continued = kind === "branch" ? [...from.tokens.slice(0, token).map((emitted) => emitted.id), id] : [];
   const { checkpoint, prompt, system } = headerOf(from);
-  const names = run.lanes.map(({ method }) => method).filter((name) => name in METHODS);
+  const names = new Set(run.lanes.map(({ method }) => method).filter((name) => name in METHODS));
   return {
     checkpoint,
     posted: {
@@ -362,7 +362,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
       ...(kind === "branch" ? { view: [main.method], history: { [main.method]: from.header?.history || [] } } : {}),
     },
     settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
-    view: kind === "branch" || run.lanes.some(isFirst) ? null : names,
+    view: kind === "branch" || run.lanes.some(isFirst) ? null : [...names],
   };
 }
 
