@@ -16,6 +16,13 @@ BOX = "#prompt textarea"
 ASK = ".mars-conversation .ct-ask textarea"
 """Where the follow-up is typed, below the answer."""
 ANSWER = "Yes: ${HOME}<b>bold</b>."
+PRESENTED = """() => {
+  const race = document.querySelector("#race .mars-race");
+  const { checkpoint, settings } = race.lineView.run.lanes[0].header;
+  const detail = { kind: "settings", isKept: true, prompt: "Another's?", checkpoint, settings };
+  race.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
+}"""
+"""Run another prompt as the tour does, which leaves the prompt box as it is."""
 ASKED = 'Say <img src="x" onerror="window.hacked = 1"> it.'
 
 
@@ -94,3 +101,11 @@ def test_turns_follow_each_other(page: playwright.Page, scripted_backend: Script
     ask(page, "Two?")  # a stopped answer is a turn
     assert ANSWER.startswith(written)
     assert asked() == tuple(chat("One?", written, "Two?"))
+
+    over(page, lambda: page.evaluate(PRESENTED))
+    page.wait_for_selector(ASK, state="hidden")  # it would not continue what is on show
+    page.wait_for_selector(f"{RACE} .rv-foreign:visible")
+    assert page.inner_text(f"{RACE} .rv-prompt") == "Another's?"
+    page.click(f"{TURNS} >> nth=1")
+    page.wait_for_selector(ASK)
+    playwright.expect(page.locator(f"{RACE} .rv-prompt")).to_have_text("Two?")

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { contextText } from "../../assets/web/text/asked.js";
-import { answerOf, historyOf, readTurns, written } from "../../assets/web/views/conversation/turns.js";
+import { answerOf, historyOf, isForeign, readTurns, written } from "../../assets/web/views/conversation/turns.js";
 import { LIMITS } from "../../assets/web/core/table.js";
 import { END, PLAIN, arOf, laneOf } from "./runs.js";
 
@@ -50,4 +50,14 @@ test("a conversation comes back from its text, without its runs; other text is n
     turns.map((kept) => ({ ...kept, value: "" })),
   );
   for (const text of ["", "null", "{", "{}", "[null]"]) assert.deepEqual(readTurns(text), [], text);
+});
+
+test("only a turn of the conversation, or the run that becomes one, is followed up", () => {
+  const runOf = (id, prompt) => ({ id, lanes: [laneOf(PLAIN, { header: { prompt } })] });
+  const [turns, expected] = [[turn("mine", 1)], { prompt: "next", before: "mine" }];
+  assert.equal(isForeign(runOf("mine", "mine"), turns, null), false);
+  assert.equal(isForeign(runOf("imported", "next"), turns, null), true);
+  assert.equal(isForeign(runOf("2", "next"), turns, expected), false);
+  assert.equal(isForeign(runOf("2", "other"), turns, expected), true);
+  for (const none of [null, { id: "2", lanes: [] }]) assert.equal(isForeign(none, turns, null), false); // no other answer
 });

@@ -23,6 +23,27 @@ export function answerOf(lanes) {
 }
 
 /**
+ * Returns whether a run is the one that was requested for the next turn. before: id of the run that was displayed then.
+ * @param {Run | null} run
+ * @param {{ prompt: string, before: string } | null} expected
+ */
+export const isExpected = (run, expected) =>
+  Boolean(
+    run && expected && run.id !== expected.before && run.lanes.some(({ header }) => header?.prompt === expected.prompt),
+  );
+
+/**
+ * Returns whether a run has an answer that belongs to no turn, so that a follow-up would not continue it.
+ * @param {Run | null} run
+ * @param {Turn[]} turns
+ * @param {{ prompt: string, before: string } | null} expected
+ */
+export const isForeign = (run, turns, expected) =>
+  Boolean(run?.lanes.some(({ header }) => header)) &&
+  !turns.some((turn) => turn.run === run?.id) &&
+  !isExpected(run, expected);
+
+/**
  * Returns the earlier turns to send with a request. Leaves out turns without an answer, and the oldest turns if the
  * request, which contains them as JSON within JSON, would be too large.
  * @param {Turn[]} turns

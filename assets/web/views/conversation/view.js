@@ -8,7 +8,7 @@ import { isFirst } from "../../core/folds.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { figure } from "../../core/words.js";
 import { valueOf } from "../../core/wire.js";
-import { answerOf, historyOf, readTurns, written } from "./turns.js";
+import { answerOf, historyOf, isExpected, isForeign, readTurns, written } from "./turns.js";
 
 const KEY = "mars-conversation";
 const BOX = "#prompt textarea";
@@ -34,7 +34,8 @@ class ConversationView {
     this.before = ""; // text of the prompt box when the latest turn began
     this.list = find(root, ".ct-turns");
     this.field = /** @type {HTMLTextAreaElement} */ (find(root, "textarea"));
-    find(root, ".ct-ask").addEventListener("submit", (event) => this.send(event));
+    this.form = find(root, ".ct-ask");
+    this.form.addEventListener("submit", (event) => this.send(event));
     this.field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) this.send(event);
     });
@@ -54,6 +55,10 @@ class ConversationView {
     return this.turns.find((turn) => turn.run === race()?.run?.id) || null;
   }
 
+  get isForeign() {
+    return isForeign(race()?.run || null, this.turns, this.expected);
+  }
+
   /** @param {string} checkpoint */
   hold(checkpoint) {
     this.checkpoint = checkpoint;
@@ -64,8 +69,7 @@ class ConversationView {
   followRun() {
     const run = race()?.run || null;
     const { expected } = this;
-    const isExpected = run?.lanes.some(({ header }) => header?.prompt === expected?.prompt);
-    if (run && expected && isExpected && run.id !== expected.before) {
+    if (run && expected && isExpected(run, expected)) {
       this.keepAnswer();
       this.turns.splice(expected.at, Infinity, { prompt: expected.prompt, run: run.id, value: "", answer: null });
       if (this.field.value === expected.prompt) this.field.value = "";
@@ -117,6 +121,7 @@ class ConversationView {
   draw() {
     const { turns, shown: visible } = this;
     this.root.hidden = !this.checkpoint || !turns.length;
+    this.form.hidden = this.isForeign;
     const wanted = wantedOf(box());
     if (turns.length && race()?.wanted !== wanted) race()?.want(wanted); // only a change, because it redraws the view
     const at = [...this.list.children].findIndex((row) => row.contains(document.activeElement));
@@ -167,8 +172,8 @@ export const runValues = (names, values) => (current ? current.runValues(names, 
  * @param {string} prompt text of the prompt box
  */
 export function wantedOf(prompt) {
-  const turns = current?.checkpoint ? current.turns : [];
-  return turns.length && (!prompt || prompt === current?.before) ? null : prompt;
+  if (!current?.checkpoint || !current.turns.length || current.isForeign) return prompt;
+  return !prompt || prompt === current.before ? null : prompt;
 }
 
 export const questionOnShow = () => current?.shown?.prompt || "";
