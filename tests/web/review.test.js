@@ -69,7 +69,7 @@ describe("a damaged set", () => {
         }
         for (const each of reader.items)
           for (const one of each.answers) if (one) assert.doesNotThrow(() => answerLane(one, "m", "M"));
-        assert.equal(typeof tally(reader.header.methods, reader.votes), "string");
+        assert.equal(typeof tally(reader.header.methods, reader.votes, reader.items), "string");
       }
     });
 });
@@ -94,8 +94,13 @@ test("hidden methods have an order that depends on the prompt and stays", async 
 test("votes are counted with Wilson intervals and merged by time", () => {
   assert.deepEqual([wilson(0, 10), wilson(5, 10), wilson(10, 10)], [[0, 28], [24, 76], [72, 100]]); // prettier-ignore
   const votes = { 1: { vote: "a", note: "", time: "2" }, 2: { vote: "equal", note: "", time: "2" } };
-  assert.match(tally(HEADER.methods, votes), /^2 votes · 1 equal · 0 both bad\na: 1 \(9 to 91 %\)\n/);
-  assert.equal(tally(HEADER.methods, {}), "");
+  assert.match(tally(HEADER.methods, votes, []), /^2 votes · 1 equal · 0 both bad\na: 1 \(9 to 91 %\)\n/);
+  assert.equal(tally(HEADER.methods, {}, []), "");
+  const same = [item("1", ["x", "x", "x"]), item("2", ["x", "x", "y"])];
+  assert.match(
+    tally(HEADER.methods, { 1: votes[1], 2: votes[1] }, same),
+    /^2 votes · 1 equal · .+\na: 1 .+\nb: 1 .+\nc: 0 /,
+  );
   assert.deepEqual([contentOf(3, votes), contentOf(0, { 1: { vote: "", note: "n" } })], ["3 prompts and 2 votes", "0 votes and 1 note"]); // prettier-ignore
   const merged = mergedVotes(votes, { 1: { vote: "b", time: "1" }, 2: { vote: "bad", time: "3" }, 3: { vote: "c" } });
   assert.deepEqual(["1", "2", "3"].map((id) => merged[id].vote), ["a", "bad", "c"]); // prettier-ignore

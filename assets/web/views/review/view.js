@@ -13,7 +13,18 @@ import { Drawer } from "../race/drawer.js";
 import { Making, missingOf, setOf } from "./making.js";
 import { PINNED, sets } from "./pins.js";
 import { MARKS, SetError, columnsOf, firstUnlike, isMade, isReference, labelOf, laneOf, readSet, selected, setText } from "./sets.js"; // prettier-ignore
-import { BAD, EQUAL, contentOf, keepVotes, mergedVotes, tally, votesCsv, votesJsonl, votesOf } from "./votes.js";
+import {
+  BAD,
+  EQUAL,
+  areSame,
+  contentOf,
+  keepVotes,
+  mergedVotes,
+  tally,
+  votesCsv,
+  votesJsonl,
+  votesOf,
+} from "./votes.js";
 
 const STUDY = "study"; // value of the study in the list of sets
 const OPENED = "mars-review-set";
@@ -220,7 +231,8 @@ export class ReviewView {
 
   drawTally() {
     this.root.dataset.votes = String(Object.values(this.votes).filter(({ vote }) => vote).length);
-    put(this.parts.tally, this.set && !this.hidesMethods ? tally(this.set.header.methods, this.votes) || PURPOSE : "");
+    const { set, votes } = this;
+    put(this.parts.tally, set && !this.hidesMethods ? tally(set.header.methods, votes, set.items) || PURPOSE : "");
   }
 
   /** @param {ReviewItem} item */
@@ -336,8 +348,7 @@ export class ReviewView {
       const other = i !== first ? first : unlike < 0 ? Number(i === 0) : unlike;
       if (!lane) return plainPane(titles[i], answer, isHidden ? answers : [answers[other]]);
       const report = { choose: this.choose.bind(this) };
-      const name = i === first ? "" : titles[first];
-      const pane = new TextPane(lane, report, { against: lanes[other] ?? null, name });
+      const pane = new TextPane(lane, report, { against: lanes[other] ?? null, name: titles[other] ?? "" });
       pane.draw(lane);
       this.panes.push(pane);
       return pane.element;
@@ -375,8 +386,12 @@ export class ReviewView {
       ? "Click a token for its pass; a wavy line means that AR would choose another token."
       : "";
     put(this.parts.keys, `j next · k previous · ${numbers.join(", ")} better · 0 equal · x both bad · n note. ${hint}`);
+    const isTie = areSame(this.columns.map((method) => this.item?.answers[method] ?? null));
     const nodes = values.map((value, i) => {
-      const attributes = { "data-key": keys[i], "aria-pressed": vote?.vote === value };
+      const attributes = {
+        ...{ "data-key": keys[i], "aria-pressed": vote?.vote === value },
+        ...(isTie && i < numbers.length ? { disabled: "", title: "The answers have the same text" } : {}),
+      };
       return button(attributes, [make("kbd", "", keys[i]), make("span", "", labels[i])], () => this.cast(value));
     });
     this.parts.buttons.replaceChildren(...nodes);

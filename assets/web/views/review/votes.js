@@ -3,7 +3,7 @@
 import { csvOf } from "../../core/files.js";
 import { store, stored } from "../../core/storage.js";
 import { counted, joined } from "../../core/words.js";
-import { labelOf, setText } from "./sets.js";
+import { isMade, labelOf, setText } from "./sets.js";
 
 export const EQUAL = "equal";
 export const BAD = "bad";
@@ -44,12 +44,29 @@ export function wilson(num, all) {
   return [Math.max(0, middle - half), Math.min(1, middle + half)].map((end) => Math.round(100 * end));
 }
 
+// Returns whether several answers all have the same text, so that none can be better.
+/** @type {(answers: (ReviewAnswer | null)[]) => boolean} */
+export function areSame(answers) {
+  const made = answers.filter(isMade);
+  return made.length > 1 && made.every((answer) => answer?.text === made[0]?.text);
+}
+
+// Returns what a vote counts for: every method with the text of the chosen answer, or EQUAL if all have it.
+/** @type {(vote: string, methods: ReviewMethod[], answers: (ReviewAnswer | null)[]) => string[]} */
+function countedFor(vote, methods, answers) {
+  const chosen = answers[methods.findIndex(({ name }) => name === vote)];
+  if (!isMade(chosen)) return [vote];
+  if (areSame(answers)) return [EQUAL];
+  return methods.flatMap(({ name }, i) => (isMade(answers[i]) && answers[i]?.text === chosen?.text ? [name] : []));
+}
+
 // Returns the votes in lines: their number and, with 95 % intervals, the share of each method; "" without votes.
-/** @type {(methods: ReviewMethod[], votes: Record<string, Vote>) => string} */
-export function tally(methods, votes) {
-  const cast = Object.values(votes).flatMap(({ vote }) => (vote ? [vote] : []));
+/** @type {(methods: ReviewMethod[], votes: Record<string, Vote>, items: ReviewItem[]) => string} */
+export function tally(methods, votes, items) {
+  const answers = new Map(items.map((item) => [item.id, item.answers]));
+  const cast = Object.entries(votes).flatMap(([id, { vote }]) => (vote ? [countedFor(vote, methods, answers.get(id) ?? [])] : [])); // prettier-ignore
   if (!cast.length) return "";
-  const count = (/** @type {string} */ name) => cast.filter((vote) => vote === name).length;
+  const count = (/** @type {string} */ name) => cast.filter((names) => names.includes(name)).length;
   const wins = methods.map((method) => {
     const num = count(method.name);
     const [low, high] = wilson(num, cast.length);
