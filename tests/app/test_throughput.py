@@ -12,6 +12,7 @@ import pytest
 from batch_page import TEXT, BatchBackend, controls, make_page
 from browser import needs_browser, opened, playwright
 from live_page import lines_of, over
+from page_texts import texts
 
 from app.engines.limits import RefusalError
 from app.throughput import run as module
@@ -202,6 +203,7 @@ def test_it_opens_on_a_recorded_run_in_which_tau_moves(page: playwright.Page) ->
     page.emulate_media(reduced_motion="no-preference")
     page.click("#throughput .tv-again button")
     page.wait_for_selector(f"{VIEW}[data-is-played=false][data-method=ar]")
+    assert page.inner_text(f"{VIEW} .rv-phase").endswith(texts()["STATUS"]["playing"])
 
 
 @needs_browser

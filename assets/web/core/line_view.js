@@ -282,9 +282,10 @@ export class PhaseView extends LineView {
     this.showStatus({ text: run && !recorded ? STATUS.starting : "", kind: "waiting" });
   }
 
-  /** @param {Note} given */
-  showStatus({ text, kind }) {
+  /** @param {Note} note */
+  showStatus({ text: given, kind }) {
     const { recorded } = this.reader;
+    const text = recorded && (kind === "waiting" || kind === "running") ? STATUS.playing : given;
     this.hold(kind === "waiting" || kind === "running");
     this.root.dataset.phase = kind;
     this.root.dataset.recordedRun = String(Boolean(recorded));

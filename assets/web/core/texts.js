@@ -5,6 +5,7 @@ export const STATUS = {
   empty: "No run yet. Type a prompt or pick an example, then press Run.",
   starting: "Starting…",
   waiting: "Waiting for the first pass.",
+  playing: "Playing the recording; nothing is running.",
   earlier: "An earlier moment of this run.",
   landing: "Done. Playing back the last passes.",
   alone: "Running.",
