@@ -82,6 +82,7 @@ def test_turns_follow_each_other(page: playwright.Page, scripted_backend: Script
     page.wait_for_selector(f"{TURNS}[aria-current=true] >> text=So?")
     page.wait_for_selector(f"{RACE}[data-state=finished]")
     page.wait_for_function(LOADED)
+    assert not page.locator(f"{RACE} .rv-foreign").is_visible()
     ask(page, "Why?")
     assert asked() == tuple(chat(*before, ANSWER, "Why?"))
     ask(page, "Else?", BOX, "Shift+Enter")  # the prompt box starts a new conversation

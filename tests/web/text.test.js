@@ -93,4 +93,10 @@ test("other settings, lanes or another model are noticed, and a setting that has
   assert.equal(isOtherRun(lanes, { ...controls, view: ["mars", "mars"] }), false);
   const changes = [{ tau: 0.4 }, { block_size: "auto" }, { view: ["mars", "ar"] }, { checkpoint: "chat" }, { max_new_tokens: 9 }]; // prettier-ignore
   for (const moved of changes) assert.equal(isOtherRun(lanes, { ...controls, ...moved }), true, JSON.stringify(moved));
+  const ranWith = (method, changes) => [laneOf(PLAIN, { settings: { ...settings, method, ...changes }, header: { checkpoint: "tiny" } })]; // prettier-ignore
+  assert.equal(isOtherRun(ranWith("jacobi"), { ...controls, view: ["jacobi"], block_size: "auto" }), false); // replaced by a number
+  const blocks = ranWith("block_diffusion", { tau: 0.95, repetition_penalty: 1 });
+  const chosen = { ...controls, view: ["block_diffusion"], repetition_penalty: 1.2 };
+  assert.equal(isOtherRun(blocks, chosen), false); // a lossless τ is for drafts, and penalties are refused
+  assert.equal(isOtherRun(blocks, { ...chosen, lossless: false }), true);
 });

@@ -81,6 +81,17 @@ export class Asked {
 }
 
 /**
+ * Returns whether a method other than MARS runs with another value than the control's (`settings_for` in
+ * app/ui/controls.py).
+ * @param {string} name @param {MethodFacts} facts @param {Record<string, any>} controls
+ */
+function isReplaced(name, { obeys, isExact }, controls) {
+  if (obeys.includes("lossless")) return false;
+  if (name === "block_size") return controls.block_size === "auto";
+  return !isExact && (name === "tau" ? controls.lossless : name === "repetition_penalty");
+}
+
+/**
  * Returns whether the page's controls differ from the checkpoint, the lanes and the settings of a finished run.
  * @param {Lane[]} lanes
  * @param {Record<string, any>} controls values by the names of settings
@@ -92,7 +103,8 @@ export function isOtherRun(lanes, controls) {
   if (!header || !settings) return false;
   const names = (/** @type {string[]} */ methods) => String([...new Set(methods)].sort()); // a run of Review can repeat one
   const isOtherRace = !lanes.some(isFirst) && names(controls.view) !== names(lanes.map(({ method }) => method));
-  const moved = [...facts.obeys, ...COMMON].filter((name) => name in settings && name in controls);
+  const compared = [...facts.obeys, ...COMMON].filter((name) => name in settings && name in controls);
+  const moved = compared.filter((name) => !isReplaced(name, facts, controls));
   return (
     isOtherRace || controls.checkpoint !== header.checkpoint || moved.some((name) => controls[name] !== settings[name])
   );

@@ -31,7 +31,7 @@ class ConversationView {
     this.expected = null; // the turn to add when the requested run begins, and the run that was displayed before
     /** @type {Run | null} */
     this.run = null; // the run of the last turn while it is in progress
-    this.before = ""; // text of the prompt box when the latest turn began
+    this.before = this.turns[0]?.prompt ?? ""; // text of the prompt box when the latest turn began
     this.list = find(root, ".ct-turns");
     this.field = /** @type {HTMLTextAreaElement} */ (find(root, "textarea"));
     this.form = find(root, ".ct-ask");
