@@ -15,6 +15,7 @@ from typing import Any
 from app.engines.engines import LoadedModel, UnavailableError
 from app.engines.limits import RefusalError
 from app.live.order import LiveOrder, LiveSteering, read_link
+from app.ui.checkpoints import missing, missing_sentence
 from app.ui.controls import TITLES, read_controls, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.ui.stream import (
@@ -116,6 +117,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
         try:
             order = self.validate(values).order
+            self._check_lanes(order)
             served = (
                 self.engines.get(order.checkpoint, timeout=0.0) if order.continues_text else None
             )
@@ -126,6 +128,14 @@ class LiveHandlers(TabHandlers[LiveRun]):
         except UnavailableError as error:
             return RefusalError("checkpoint", str(error))
         return None
+
+    def _check_lanes(self, order: LiveOrder) -> None:
+        """Raise RefusalError if the checkpoint is loaded and cannot run a method of the order."""
+        load = self.engines.latest(order.checkpoint)
+        lacking = missing(load.served) if load and load.served else {}
+        unfit = {name: needs for name, needs in lacking.items() if name in order.lanes}
+        if unfit:
+            raise RefusalError("view", missing_sentence(unfit))
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
         return read_link(query, self.engines.limits, self.engines.default)

@@ -135,6 +135,13 @@ BAD = [
 ]
 
 
+def test_a_method_that_the_checkpoint_cannot_run_is_refused(handlers: Handlers) -> None:
+    last(handlers.live.run("a", controls()))  # it is loaded
+    refusal = handlers.live.check(controls(view=["mars", "speculative"]))
+    assert refusal is not None
+    assert (refusal.field, "speculative needs a draft" in str(refusal)) == ("view", True)
+
+
 @pytest.mark.parametrize(("field", "value"), BAD)
 def test_bad_input_gets_one_sentence(handlers: Handlers, field: str, value: object) -> None:
     refusal = handlers.live.check(controls(**{field: value}))

@@ -2,7 +2,7 @@
 // run; Escape stops it. On Live, R starts a run, 1 to 4 pick an example, and F switches to big type; the player's keys
 // are in views/race/player.js. On a phone, starting a run scrolls to the results.
 
-import { NO_COPY, copied, isModified, make, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, attribute, copied, isModified, make, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { CHOSEN, COMMON, factsOf, nameOf, tauAfter } from "../../core/methods.js";
 import { METHODS } from "../../core/table.js";
@@ -35,6 +35,7 @@ export function mountPage() {
   mountPins();
   mountPopUps();
   mountRefusals();
+  mountReasons();
   mountKeys();
   mountLiveKeys();
   mountPace();
@@ -95,6 +96,18 @@ function mountRefusals() {
   });
   document.addEventListener("click", (event) => {
     if (Object.keys(RUNS).some((id) => targetOf(event).closest(`#${id}`))) forget();
+  });
+}
+
+// Gives each method that the model cannot run the reason as its title.
+function mountReasons() {
+  document.addEventListener("pointerover", ({ target }) => {
+    const lane = target instanceof Element && target.closest("#view label");
+    const [view, input] = lane ? [lane.closest("#view"), lane.querySelector("input")] : [];
+    if (!lane || !view || !input) return;
+    const isMissing = [input.name, input.value].some((name) => view.classList.contains(`without-${name}`));
+    const reason = (isMissing && view.querySelector(".info-text")?.textContent?.trim()) || "";
+    attribute(lane, { title: reason });
   });
 }
 
