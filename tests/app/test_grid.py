@@ -193,6 +193,7 @@ def test_a_visitor_runs_the_prompt_of_live_opens_a_cell_there_and_stops(served) 
     url, backend, handlers = served
     with opened(f"{url}?prompt=Say+${{HOME}}<b>.&max_new_tokens=32#trade-off") as page:
         page.wait_for_selector(f"{VIEW}[data-phase=finished][data-recorded-run=true]")
+        playwright.expect(page.locator(f"{VIEW} .gv-next")).to_contain_text(": Say ${HOME}<b>.")
         for name in ("τ 0.9", "τ 0.8", "τ 0.7", "B 8"):
             page.get_by_label(name, exact=True).uncheck()
         over(page, lambda: page.click("#grid-run"), VIEW, "data-phase")

@@ -2,6 +2,7 @@
 // in the Live tab. Arrow keys move between the cells of the heat map, Enter opens one.
 
 import { Plot } from "../../charts/plot.js";
+import { withoutBidi } from "../../core/bytes.js";
 import { attribute, button, find, indexForKey, isModified, make, put } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { Lane } from "../../core/trace.js";
@@ -36,6 +37,7 @@ class GridView extends PhaseView {
     const { root } = this;
     /** @type {MeasuredPoint[]} */
     this.points = JSON.parse(root.dataset.points || "[]");
+    this.next = find(root, ".gv-next");
     this.env = find(root, ".gv-env");
     this.readout = find(root, ".gv-readout");
     this.asked = new Asked(find(root, ".rv-asked"));
@@ -126,6 +128,7 @@ class GridView extends PhaseView {
   draw() {
     const [ar] = this.references;
     const { header } = ar.lane;
+    put(this.next, this.wanted?.trim() ? `Run uses the prompt of Live: ${withoutBidi(this.wanted)}` : "");
     this.root.dataset.run = String(this.head.run);
     this.root.dataset.cells = String(this.rows.flat().length);
     this.root.style.setProperty("--gv-rows", String(this.rows.length));

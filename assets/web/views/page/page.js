@@ -281,12 +281,16 @@ function mountWishes() {
     if (target instanceof Element && target.closest(DESK)) document.querySelector(VIEWS.live)?.lineView?.dismiss();
   };
   for (const act of ["input", "change", "click"]) document.addEventListener(act, acted);
+  /** @type {(place: string, prompt: string) => void} */
+  const prompt = (place, text) => {
+    wanted[place] = text;
+    informView(place);
+  };
+  document.addEventListener("mars-mount", ({ target }) => {
+    if (target instanceof Element && target.matches(VIEWS.grid)) prompt("grid", promptBox()?.value ?? "");
+  });
   return {
-    /** @type {(place: string, prompt: string) => void} */
-    prompt(place, prompt) {
-      wanted[place] = prompt;
-      informView(place);
-    },
+    prompt,
     /** @type {typeof remember} */
     remember(place, names, values) {
       remember(place, names, values);
@@ -510,9 +514,11 @@ function replay(value, target) {
   showLive(target);
 }
 
+const promptBox = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
+
 /** @param {string} prompt */
 function fillPrompt(prompt) {
-  const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
+  const box = promptBox();
   if (!box) return;
   box.value = prompt;
   box.dispatchEvent(new Event("input", { bubbles: true }));
