@@ -157,7 +157,7 @@ def serve(settings: AppSettings) -> None:
 
     gc.enable()
     try:
-        serve_page(make_handlers(engines), first=first())
+        serve_page(make_handlers(engines), first=first(engines.default))
     finally:
         engines.close()
         OPEN_REQUESTS.wait(ANSWER_SECONDS)

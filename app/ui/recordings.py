@@ -18,7 +18,7 @@ FOLDER = ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 SCRIPTED = ("sort-words", "area", "average")
-"""Recordings that the page's script contains: of the opening, "How it works" and Present."""
+"""Recordings that the script of "How it works" and Present contains."""
 
 
 class RecordingsError(ValueError):
@@ -38,6 +38,11 @@ class Recording:
     settings: Mapping[str, Mapping[str, Any]]
     value: str
 
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint in the header of its first lane."""
+        return str(json.loads(self.value.split("\n", 2)[1].partition("\t")[2])["checkpoint"])
+
     def traces(self) -> dict[str, Trace]:
         return read_value(self.value)
 
@@ -53,9 +58,12 @@ def load(folder: Path = FOLDER) -> list[Recording]:
         ) from error
 
 
-def first() -> Recording | None:
+def first(checkpoint: str = "") -> Recording | None:
+    """Return the first recording of the checkpoint or, if it has none, the first one."""
     try:
-        return load()[0]
+        recordings = load()
+        own = [recording for recording in recordings if recording.checkpoint == checkpoint]
+        return (own or recordings)[0]
     except (RecordingsError, IndexError):
         return None
 

@@ -12,7 +12,7 @@ import sample_traces as samples
 
 from app.ui.examples import REQUESTS
 from app.ui.imported_runs import read_import
-from app.ui.recordings import FOLDER, RecordingsError, load, read_value
+from app.ui.recordings import FOLDER, RecordingsError, first, load, read_value
 from mars_runtime.files.paths import ASSETS
 from mars_runtime.runs import folds
 from mars_runtime.runs.speedup import NEAR_RATIO, run_speedup
@@ -41,6 +41,9 @@ def test_the_bundled_recordings_are_those_of_the_recorder() -> None:
     for recording in bundled:
         assert len({folds.text(trace) for trace in recording.traces().values()}) == 1
     assert sum(len(recording.value) for recording in bundled) < 300_000
+    checkpoints = ("mars-tiny", "mars-smollm2")
+    assert [recording.checkpoint for recording in map(first, checkpoints)] == [*checkpoints]
+    assert first("other") == first() == bundled[0]
 
 
 def test_a_folder_or_value_that_is_none_is_a_sentence(tmp_path: Path) -> None:

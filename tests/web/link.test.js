@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { broughtBy, linkTo, pack, unpack } from "../../assets/web/export/link.js";
+import { broughtBy, linkTo, pack, queryOf, setsControls, unpack } from "../../assets/web/export/link.js";
 import { arOf, laneOf, PLAIN } from "./runs.js";
 
 const run = (lanes) => ({
@@ -53,4 +53,10 @@ describe("a link that brings a run", () => {
       ({ sentence }) => sentence.length > 0,
     );
   });
+});
+
+test("a link with a prompt or settings brings its own controls", () => {
+  assert.ok(setsControls(`?${queryOf(["prompt"], ["Hi"])}`));
+  assert.ok(setsControls("?tau=0.5"));
+  for (const query of ["", "?view=api", "?__theme=dark&tab=live"]) assert.ok(!setsControls(query));
 });

@@ -1,5 +1,5 @@
-// Loads the recorded runs that the opening page, "How it works" and the presentation show. They come as one script, so
-// they need no server afterwards. A separate document contains them.
+// Loads the recorded runs that "How it works" and the presentation show. They come as one script, so they need no server
+// afterwards. A separate document contains them.
 
 import { make } from "./dom.js";
 import { Lane } from "./trace.js";
@@ -34,7 +34,7 @@ export function whenRecorded(act) {
 let values = null;
 
 /** @param {string} name */
-export function recordedValue(name) {
+function recordedValue(name) {
   const text = element()?.textContent;
   values ??= text ? JSON.parse(text) : null;
   return values?.[name] ?? "";

@@ -6,12 +6,12 @@ import { attribute, find, put } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead, secondsPerBeat } from "../../core/playhead.js";
-import { recordedValue } from "../../core/recordings.js";
 import { STATUS } from "../../core/texts.js";
 import { BRANCH_TITLE } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
 import { joined } from "../../core/words.js";
+import { setsControls } from "../../export/link.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
 import { TextPane } from "../../text/pane.js";
@@ -87,6 +87,15 @@ export class RaceView extends LineView {
 
   get isOver() {
     return !this.run || this.run.lanes.every((lane) => lane.end);
+  }
+
+  // A link that sets the prompt or the controls opens without the recording, which has others.
+  /** @param {string} value */
+  read(value) {
+    const isOpening = this.root.dataset.opens === "true";
+    if (!isOpening || !setsControls(location.search)) return super.read(value);
+    this.root.dataset.opens = "";
+    return undefined;
   }
 
   // The current run, for methods that are only called while there is one.
@@ -328,12 +337,8 @@ export class RaceView extends LineView {
 
 export const mountRaceView = mountOf(RaceView);
 
-const SECOND = "area"; // the recording that follows the first one: the prompt of the box, with the page's model
-const REST = 2500; // milliseconds between the two
-
-// Handles the recordings that the page shows when it is opened, and the label of recorded runs. Each is played once,
-// pass by pass, when it is loaded and visible, unless the visitor has changed the prompt, started a run or used the
-// player. The second one follows if the visitor has not touched the page.
+// Handles the recording that the page shows when it is opened, and the label of recorded runs. It is played once, pass
+// by pass, when it is loaded and visible, unless the visitor has changed the prompt, started a run or used the player.
 class Opening {
   /** @param {RaceView} view */
   constructor(view) {
@@ -342,7 +347,7 @@ class Opening {
     this.isBegun = false;
     this.isInSight = false;
     this.isTouched = false;
-    this.isFirst = false; // whether the run is the first recording
+    this.isFirst = false; // whether the run is the recording with which the page opens
     /** @type {string | null} */
     this.before = null; // text of the prompt box when the page was opened
     this.badge = find(view.root, ".rv-recorded");
@@ -355,14 +360,13 @@ class Opening {
    * page and the system allows animations.
    * @param {Run} run
    */
-  meet({ id, recorded, lanes }) {
+  meet({ recorded, lanes }) {
     const { root, player, playhead, panes } = this.view;
     this.badge.hidden = !recorded;
-    const isFirst = Boolean(root.dataset.opens === "true" && recorded && lanes.length === 2);
+    this.isFirst = Boolean(root.dataset.opens === "true" && recorded && lanes.length === 2);
     this.isBegun = false;
-    this.isDue = isFirst && !player.stillness.matches;
+    this.isDue = this.isFirst && !player.stillness.matches;
     root.dataset.opens = "";
-    this.isFirst = isFirst && id !== `recorded-${SECOND}`;
     if (!this.isDue) return;
     playhead.hold();
     new IntersectionObserver((entries, observer) => {
@@ -373,22 +377,14 @@ class Opening {
     }).observe(panes);
   }
 
-  // The checkpoint of the first recording if it is shown and the prompt box is as it was when the page was opened; ""
-  // otherwise. The second recording has the prompt of the box.
+  // The checkpoint of the recording with which the page opened if that is shown and the prompt box has another prompt,
+  // as it had then; "" otherwise.
   get recorded() {
     const { run, wanted } = this.view;
-    if (!this.isFirst || !run?.recorded || !mainLane(run)?.header) return "";
-    return wanted === null || wanted === this.before ? headerOf(mainLane(run)).checkpoint : "";
-  }
-
-  showSecond() {
-    const { run, root } = this.view;
-    setTimeout(() => {
-      const value = recordedValue(SECOND);
-      if (!value || this.isTouched || this.view.run !== run) return;
-      root.dataset.opens = "true";
-      this.view.read(value);
-    }, REST);
+    const header = this.isFirst && run?.recorded ? mainLane(run)?.header : null;
+    const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
+    if (!header || (wanted ?? box?.value) === header.prompt) return "";
+    return wanted === null || wanted === this.before ? header.checkpoint : "";
   }
 
   // Starts the playback when it is due, and ends it when the visitor uses the page. Called at each draw.
@@ -401,7 +397,6 @@ class Opening {
     if (!this.isDue) return;
     const isWanted = wanted === this.before;
     const isInterrupted = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
-    if (this.isBegun && isInterrupted && isWanted && run.id !== `recorded-${SECOND}`) this.showSecond();
     if (!isWanted) {
       player.isPlaying = false;
       playhead.seek(Infinity);
