@@ -15,6 +15,7 @@ RACE, TURNS = "#race .mars-race", ".mars-conversation .ct-turn"
 BOX = "#prompt textarea"
 ASK = ".mars-conversation .ct-ask textarea"
 """Where the follow-up is typed, below the answer."""
+HINT = "n => getComputedStyle(n, '::placeholder').color"
 ANSWER = "Yes: ${HOME}<b>bold</b>."
 PRESENTED = """() => {
   const race = document.querySelector("#race .mars-race");
@@ -67,6 +68,7 @@ def test_turns_follow_each_other(page: playwright.Page, scripted_backend: Script
     assert tops == sorted(tops)  # the field is below the answer
     ask(page, "And?")
     assert page.input_value(ASK) == ""
+    assert page.eval_on_selector(ASK, HINT) == page.eval_on_selector(BOX, HINT)
     assert asked() == tuple(chat(ASKED, ANSWER, "And?"))
     assert page.locator(f"{TURNS} .ct-question").all_inner_texts() == [ASKED, "And?"]
     assert page.locator(f"{TURNS} .ct-answer").all_inner_texts() == [ANSWER] * 2
