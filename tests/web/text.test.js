@@ -5,7 +5,7 @@ import { aloneText, incompleteTail, isRightToLeft, withoutBidi, visible } from "
 import * as words from "../../assets/web/core/words.js";
 import { isOtherRun } from "../../assets/web/text/asked.js";
 import { Fences } from "../../assets/web/text/fences.js";
-import { beginsWithSpace, countPlace } from "../../assets/web/text/text.js";
+import { beginsWithSpace, countPlace, scrolledBack } from "../../assets/web/text/text.js";
 import { PLAIN, laneOf } from "./runs.js";
 
 describe("bytes", () => {
@@ -71,6 +71,14 @@ test("a count stands beneath the last inked token of its group, unless the one b
   assert.equal(countPlace(tokens, 3, 2, 2), -1); // one dot has no room for another digit
   assert.equal(countPlace(tokens, 5, 1, 2), 5);
   assert.equal(countPlace([{ text: "" }], 0, 1), -1);
+});
+
+test("a scrolled text begins with a whole line, and shows nothing of the line above", () => {
+  const lines = [20, 40, 60, 80].map((top) => ({ top, bottom: top + 17 }));
+  const tops = (edge) => lines.map(({ top }) => top + scrolledBack(lines, edge)).find((top) => top + 17 > edge) - edge;
+  assert.deepEqual([55, 57, 59, 60, 70, 25].map(tops), [3, 3, 3, 3, 3, 6]);
+  assert.equal(scrolledBack(lines, 10), 0);
+  assert.equal(scrolledBack([], 10), 0);
 });
 
 test("fenced code is followed through tokens, wherever they are cut", () => {

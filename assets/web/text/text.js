@@ -21,6 +21,7 @@ const span = (className, text) => {
 };
 
 const GAP_ABOVE = 6; // pixels between the edge of a scrolled text and its first visible line
+const LINE = 60; // pixels, more than the height of a line
 
 export class TokenView {
   /** @type {HTMLElement[]} */
@@ -107,17 +108,16 @@ export class TokenView {
     this.isStuck = true;
   }
 
-  // Scrolls back a little, so that the first visible line is not cut.
+  // Scrolls back a little, so that the first visible line is not cut, and nothing of the line above it is visible.
   alignLine() {
-    const { element, tokens } = this;
+    const { element, shown } = this;
     const edge = element.getBoundingClientRect().top;
-    let first = edge + GAP_ABOVE;
-    for (const token of tokens.slice(0, this.shown.tokens.length).reverse()) {
-      const lines = [...token.getClientRects()].filter(({ height }) => height);
-      for (const { top, bottom } of lines) if (bottom > edge && top < first) first = top;
-      if (lines.some(({ bottom }) => bottom <= edge)) break;
+    const lines = [];
+    for (const chunk of this.chunks.slice(0, shown.steps.length).reverse()) {
+      lines.push(...[...chunk.getClientRects()].filter(({ height }) => height));
+      if ((lines.at(-1)?.bottom ?? edge) < edge - LINE) break;
     }
-    element.scrollTop -= edge + GAP_ABOVE - first;
+    element.scrollTop -= scrolledBack(lines, edge);
   }
 
   // Scrolls to the beginning, and stops following the end.
@@ -364,6 +364,17 @@ export class TokenView {
       element.scrollTop = top - element.clientHeight / 2;
     }
   }
+}
+
+/**
+ * Returns by how many pixels a text is scrolled back so that its first visible line is whole.
+ * @param {{ top: number, bottom: number }[]} lines boxes of passes, in any order @param {number} edge of the visible part
+ */
+export function scrolledBack(lines, edge) {
+  const first = Math.min(...lines.filter(({ bottom }) => bottom > edge).map(({ top }) => top));
+  const above = Math.max(...lines.filter(({ bottom }) => bottom <= edge).map(({ bottom }) => bottom));
+  const gap = Math.max(0, Math.min(GAP_ABOVE, first - above));
+  return Math.max(0, edge + gap - first);
 }
 
 const GROUP = 48; // passes in a group

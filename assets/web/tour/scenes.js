@@ -16,7 +16,7 @@ import { TokenView } from "../text/text.js";
 import { SENTENCES } from "./stops.js";
 
 const PLAYED_IN = 8; // seconds in which the slowest lane of a recording is played
-const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85, 0.75, 0.65]; // relative font sizes, of which the largest that fits is used
+const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85, 0.75, 0.65, 0.55]; // relative font sizes, of which the largest that fits is used
 const SILENT = { token() {}, leave() {}, choose() {} };
 
 // Shows a picture of recorded passes. Each beat shows a pass, counted from the last pass that repaired a draft, or a
@@ -46,6 +46,9 @@ export class PictureScene {
   leave() {}
 }
 
+/** @param {HTMLElement} text */
+const isWhole = (text) => text.scrollHeight <= text.clientHeight + 1;
+
 class Column {
   /** @param {Lane} lane */
   constructor(lane) {
@@ -69,6 +72,7 @@ class Column {
     if (!this.lane.header) return;
     this.view.append(shown);
     this.view.markDamage();
+    if (!isWhole(this.text)) this.text.classList.add("pr-long");
     this.view.follow();
     this.element.dataset.method = this.lane.method;
     const time = isTimed ? `${figure(folds.seconds(shown))} s` : "";
@@ -142,12 +146,15 @@ export class RaceScene {
 
   // Sets the largest font size at which the whole text of every lane fits; a longer text is scrolled.
   fit() {
-    for (const column of this.columns) column.draw(column.lane);
-    const isFitting = () => this.columns.every(({ text }) => text.scrollHeight <= text.clientHeight + 1);
+    if (!this.columns.length) return;
+    this.time = this.length;
+    this.draw(); // with all that is shown at the end, which takes some of the space
+    for (const { text } of this.columns) text.classList.remove("pr-long");
     for (const size of SIZES) {
       this.panes.style.setProperty("--fit", String(size));
-      if (isFitting()) return;
+      if (this.columns.every(({ text }) => isWhole(text))) break;
     }
+    this.time = 0;
   }
 
   /** @param {Lane[]} lanes */

@@ -22,6 +22,12 @@ DOCUMENT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 <script type="application/json" id="mars-recorded">{}</script>{}</head><body>
 <main><button id="present" onclick="mars.mountPresenter()">Present</button>{}</main>
 <script>mars.mountExplain(document.body);</script></body></html>"""
+NUM_CUT = """() => [...document.querySelectorAll(".mars-present .rv-text")].flatMap((text) => {
+  const edges = ["top", "bottom"].map((side) => text.getBoundingClientRect()[side]);
+  const lines = [...text.querySelectorAll(".rv-t")].flatMap((node) => [...node.getClientRects()]);
+  return lines.filter(({ top, bottom }) =>
+    edges.some((edge) => top + 1 < edge && edge < bottom - 1));
+}).length"""
 Open = Callable[..., "playwright.Page"]
 
 
@@ -74,6 +80,7 @@ def test_space_drives_six_slides_offline(arrive: Open, width: int, height: int) 
         places.append(place(page))
         assert page.locator(f"{DIALOG} .pr-stage > *").count()
         assert page.evaluate(f"document.querySelector('{DIALOG}').scrollWidth") <= width
+        assert not page.evaluate(NUM_CUT)
         said = page.locator(".pr-count b").all_inner_texts()
         counts[places[-1][0]] = [int(*re.findall(r"^(\d+) pass", item)) for item in said]
         if page.locator(f"{DIALOG}[data-over=true]").count():
