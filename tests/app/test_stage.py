@@ -112,4 +112,5 @@ def test_nothing_jumps_when_run_is_pressed(
         assert page.locator(FOREIGN).evaluate("n => n.scrollWidth <= n.clientWidth")  # all of it
         scripted_backend.forward_seconds = 0.01
         run(page)
+        assert page.locator(f"{ROOT} .rv-status").evaluate("n => n.scrollWidth <= n.clientWidth")
         assert len(page.evaluate("[...window.places]")) == 1

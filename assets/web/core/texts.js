@@ -35,6 +35,8 @@ export const LEGEND = {
   pending: "not verified yet",
   wrong: "AR would have chosen another token",
   differs: "first difference",
+  own: "only in this text",
+  missing: "the other text has more here",
   sizes: "group sizes",
   more: "more marks",
 };

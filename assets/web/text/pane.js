@@ -60,11 +60,13 @@ export class TextPane {
       compared: make("span", "rv-compared rv-num"),
       count: make("span", "rv-count rv-num", this.number, this.unit),
       forwards: make("span", "rv-forwards rv-num"),
+      loops: make("span", "rv-loops"),
       does: make("span", "rv-does"),
     };
     this.comparedIn = comparedIn;
     this.all = comparedIn?.all ?? toggle("all", false, () => (this.markAll(), report.marked?.()));
-    attribute(this.all, { class: "rv-all-differs", hidden: "", title: "Mark all differences" });
+    if (!comparedIn) this.all.append(make("span", "rv-wide", " differences"));
+    attribute(this.all, { class: "rv-all-differs", hidden: "", title: "Mark all differences in both texts" });
     this.parts.verdict.hidden = true;
     this.title = make("h3", "", lane.title);
     this.head = make("header", "rv-head", this.title, ...Object.values(this.parts), comparedIn ? "" : this.all);
@@ -132,8 +134,8 @@ export class TextPane {
     const [tokens, passes] = [folds.tokens(shown), folds.forwards(shown)];
     put(this.number, lane.steps.length ? whole(tokens) : "");
     put(this.unit, lane.steps.length ? (tokens === 1 ? " token" : " tokens") : "");
-    const loops = loopsAt(shown) < 0 ? "" : ", then it repeats itself";
-    put(parts.forwards, lane.steps.length ? `in ${counted(passes, "pass", "passes")}${loops}` : "");
+    put(parts.forwards, lane.steps.length ? `in ${counted(passes, "pass", "passes")}` : "");
+    put(parts.loops, loopsAt(shown) < 0 ? "" : ", then it repeats itself");
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, verdictText(shown.verdict));

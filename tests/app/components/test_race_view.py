@@ -45,6 +45,12 @@ def test_tokens_are_grouped_by_forward(page: playwright.Page, script: samples.Sc
         assert page.locator(f"{MARS} .rv-wrong").count()
         assert f"token {script.change[0] + 1}" in page.inner_text(f"{MARS} .rv-differs")
         assert [page.locator(f"{name} .rv-mark").count() for name in (MARS, AR)] == [1, 1]
+        explained = page.locator(f"{ROOT} .rv-legend :is(.rv-own, .rv-missing)").last
+        assert not explained.is_visible()
+        page.click(f"{MARS} .rv-all-differs")
+        assert page.locator(f"{MARS} .rv-own").count()
+        assert explained.is_visible()
+        page.click(f"{MARS} .rv-all-differs")
     selected = page.locator(f"{MARS} .rv-text").evaluate(
         """(node) => {
           const selection = getSelection();

@@ -164,7 +164,8 @@ export function textKeys() {
 }
 
 /**
- * Builds the legend of the marks in a text. Rare marks are shown on demand.
+ * Builds the legend of the marks in a text. Rare marks are shown on demand, those of all differences while they are in
+ * the texts.
  * @param {HTMLElement} element
  * @param {(isOn: boolean) => void} onCounts
  * @param {boolean} isOn
@@ -180,8 +181,15 @@ export function buildLegend(element, onCounts, isOn) {
     toggle(LEGEND.sizes, isOn, onCounts),
   );
   more.hidden = true;
+  const differences = make(
+    "span",
+    "rv-more-marks rv-difference-marks",
+    legendItem("rv-own", LEGEND.own),
+    legendItem("rv-missing", LEGEND.missing),
+  );
   element.replaceChildren(
     ...textKeys(),
+    differences,
     more,
     toggle(LEGEND.more, false, (isShown) => {
       more.hidden = !isShown;
