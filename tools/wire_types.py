@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from pydantic import TypeAdapter  # noqa: E402
 
-from app.live.order import BRANCH_TITLE, MAX_TURNS  # noqa: E402
+from app.live.order import BRANCH_TITLE, LINKS, MAX_TURNS  # noqa: E402
 from app.settings import AppSettings  # noqa: E402
 from app.ui.controls import DEFAULTS, SHOWN, STEERED_SETTINGS, UNVERIFIED_TAU  # noqa: E402
 from mars_runtime.decoders.decision import accept  # noqa: E402
@@ -155,6 +155,7 @@ def _table() -> Iterator[str]:
         ("FINAL_STOPS", "The stop reasons with which a text is complete.", sorted(FINAL)),
         ("DATA_PLACE", "The placeholder in a page's file that the page's data replaces.", PLACE),
         ("BRANCH_TITLE", "The title of a lane that continues given tokens.", BRANCH_TITLE),
+        ("LINKED", "The names of the prompt and the controls in links.", sorted(LINKS.values())),
     ):  # fmt: skip
         yield from _constant(name, says, value)
 
@@ -163,7 +164,8 @@ def _constant(name: str, says: str, value: Any, kind: str = "") -> Iterator[str]
     yield from ("", *textwrap.wrap(says, 120, initial_indent="// ", subsequent_indent="// "))
     yield from ([f"/** @type {{{kind}}} */"] if kind else [])
     if not isinstance(value, Mapping):
-        yield f"export const {name} = {json.dumps(value)};"
+        line = f"export const {name} = {json.dumps(value)};"
+        yield from (["// prettier-ignore", line] if len(line) > 120 else [line])
         return
     yield from ("// prettier-ignore", f"export const {name} = {{")
     yield from (f"  {key}: {_literal(item)}," for key, item in value.items())

@@ -162,6 +162,8 @@ export function watchSight(node, changed, margin = 0) {
   new IntersectionObserver((entries) => changed(Boolean(entries.at(-1)?.isIntersecting)), options).observe(node);
 }
 
+export const promptBox = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
+
 /** @param {string} className of the sample @param {string} text @param {string} [sample] */
 export const legendItem = (className, text, sample = "text") =>
   make("span", "", make("span", className, sample), ` ${text}`);

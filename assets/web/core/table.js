@@ -111,3 +111,7 @@ export const DATA_PLACE = "@data";
 
 // The title of a lane that continues given tokens.
 export const BRANCH_TITLE = "branch";
+
+// The names of the prompt and the controls in links.
+// prettier-ignore
+export const LINKED = ["agreement_target", "block_size", "checkpoint", "lanes", "lookup", "lossless", "mask_layout", "max_new_tokens", "metric", "prompt", "repetition_penalty", "seed", "stop_loops", "system", "tau", "tau_policy", "temperature", "top_p"];

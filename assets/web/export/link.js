@@ -1,7 +1,6 @@
 // Links that replay a run: the fragment contains the run itself. The server validates it before it is drawn.
 
-import { CHOSEN } from "../core/methods.js";
-import { LIMITS } from "../core/table.js";
+import { LIMITS, LINKED } from "../core/table.js";
 import { hasView } from "../core/tabs.js";
 import { SHARE } from "../core/texts.js";
 import { valueOf } from "../core/wire.js";
@@ -92,8 +91,6 @@ export function queryOf(names, values) {
   if (!chosen.get("system")) chosen.delete("system"); // without it, the checkpoint's default system prompt is used
   return new URLSearchParams([...chosen]).toString();
 }
-
-const LINKED = ["prompt", "lanes", "checkpoint", "system", ...CHOSEN]; // names in a link (app/live/order.py)
 
 /** Returns whether a query sets the prompt or the controls. @param {string} query */
 export const setsControls = (query) => [...new URLSearchParams(query).keys()].some((name) => LINKED.includes(name));

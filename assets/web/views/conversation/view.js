@@ -3,7 +3,7 @@
 // checks whether it fits the model's context.
 
 import { withoutBidi } from "../../core/bytes.js";
-import { button, find, make, whenThere } from "../../core/dom.js";
+import { button, find, make, promptBox, whenThere } from "../../core/dom.js";
 import { isFirst } from "../../core/folds.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { figure } from "../../core/words.js";
@@ -11,13 +11,12 @@ import { valueOf } from "../../core/wire.js";
 import { answerOf, historyOf, isExpected, isForeign, readTurns, written } from "./turns.js";
 
 const KEY = "mars-conversation";
-const BOX = "#prompt textarea";
 
 /** @type {ConversationView | null} */
 let current = null;
 
 const race = () => document.querySelector("#race .mars-race")?.lineView;
-const box = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector(BOX))?.value ?? "";
+const box = () => promptBox()?.value ?? "";
 
 class ConversationView {
   /** @param {HTMLElement} root */

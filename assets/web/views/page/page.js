@@ -2,7 +2,7 @@
 // run; Escape stops it. On Live, R starts a run, 1 to 4 pick an example, and F switches to big type; the player's keys
 // are in views/race/player.js. On a phone, starting a run scrolls to the results.
 
-import { NO_COPY, attribute, copied, isModified, make, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, attribute, copied, isModified, make, promptBox, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { CHOSEN, COMMON, factsOf, nameOf, tauAfter } from "../../core/methods.js";
 import { METHODS } from "../../core/table.js";
@@ -513,8 +513,6 @@ function replay(value, target) {
   if (view) fillIn(view, value);
   showLive(target);
 }
-
-const promptBox = () => /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
 
 /** @param {string} prompt */
 function fillPrompt(prompt) {

@@ -2,7 +2,7 @@
 // once per frame. Everything is drawn for one position in the run (playhead.js).
 
 import { Charts } from "../../charts/charts.js";
-import { attribute, find, put } from "../../core/dom.js";
+import { attribute, find, promptBox, put } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead, secondsPerBeat } from "../../core/playhead.js";
@@ -382,8 +382,7 @@ class Opening {
   get recorded() {
     const { run, wanted } = this.view;
     const header = this.isFirst && run?.recorded ? mainLane(run)?.header : null;
-    const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
-    if (!header || (wanted ?? box?.value) === header.prompt) return "";
+    if (!header || (wanted ?? promptBox()?.value) === header.prompt) return "";
     return wanted === null || wanted === this.before ? header.checkpoint : "";
   }
 

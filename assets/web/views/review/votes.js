@@ -44,7 +44,7 @@ export function wilson(num, all) {
   return [Math.max(0, middle - half), Math.min(1, middle + half)].map((end) => Math.round(100 * end));
 }
 
-// Returns whether several answers all have the same text, so that none can be better.
+// Returns whether there are several answers, all with the same text.
 /** @type {(answers: (ReviewAnswer | null)[]) => boolean} */
 export function areSame(answers) {
   const made = answers.filter(isMade);
