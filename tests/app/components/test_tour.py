@@ -22,12 +22,16 @@ DOCUMENT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 <script type="application/json" id="mars-recorded">{}</script>{}</head><body>
 <main><button id="present" onclick="mars.mountPresenter()">Present</button>{}</main>
 <script>mars.mountExplain(document.body);</script></body></html>"""
-NUM_CUT = """() => [...document.querySelectorAll(".mars-present .rv-text")].flatMap((text) => {
-  const edges = ["top", "bottom"].map((side) => text.getBoundingClientRect()[side]);
-  const lines = [...text.querySelectorAll(".rv-t")].flatMap((node) => [...node.getClientRects()]);
-  return lines.filter(({ top, bottom }) =>
-    edges.some((edge) => top + 1 < edge && edge < bottom - 1));
-}).length"""
+NUM_CUT = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
+  const cut = [...document.querySelectorAll(".mars-present .rv-text")].flatMap((text) => {
+    const edges = ["top", "bottom"].map((side) => text.getBoundingClientRect()[side]);
+    const lines = [...text.querySelectorAll(".rv-t")].flatMap((node) => [...node.getClientRects()]);
+    return lines.filter(({ top, bottom }) =>
+      edges.some((edge) => top + 1 < edge && edge < bottom - 1));
+  });
+  done(cut.length);
+})))"""
+"""After the next frame: texts that were resized are scrolled only when it is painted."""
 Open = Callable[..., "playwright.Page"]
 
 
