@@ -147,6 +147,11 @@ def see(place: playwright.Locator) -> None:
     place.evaluate("node => node.scrollIntoView()")
 
 
+def settle(page: playwright.Page) -> None:
+    """Wait for the next two frames."""
+    page.evaluate("() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
+
+
 @contextmanager
 def visiting() -> Iterator[Callable[[str], playwright.Page]]:
     """Blank pages of the shared browser for an address each, as by ``listening``."""

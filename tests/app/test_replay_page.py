@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from browser import needs_browser, opened, playwright, see, shared
+from browser import needs_browser, opened, playwright, see, settle, shared
 from live_page import ROOT, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
@@ -139,7 +139,7 @@ def wait_until_drawn(page: playwright.Page) -> None:
 
 def shown(page: playwright.Page) -> dict[str, Any]:
     """Everything that a visitor sees of the run, once its charts have caught up."""
-    page.evaluate("() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
+    settle(page)
     page.wait_for_function(AT_REST)
     return page.locator(".mars-race:has(.rv-t)").first.evaluate(SHOWN)
 

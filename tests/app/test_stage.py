@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import needs_browser, opened, playwright
+from browser import needs_browser, opened, playwright, settle
 from live_page import ROOT, choose, over, run, set_knob, wait_loaded
 from scripted_page import ScriptedBackend
 
@@ -16,7 +16,6 @@ PASTE = """([box, text]) => {
   document.querySelector(box).focus();
   document.execCommand("insertText", false, text);
 }"""
-NEXT_FRAME = "() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))"
 WATCH = """root => {
   const places = (window.places = new Set());
   const look = () => {
@@ -59,7 +58,7 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -
     for size in "35":  # the error message stays while other things are answered
         with page.expect_response("**/run/predict*"):
             choose(page, "block_size", size)
-        page.evaluate(NEXT_FRAME)
+        settle(page)
         assert refusal.is_visible()
     page.fill(BOX, "Short.")
     refusal.wait_for(state="detached")

@@ -75,11 +75,6 @@ def shown_text(page: playwright.Page, pane: str) -> str:
     )
 
 
-def settle(page: playwright.Page) -> None:
-    """Wait for the next two frames."""
-    page.evaluate("() => new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")
-
-
 def wait_for_charts(page: playwright.Page) -> None:
     """Until both, brought into sight, show the run on show."""
     see(page.locator(".rv-charts"))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser, playwright, see
-from race_browser import QUIET, ROOT, VIEW, put, renew, settle
+from browser import needs_browser, playwright, see, settle
+from race_browser import QUIET, ROOT, VIEW, put, renew
 
 pytestmark = needs_browser
 SCRIPTS = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import race_scenes
-from browser import needs_browser, playwright
-from race_browser import MARS, ROOT, VIEW, asks, put, rows_of, settle
+from browser import needs_browser, playwright, settle
+from race_browser import MARS, ROOT, VIEW, asks, put, rows_of
 
 from mars_runtime.acceptance import accept_prefix
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser, playwright, see
+from browser import needs_browser, playwright, see, settle
 from race_browser import (
     AR,
     CHARTS_REST,
@@ -14,7 +14,6 @@ from race_browser import (
     ByHand,
     put,
     rows_of,
-    settle,
     shown_text,
     still_page,
     wait_for_charts,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from browser import needs_browser, playwright, visiting
+from browser import needs_browser, playwright, settle, visiting
 
 from app.ui import assets
 from app.ui.recordings import FOLDER, read_value, recorded
@@ -22,16 +22,12 @@ DOCUMENT = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>
 <script type="application/json" id="mars-recorded">{}</script>{}</head><body>
 <main><button id="present" onclick="mars.mountPresenter()">Present</button>{}</main>
 <script>mars.mountExplain(document.body);</script></body></html>"""
-NUM_CUT = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
-  const cut = [...document.querySelectorAll(".mars-present .rv-text")].flatMap((text) => {
-    const edges = ["top", "bottom"].map((side) => text.getBoundingClientRect()[side]);
-    const lines = [...text.querySelectorAll(".rv-t")].flatMap((node) => [...node.getClientRects()]);
-    return lines.filter(({ top, bottom }) =>
-      edges.some((edge) => top + 1 < edge && edge < bottom - 1));
-  });
-  done(cut.length);
-})))"""
-"""After the next frame: texts that were resized are scrolled only when it is painted."""
+NUM_CUT = """() => [...document.querySelectorAll(".mars-present .rv-text")].flatMap((text) => {
+  const edges = ["top", "bottom"].map((side) => text.getBoundingClientRect()[side]);
+  const lines = [...text.querySelectorAll(".rv-t")].flatMap((node) => [...node.getClientRects()]);
+  return lines.filter(({ top, bottom }) =>
+    edges.some((edge) => top + 1 < edge && edge < bottom - 1));
+}).length"""
 Open = Callable[..., "playwright.Page"]
 
 
@@ -84,6 +80,7 @@ def test_space_drives_six_slides_offline(arrive: Open, width: int, height: int) 
         places.append(place(page))
         assert page.locator(f"{DIALOG} .pr-stage > *").count()
         assert page.evaluate(f"document.querySelector('{DIALOG}').scrollWidth") <= width
+        settle(page)  # texts that were resized are scrolled when the next frame is painted
         assert not page.evaluate(NUM_CUT)
         said = page.locator(".pr-count b").all_inner_texts()
         counts[places[-1][0]] = [int(*re.findall(r"^(\d+) pass", item)) for item in said]
